@@ -92,7 +92,7 @@ impl Trust {
     /// in place of the one that `TUNEBOX_PUBLISHERS` names. With `None`, the organization's list is empty, whatever that
     /// variable says. Errors: those of [`open`](Self::open).
     pub fn with_keyring(home: &Path, project: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
-        let keyring = Publishers::of_organization(keyring)?;
+        let keyring = Publishers::read_organization(keyring)?;
         let project = simplify(project);
         let known = home.join(publishers::FILE);
         home::check_owner(home)?;
@@ -101,7 +101,7 @@ impl Trust {
             home: home.to_owned(),
             keyring,
             publishers: Publishers::read(&known)?,
-            lock: Lock::of_project(&project)?,
+            lock: Lock::read_project(&project)?,
             project,
             pending: Vec::new(),
         })
@@ -170,7 +170,7 @@ impl Trust {
         home::create(&self.home)?;
         let _locks = lock_folders([&self.home, &self.project], LOCK_TIMEOUT)?;
         let mut publishers = Publishers::read(&self.publishers.path)?;
-        let mut lock = Lock::of_project(&self.project)?;
+        let mut lock = Lock::read_project(&self.project)?;
         for pending in self.pending {
             let locked = &pending.locked;
             let unchanged = check_unchanged(&pending, &lock, &publishers);
@@ -192,7 +192,7 @@ impl Trust {
             |locked: &&Locked| locked.source == place.name && place.tag.as_deref() == Some(locked.version.as_str());
         let Some(locked) = self.lock.list.iter().find(asked) else { return Ok(()) };
         let refused = locked.check_digest(&locked.version, digest);
-        refused.map_err(|error| locate(error, &locked.title(), &place.asked))
+        refused.map_err(|error| locate(error, &locked.title(), &place.display_name))
     }
 }
 

@@ -53,7 +53,7 @@ fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
         host_calls: state.meters.counts().host_calls,
         guest_seconds: state.meters.guest_seconds(),
         slow,
-        refused_gradient: state.unlearned.take().map(|denied| (denied.function, denied.message)),
+        refused_gradient: state.gradient_refusal.take().map(|denied| (denied.function, denied.message)),
         usage: state.usage.clone(),
     })
 }
@@ -76,21 +76,21 @@ impl<H: RunHooks> Session<H> {
     ) -> Result<(R, StepReport), Error> {
         let step = self.train_state().hooks.position().saturating_add(1);
         let seconds = self.time_limit(function);
-        let Some(alive) = self.alive.as_deref_mut() else { return Err(Error::Over { method: self.method.clone() }) };
-        (alive.state().denied, alive.state().unlearned) = (None, None);
-        if let Some(profiler) = &alive.state().profiler {
+        let Some(guest) = self.guest.as_deref_mut() else { return Err(Error::Over { method: self.method.clone() }) };
+        (guest.state().denied, guest.state().gradient_refusal) = (None, None);
+        if let Some(profiler) = &guest.state().profiler {
             profiler.begin_call();
         }
         let notify = |seconds| self.call_observer.iter().for_each(|CallObserver(observer)| observer(seconds));
         notify(Some(self.limits.step_wall_seconds));
         let outcome = run_on_call_thread(|| {
-            alive.begin(seconds)?;
-            let answer = run(&mut *alive)?;
-            Ok::<_, wasmtime::Error>((answer, finish_call(alive)?))
+            guest.begin(seconds)?;
+            let answer = run(&mut *guest)?;
+            Ok::<_, wasmtime::Error>((answer, finish_call(guest)?))
         });
         notify(None);
         lock(&self.train_state).policy.set_deadline(None);
-        let state = alive.state();
+        let state = guest.state();
         self.positions = state.stream_positions();
         self.last_lines = state.reports.take_lines();
         match outcome {
@@ -126,7 +126,7 @@ impl<H: RunHooks> Session<H> {
             _ => (format!("in `{name}`"), format!("in `{name}`")),
         };
         let method = self.method.clone();
-        let denied = self.alive.as_deref_mut().and_then(|alive| alive.state().denied.take());
+        let denied = self.guest.as_deref_mut().and_then(|guest| guest.state().denied.take());
         match denied.as_ref().and_then(|denied| Some((denied, denied.source_line_in(message)?))) {
             Some((denied, line)) => {
                 let line = printable(line, PLACE_BYTES);
@@ -146,8 +146,8 @@ impl<H: RunHooks> Session<H> {
     /// engine's error, or `Err` with the cause if the call's thread panicked or could not be started; then the error
     /// has neither report nor call stack. `step` counts from 1.
     fn end_with_error(&mut self, function: Function, step: u32, outcome: Result<wasmtime::Error, Cause>) -> Error {
-        let (last, calls, fault, denied) = self.alive.as_deref_mut().map_or((None, 0, None, None), |alive| {
-            let state = alive.state();
+        let (last, calls, fault, denied) = self.guest.as_deref_mut().map_or((None, 0, None, None), |guest| {
+            let state = guest.state();
             (state.meters.last_function(), state.meters.host_calls(), state.fault.take(), state.denied.take())
         });
         let stop = |cause| Stop::new(&self.method, function, step, cause, last);

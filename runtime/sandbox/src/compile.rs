@@ -20,7 +20,7 @@ pub use process::compile_for_parent;
 use crate::child::Program;
 use crate::error::Error;
 use crate::limits::Limits;
-use crate::precompiled::Trusted;
+use crate::precompiled::PrecompiledCode;
 
 /// Part of the key of cached code: changes whenever the engine's settings change in a way that their own hash does not show.
 const SETTINGS_VERSION: u32 = 1;
@@ -78,7 +78,7 @@ impl Compiler {
     pub(crate) fn load(&self, engine: &wasmtime::Engine, component: &[u8]) -> Option<Component> {
         let cache = self.cache.as_ref()?.as_ref().ok()?;
         let key = cache_key(engine, component);
-        let code = cache.get(&key).map(Trusted::from_own_code)?;
+        let code = cache.get(&key).map(PrecompiledCode::from_own_code)?;
         code.load(engine).map_err(|_| cache.remove(&key)).ok()
     }
 
@@ -107,7 +107,7 @@ impl Compiler {
             }
             None => {
                 let component = Component::from_binary(engine, component).map_err(malformed)?;
-                let code = key.as_ref().and_then(|_| component.serialize().ok()).map(Trusted::from_own_code);
+                let code = key.as_ref().and_then(|_| component.serialize().ok()).map(PrecompiledCode::from_own_code);
                 (code, component)
             }
         };

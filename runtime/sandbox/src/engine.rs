@@ -53,7 +53,7 @@ pub struct Method {
 enum Code {
     /// A component that is ready to be instantiated, and the bytes that the host keeps for its instances, memories and
     /// tables excluded.
-    Component { ready: MethodPre<State>, instance_bytes: u64 },
+    Component { instance_pre: MethodPre<State>, instance_bytes: u64 },
     /// A process that runs the source of the method; each session takes over another one.
     Process(Arc<StartProcess>),
 }
@@ -100,8 +100,8 @@ impl Method {
         train_state: Shared,
     ) -> Result<Box<dyn Guest>, Error> {
         match &self.code {
-            Code::Component { ready, instance_bytes } => {
-                Ok(Box::new(Instance::new(ready, *instance_bytes, State::new(settings, budget, train_state))))
+            Code::Component { instance_pre, instance_bytes } => {
+                Ok(Box::new(Instance::new(instance_pre, *instance_bytes, State::new(settings, budget, train_state))))
             }
             Code::Process(start) => {
                 let twin = start().map_err(|error| {
@@ -185,9 +185,9 @@ impl Engine {
         let name = printable(name, 200);
         let survey = admission::admit_without_types(bytes, &name, grants, limits)?;
         let component = self.compile(bytes, &name, &survey.imports)?;
-        let ready = self.linker.instantiate_pre(&component).and_then(MethodPre::new);
-        let ready = ready.map_err(|error| Error::mismatch(&name, &error))?;
-        let code = Code::Component { ready, instance_bytes: survey.instance_bytes() };
+        let instance_pre = self.linker.instantiate_pre(&component).and_then(MethodPre::new);
+        let instance_pre = instance_pre.map_err(|error| Error::mismatch(&name, &error))?;
+        let code = Code::Component { instance_pre, instance_bytes: survey.instance_bytes() };
         Ok(Method { name, code, imports: survey.imports })
     }
 

@@ -16,11 +16,11 @@ use crate::batch::Batch;
 use crate::completions::Completions;
 use tunebox_compute::ops::Node;
 
-/// What a `tensor` handle stands for. `held` is `None` after a scope freed the tensor; later tensors have larger serial
+/// What a `tensor` handle stands for. `node` is `None` after a scope freed the tensor; later tensors have larger serial
 /// numbers.
 #[derive(Debug)]
 pub struct TensorEntry {
-    pub(crate) held: Option<Arc<Node>>,
+    pub(crate) node: Option<Arc<Node>>,
     pub(crate) serial: u64,
 }
 

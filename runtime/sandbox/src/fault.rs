@@ -88,7 +88,7 @@ pub struct Stop {
     /// The host's function that ran last.
     last: Option<&'static str>,
     /// The function of the host whose error the method ended with.
-    asked: Option<&'static str>,
+    refused_function: Option<&'static str>,
     frames: Vec<Frame>,
 }
 
@@ -97,7 +97,7 @@ impl Stop {
     /// the host function that was called last.
     pub(crate) fn new(method: &str, function: Function, step: u32, cause: Cause, last: Option<&'static str>) -> Self {
         let (method, frames) = (method.to_owned(), Vec::new());
-        Self { method, function, step, cause, place: None, message: None, last, asked: None, frames }
+        Self { method, function, step, cause, place: None, message: None, last, refused_function: None, frames }
     }
 
     /// Adds the message and place that the method reported, if the cause is a trap; otherwise, and without a report,
@@ -106,7 +106,7 @@ impl Stop {
     pub(crate) fn with_fault(mut self, fault: Option<GuestFault>, denied: Option<Denied>) -> Self {
         if let (Cause::Trap(_), Some(fault)) = (&self.cause, fault) {
             let denied = denied.filter(|denied| fault.message.contains(&denied.message));
-            self.asked = denied.map(|denied| denied.function);
+            self.refused_function = denied.map(|denied| denied.function);
             (self.place, self.message) = (Some(fault.place), Some(fault.message));
         }
         self
@@ -155,7 +155,7 @@ impl Stop {
     fn what(&self) -> String {
         let (method, moment) = (&self.method, self.moment());
         match (&self.cause, &self.message) {
-            (Cause::Trap(_), Some(message)) => match self.asked {
+            (Cause::Trap(_), Some(message)) => match self.refused_function {
                 Some(function) => host_refused(function, method, &moment, message),
                 None => format!("`{method}` {} {moment}: {message}", self.verb()),
             },

@@ -18,7 +18,7 @@ const BORROWED_HANDLES: usize = 4_096;
 /// A wasmtime store, and the method in it once it is instantiated.
 pub(crate) struct Instance {
     store: Store<State>,
-    ready: MethodPre<State>,
+    instance_pre: MethodPre<State>,
     instance: Option<Method>,
     /// The bytes that the host keeps for the method's instances, memories and tables excluded.
     instance_bytes: u64,
@@ -28,9 +28,9 @@ impl Instance {
     /// Creates a store with the limits of `state`, without instantiating the method. At every tick (10 ms) while the
     /// method computes, the engine ends it if its time is up, and else takes a sample for the profile, if there is one.
     /// `instance_bytes`: what the host keeps for the method's instances, memories and tables excluded.
-    pub(crate) fn new(ready: &MethodPre<State>, instance_bytes: u64, state: State) -> Self {
+    pub(crate) fn new(instance_pre: &MethodPre<State>, instance_bytes: u64, state: State) -> Self {
         let (handles, transfer) = (state.limits.handles as usize, state.limits.transfer_bytes);
-        let mut store = Store::new(ready.engine(), state);
+        let mut store = Store::new(instance_pre.engine(), state);
         store.limiter(|state| &mut state.memory);
         store.set_max_component_handles(handles + BORROWED_HANDLES);
         store.set_hostcall_fuel(usize::try_from(transfer).unwrap_or(usize::MAX));
@@ -39,7 +39,7 @@ impl Instance {
             sample_stack(&mut store);
             Ok(UpdateDeadline::Continue(1))
         });
-        Self { store, ready: ready.clone(), instance: None, instance_bytes }
+        Self { store, instance_pre: instance_pre.clone(), instance: None, instance_bytes }
     }
 
     /// Returns the method's exports and the store to call them in. Errors: the method is not instantiated.
@@ -74,7 +74,7 @@ impl Guest for Instance {
     /// result is always `Ok`. Errors: a limit is passed, or the instance cannot be made.
     fn start(&mut self) -> wasmtime::Result<ExportResult<()>> {
         self.store.data_mut().memory.reserve(self.instance_bytes)?;
-        self.instance = Some(self.ready.instantiate(&mut self.store)?);
+        self.instance = Some(self.instance_pre.instantiate(&mut self.store)?);
         Ok(Ok(()))
     }
 

@@ -21,19 +21,19 @@ use crate::usage::{Counts, Slowest};
 #[derive(Debug, Default)]
 pub(crate) struct Meters {
     /// How long the method itself may compute in this call; infinite for no limit.
-    seconds: f64,
+    max_guest_seconds: f64,
     limits: Limits,
-    /// The method's own time before `resumed`.
-    guest: Duration,
+    /// The method's own time before `guest_started`.
+    guest_time: Duration,
     /// The host's time in finished operations.
-    host: Duration,
+    host_time: Duration,
     /// When the method's clock was started; `None` while it is stopped.
-    resumed: Option<Instant>,
+    guest_started: Option<Instant>,
     /// When the host's clock was started; `None` while it is stopped.
-    paused: Option<Instant>,
+    host_started: Option<Instant>,
     counts: Counts,
     /// The host function that was entered last.
-    last: Option<&'static str>,
+    last_function: Option<&'static str>,
     /// The slowest finished host operation.
     slowest: Option<(&'static str, Duration)>,
 }
@@ -42,45 +42,45 @@ impl Meters {
     /// Creates counters at zero with stopped clocks. Until [`begin`](Self::begin), the method's own time is limited to
     /// `init_seconds`.
     pub(crate) fn new(limits: &Limits) -> Self {
-        Self { seconds: limits.init_seconds, limits: limits.clone(), ..Self::default() }
+        Self { max_guest_seconds: limits.init_seconds, limits: limits.clone(), ..Self::default() }
     }
 
     /// Resets all counters for a call in which the method itself may compute for `seconds` (infinite for no limit), and
     /// starts its clock.
     pub(crate) fn begin(&mut self, seconds: f64) {
-        *self = Self { seconds, limits: std::mem::take(&mut self.limits), ..Self::default() };
+        *self = Self { max_guest_seconds: seconds, limits: std::mem::take(&mut self.limits), ..Self::default() };
         self.resume();
     }
 
     /// Stops the method's clock and starts the host's: the host works for the method.
     pub(crate) fn pause(&mut self) {
         let now = Instant::now();
-        if let Some(resumed) = self.resumed.take() {
-            self.guest += now.saturating_duration_since(resumed);
+        if let Some(resumed) = self.guest_started.take() {
+            self.guest_time += now.saturating_duration_since(resumed);
         }
-        self.paused = Some(now);
+        self.host_started = Some(now);
     }
 
     /// Stops the host's clock and restarts the method's. Keeps the host operation that just ended, under the name of the
     /// function entered last, if it is the slowest of this call so far.
     pub(crate) fn resume(&mut self) {
         let now = Instant::now();
-        if let Some(paused) = self.paused.take() {
+        if let Some(paused) = self.host_started.take() {
             let spent = now.saturating_duration_since(paused);
-            self.host += spent;
-            if let Some(name) = self.last
+            self.host_time += spent;
+            if let Some(name) = self.last_function
                 && self.slowest.is_none_or(|(_, longest)| spent > longest)
             {
                 self.slowest = Some((name, spent));
             }
         }
-        self.resumed = Some(now);
+        self.guest_started = Some(now);
     }
 
     /// Excludes `spent`, the time that taking a sample for the profile took, from the method's time in this call. Does
     /// nothing while the method's clock is stopped.
     pub(crate) fn exclude_time(&mut self, spent: Duration) {
-        self.resumed = self.resumed.map(|resumed| resumed + spent);
+        self.guest_started = self.guest_started.map(|resumed| resumed + spent);
     }
 
     /// Returns the name and start of the host operation that runs now; `None` if the host is not at work. `calls` is
@@ -88,8 +88,8 @@ impl Meters {
     /// is not counted.
     pub(crate) fn current_operation(&self, calls: u64) -> Option<(&'static str, Instant)> {
         // A drop is not counted.
-        let name = if self.counts.host_calls == calls { Some("drop") } else { self.last };
-        name.zip(self.paused)
+        let name = if self.counts.host_calls == calls { Some("drop") } else { self.last_function };
+        name.zip(self.host_started)
     }
 
     /// Returns the calls to the host that were counted in the current call of the method.
@@ -101,7 +101,7 @@ impl Meters {
     /// a call. Drops of handles do not use this. Errors: the cause that ends the method past the limit of calls, work or
     /// time.
     pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
-        self.last = Some(function);
+        self.last_function = Some(function);
         add_within_limit(&mut self.counts.host_calls, 1, self.limits.host_calls, |limit| Cause::HostCalls { limit })?;
         self.charge_work(costs::CALL_WORK)?;
         self.check_time()
@@ -110,7 +110,7 @@ impl Meters {
     /// Charges units of work of the host function that was entered last, each at the price in the function's row of the
     /// table of costs, 1 if the row has none. Called before the work is done; past the limit `work` ends the method.
     pub(crate) fn charge_units(&mut self, units: u64) -> Result<(), Cause> {
-        let each = self.last.map_or(1, costs::unit_work);
+        let each = self.last_function.map_or(1, costs::unit_work);
         self.charge_work(units.saturating_mul(each))
     }
 
@@ -171,8 +171,8 @@ impl Meters {
     /// than `step_wall_seconds`. For a method whose own time has no limit, only the host's time counts against the latter.
     pub(crate) fn check_time(&self) -> Result<(), Cause> {
         let used = self.guest_seconds();
-        if used > self.seconds {
-            return Err(Cause::Time { used, limit: self.seconds, calls: self.counts.host_calls });
+        if used > self.max_guest_seconds {
+            return Err(Cause::Time { used, limit: self.max_guest_seconds, calls: self.counts.host_calls });
         }
         let (wall, limit) = (self.wall_seconds(), self.limits.step_wall_seconds);
         if wall > limit { Err(Cause::WallTime { used: wall, limit }) } else { Ok(()) }
@@ -200,21 +200,21 @@ impl Meters {
     /// under way included, and the method's own time unless that has no limit.
     fn wall_seconds(&self) -> f64 {
         // Passes that were put off run in one operation: its time so far counts.
-        let running = self.paused.map_or(Duration::ZERO, |paused| paused.elapsed());
+        let running = self.host_started.map_or(Duration::ZERO, |paused| paused.elapsed());
         // Who may take as long as they like may do so before they ask as well.
-        let own = if self.seconds.is_finite() { self.guest_seconds() } else { 0.0 };
-        own + (self.host + running).as_secs_f64()
+        let own = if self.max_guest_seconds.is_finite() { self.guest_seconds() } else { 0.0 };
+        own + (self.host_time + running).as_secs_f64()
     }
 
     /// Returns the seconds that the method itself has computed in this call, up to now.
     pub(crate) fn guest_seconds(&self) -> f64 {
-        let running = self.resumed.map_or(Duration::ZERO, |resumed| resumed.elapsed());
-        (self.guest + running).as_secs_f64()
+        let running = self.guest_started.map_or(Duration::ZERO, |resumed| resumed.elapsed());
+        (self.guest_time + running).as_secs_f64()
     }
 
     /// Returns what the current call has used so far. The host's time is that of finished operations.
     pub(crate) fn counts(&self) -> Counts {
-        Counts { guest_seconds: self.guest_seconds(), host_seconds: self.host.as_secs_f64(), ..self.counts }
+        Counts { guest_seconds: self.guest_seconds(), host_seconds: self.host_time.as_secs_f64(), ..self.counts }
     }
 
     /// Returns the name and seconds of this call's slowest finished host operation; `None` without any.
@@ -224,7 +224,7 @@ impl Meters {
 
     /// Returns the host function that was entered last in this call, if any.
     pub(crate) fn last_function(&self) -> Option<&'static str> {
-        self.last
+        self.last_function
     }
 }
 

@@ -10,9 +10,9 @@ use wasmtime::component::Component;
 ///
 /// Made in two places only: from an entry of the private cache whose digest holds, and from the pipe of a child
 /// of this program that compiled it.
-pub(crate) struct Trusted(Vec<u8>);
+pub(crate) struct PrecompiledCode(Vec<u8>);
 
-impl Trusted {
+impl PrecompiledCode {
     /// Wraps bytes as trusted code. The caller guarantees that this program compiled them and they did not change
     /// since.
     pub(crate) fn from_own_code(bytes: Vec<u8>) -> Self {
@@ -27,7 +27,7 @@ impl Trusted {
     /// Deserializes the code into a component that can be instantiated. Errors: code of another version of wasmtime, or
     /// for other settings or another processor than `engine`'s.
     pub(crate) fn load(&self, engine: &wasmtime::Engine) -> wasmtime::Result<Component> {
-        // SAFETY: by the promise of `Trusted` these bytes came out of `Engine::precompile_component` or
+        // SAFETY: by the promise of `PrecompiledCode` these bytes came out of `Engine::precompile_component` or
         // `Component::serialize` of this program, unchanged; the engine itself checks version and settings.
         unsafe { Component::deserialize(engine, &self.0) }
     }

@@ -26,7 +26,7 @@ pub enum Combine {
 
 /// The value of a metric: a number, or the tensor that holds it.
 #[derive(Debug)]
-pub(crate) enum Measure {
+pub(crate) enum MetricValue {
     /// A number.
     Number(f32),
     /// A tensor of one element, and the reservation of its bytes.
@@ -39,7 +39,7 @@ pub(crate) struct Reports {
     names: Vec<String>,
     limits: Limits,
     log_bytes: u64,
-    metrics: Vec<(usize, Measure, Combine)>,
+    metrics: Vec<(usize, MetricValue, Combine)>,
     lines: Vec<String>,
     dropped: u32,
 }
@@ -56,7 +56,7 @@ impl Reports {
     ///
     /// Errors: `invalid-argument` for an undeclared name; `out-of-budget` if this call already has `metrics` values,
     /// all names together.
-    pub(crate) fn add_metric(&mut self, name: &str, value: Measure, combine: Combine) -> Result<()> {
+    pub(crate) fn add_metric(&mut self, name: &str, value: MetricValue, combine: Combine) -> Result<()> {
         let Some(place) = self.names.iter().position(|known| known == name) else {
             let names: Vec<String> = self.names.iter().map(|name| format!("`{name}`")).collect();
             let names = if names.is_empty() { "none".to_owned() } else { names.join(", ") };
@@ -73,12 +73,12 @@ impl Reports {
 
     /// Converts a one-element tensor into a value that is read back as `f32` when the call ends, without its graph.
     /// Keeps the tensor's bytes reserved until then. Errors: `shape-mismatch` for another number of elements.
-    pub(crate) fn measure(held: &Node) -> Result<Measure> {
+    pub(crate) fn tensor_value(held: &Node) -> Result<MetricValue> {
         let shape = held.tensor.dims();
         let message = || format!("a metric is one element, this is {shape:?}");
         ensure(held.tensor.elem_count() == 1, || Refusal::new(ErrorCode::ShapeMismatch, message()))?;
         let value = held.tensor.detach().to_dtype(DType::F32)?.reshape(())?;
-        Ok(Measure::Tensor { value, _bytes: Arc::clone(&held.bytes) })
+        Ok(MetricValue::Tensor { value, _bytes: Arc::clone(&held.bytes) })
     }
 
     /// Escapes and records a log line. Only increments the number of dropped lines if the line is longer than
@@ -116,8 +116,8 @@ impl Reports {
         let mut metrics = Vec::with_capacity(self.metrics.len());
         for (place, value, combine) in self.metrics.drain(..) {
             let number = match value {
-                Measure::Number(number) => number,
-                Measure::Tensor { value, .. } => value.to_scalar::<f32>()?,
+                MetricValue::Number(number) => number,
+                MetricValue::Tensor { value, .. } => value.to_scalar::<f32>()?,
             };
             let Some(name) = self.names.get(place) else { continue };
             metrics.push((name.clone(), seven_digits(number.into()), combine));

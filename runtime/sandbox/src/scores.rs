@@ -42,20 +42,20 @@ impl State {
     /// change. A score whose pass fails keeps the error, and reading its taps returns it. Errors: only those that end
     /// the method.
     pub(crate) fn run_pending_scores(&mut self) -> Result<()> {
-        while let Some(asked) = self.scores.values().find(|record| record.is_waiting()) {
-            let asked = asked.asked.clone();
-            let alike = self.scores.iter().filter(|(_, record)| record.is_waiting() && record.asked == asked);
+        while let Some(record) = self.scores.values().find(|record| record.is_waiting()) {
+            let request = record.request.clone();
+            let alike = self.scores.iter().filter(|(_, record)| record.is_waiting() && record.request == request);
             let mut parts: Vec<Part> = alike.map(|(number, record)| Part::new(*number, record.rows.clone())).collect();
             parts.truncate(count_joinable(&parts));
-            self.score_or_split(&asked, parts)?;
+            self.score_or_split(&request, parts)?;
         }
         Ok(())
     }
 
     /// Runs one pass for these scores. If the model refuses it, runs and charges one pass for each score alone, and
     /// stores the error in those that fail again. Errors: only those that end the method.
-    fn score_or_split(&mut self, asked: &ScoreRequest, parts: Vec<Part>) -> Result<()> {
-        match self.score_joined(asked, parts.clone()) {
+    fn score_or_split(&mut self, request: &ScoreRequest, parts: Vec<Part>) -> Result<()> {
+        match self.score_joined(request, parts.clone()) {
             Err(Refusal::Error(error)) => {
                 self.meters.check_time()?;
                 if let [part] = parts.as_slice() {
@@ -66,7 +66,7 @@ impl State {
                 }
                 parts.into_iter().try_for_each(|part| {
                     self.count_pass(part.rows.tokens())?;
-                    self.score_or_split(asked, vec![part])
+                    self.score_or_split(request, vec![part])
                 })
             }
             made_or_ended => made_or_ended,
@@ -76,10 +76,10 @@ impl State {
     /// Runs one forward pass for the joined rows of these scores, stores each score's taps, and keeps the pass for the
     /// backward pass. Checks the memory before the pass, and the saved bytes and the time after it; past a limit ends the
     /// method. Does not charge the pass.
-    fn score_joined(&mut self, asked: &ScoreRequest, mut parts: Vec<Part>) -> Result<()> {
+    fn score_joined(&mut self, request: &ScoreRequest, mut parts: Vec<Part>) -> Result<()> {
         let rows = join_rows(&mut parts)?;
-        self.check_pass_memory(&rows, asked.learning)?;
-        let scored = self.train_state().score(&rows, asked)?;
+        self.check_pass_memory(&rows, request.learning)?;
+        let scored = self.train_state().score(&rows, request)?;
         let mut pass = Pass::new(scored, parts);
         let number = self.next_number();
         for (score, taps) in pass.take_taps()? {
@@ -108,7 +108,7 @@ impl State {
             .flat_map(|(number, record)| record.leaves().map(|(tap, tensor)| (*number, tap, tensor.clone())))
             .collect();
         let extras: Vec<(String, Tensor)> =
-            self.train_state().own.leaves().map(|(name, leaf)| (name.clone(), leaf.clone())).collect();
+            self.train_state().method_parameters.leaves().map(|(name, leaf)| (name.clone(), leaf.clone())).collect();
         check_leaves(&ends, &leaves, &extras)?;
         let taps = leaves.iter().map(|(.., tensor)| tensor);
         let tensors: Vec<&Tensor> = taps.chain(extras.iter().map(|(_, leaf)| leaf)).collect();
@@ -143,7 +143,7 @@ impl State {
             ensure(finite, || Refusal::argument(format!("the gradient of `{name}` has a number that is not finite")))?;
         }
         for (name, gradient) in reached {
-            self.train_state().own.add_gradient(name, gradient)?;
+            self.train_state().method_parameters.add_gradient(name, gradient)?;
         }
         Ok(())
     }
@@ -171,7 +171,7 @@ impl State {
         }
         let begins = !self.train_state().has_gradient();
         let rows = seeds.keys().filter_map(|number| self.scores.get(number)).map(|record| &record.rows);
-        self.learned.add(rows, begins)?;
+        self.learned_rows.add(rows, begins)?;
         let mut passes: BTreeMap<u64, BTreeMap<u64, Seeds>> = BTreeMap::new();
         for (number, seeds) in seeds {
             let pass = self.scores.get(&number).and_then(ScoreRecord::pass).ok_or_else(missing_scores_error)?;
@@ -204,7 +204,7 @@ impl State {
     fn kept_bytes(&self) -> u64 {
         let saved: u64 = self.passes.values().map(|pass| pass.scored.saved_bytes() as u64).sum();
         let train_state = self.train_state();
-        saved.saturating_add(train_state.policy.copied_bytes()).saturating_add(train_state.own.bytes())
+        saved.saturating_add(train_state.policy.copied_bytes()).saturating_add(train_state.method_parameters.bytes())
     }
 
     /// Checks that the model may keep `more` further bytes for the method. Otherwise returns the cause that ends it:
@@ -265,7 +265,7 @@ impl State {
 
     /// Drops the scores whose handle the method has dropped, then the passes without scores.
     pub(crate) fn release_scores(&mut self) {
-        self.scores.retain(|_, record| record.held);
+        self.scores.retain(|_, record| record.has_handle);
         let needed: HashSet<u64> = self.scores.values().filter_map(ScoreRecord::pass).collect();
         self.passes.retain(|number, _| needed.contains(number));
     }

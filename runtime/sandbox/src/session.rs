@@ -66,7 +66,7 @@ pub struct Session<H: RunHooks> {
     pub(crate) method: String,
     pub(crate) limits: Limits,
     pub(crate) train_state: Shared<H>,
-    pub(crate) alive: Option<Box<dyn Guest>>,
+    pub(crate) guest: Option<Box<dyn Guest>>,
     pub(crate) positions: BTreeMap<String, u64>,
     pub(crate) last_lines: (Vec<String>, u32),
     pub(crate) budget: Budget,
@@ -85,7 +85,7 @@ impl<H: RunHooks> Session<H> {
             method: String::new(),
             limits: Limits::default(),
             train_state: Arc::new(Mutex::new(train_state)),
-            alive: None,
+            guest: None,
             positions: BTreeMap::new(),
             last_lines: (Vec::new(), 0),
             budget: Budget::new(0),
@@ -114,7 +114,7 @@ impl<H: RunHooks> Session<H> {
         if let Some(profiler) = &settings.profiler {
             profiler.set_name(&method.name);
         }
-        self.alive = Some(method.create_guest(settings, self.budget.clone(), self.train_state.clone())?);
+        self.guest = Some(method.create_guest(settings, self.budget.clone(), self.train_state.clone())?);
         self.call(Function::Start, |guest| guest.start())?;
         Ok(())
     }
@@ -172,8 +172,8 @@ impl<H: RunHooks> Session<H> {
     /// Sets random sequences to the positions of a checkpoint, given by name, and leaves all others as they are. Call
     /// it after `init`. Does nothing once the method has ended.
     pub fn restore_streams(&mut self, streams: &BTreeMap<String, u64>) {
-        if let Some(alive) = self.alive.as_deref_mut() {
-            let state = alive.state();
+        if let Some(guest) = self.guest.as_deref_mut() {
+            let state = guest.state();
             state.restore_streams(streams);
             self.positions = state.stream_positions();
         }
@@ -207,7 +207,7 @@ impl<H: RunHooks> Session<H> {
 
     /// Whether the method can still be called: it was started and has not ended.
     pub fn is_alive(&self) -> bool {
-        self.alive.is_some()
+        self.guest.is_some()
     }
 
     /// Returns the position of each named random sequence after the last call or [`restore_streams`](Self::restore_streams),
@@ -230,8 +230,8 @@ impl<H: RunHooks> Session<H> {
     /// Ends the method: drops its instance, handles, patches and perturbation. The train state stays. Does nothing if the method has
     /// ended.
     pub fn end(&mut self) {
-        if let Some(alive) = self.alive.take() {
-            drop(alive);
+        if let Some(guest) = self.guest.take() {
+            drop(guest);
             let mut train_state = self.train_state();
             train_state.policy.unpatch_all();
             // The device that fails here fails at the next use as well, which says so.

@@ -68,9 +68,9 @@ pub(crate) struct State {
     /// The last error that a host function returned to the method in the present call.
     pub(crate) denied: Option<Denied>,
     /// The first error in the present call of a host function that computes gradients.
-    pub(crate) unlearned: Option<Denied>,
+    pub(crate) gradient_refusal: Option<Denied>,
     /// The rows that have a gradient since the last update.
-    pub(crate) learned: LearnedRows,
+    pub(crate) learned_rows: LearnedRows,
     /// Whether the method is called with a batch that does not end its accumulation window.
     pub(crate) window_is_open: bool,
     /// Whether the method updates the parameters itself.
@@ -87,8 +87,10 @@ pub(crate) struct State {
     pub(crate) profiler: Option<Profiler>,
     seed: u64,
     streams: BTreeMap<String, Stream>,
-    live: BTreeMap<u64, u32>,
-    serial: u64,
+    /// The handles of all tensors that exist, by serial number.
+    live_tensors: BTreeMap<u64, u32>,
+    /// The number that [`State::next_number`] returns next.
+    next_serial: u64,
 }
 
 /// The state during one import: made when the method calls, dropped when the host returns.
@@ -167,8 +169,8 @@ impl State {
             passes: BTreeMap::new(),
             fault: None,
             denied: None,
-            unlearned: None,
-            learned: LearnedRows::default(),
+            gradient_refusal: None,
+            learned_rows: LearnedRows::default(),
             window_is_open: false,
             updates_itself,
             perturbation: 0,
@@ -178,8 +180,8 @@ impl State {
             profiler,
             seed,
             streams: BTreeMap::new(),
-            live: BTreeMap::new(),
-            serial: 0,
+            live_tensors: BTreeMap::new(),
+            next_serial: 0,
         }
     }
 
@@ -190,13 +192,13 @@ impl State {
     }
 
     /// Stores the message of an error that the host returns to the method, with the host function entered last: in `denied`,
-    /// over an earlier one, and in `unlearned` if the function computes gradients and `unlearned` is empty. Does nothing if
-    /// no host function was entered in this call of the method.
+    /// over an earlier one, and in `gradient_refusal` if the function computes gradients and `gradient_refusal` is
+    /// empty. Does nothing if no host function was entered in this call of the method.
     pub(crate) fn record_denied(&mut self, message: &str) {
         let Some(function) = self.meters.last_function() else { return };
         let denied = Denied { function, message: message.to_owned() };
-        if denied.is_gradient_call() && self.unlearned.is_none() {
-            self.unlearned = Some(denied.clone());
+        if denied.is_gradient_call() && self.gradient_refusal.is_none() {
+            self.gradient_refusal = Some(denied.clone());
         }
         self.denied = Some(denied);
     }
@@ -252,8 +254,8 @@ impl State {
 
     /// Returns 0, 1, 2 and so on: a number that no tensor, score or pass of the session had before.
     pub(crate) fn next_number(&mut self) -> u64 {
-        let number = self.serial;
-        self.serial += 1;
+        let number = self.next_serial;
+        self.next_serial += 1;
         number
     }
 

@@ -42,7 +42,7 @@ pub struct TrainState<H: ?Sized = dyn RunHooks> {
     /// Directions for the run's artifact, by layer.
     pub published: BTreeMap<usize, Direction>,
     /// The method's state of parameters, its extra parameters, and the values before a perturbation.
-    pub own: MethodParameters,
+    pub method_parameters: MethodParameters,
     has_gradient: bool,
     /// The hooks of the run.
     pub hooks: H,
@@ -51,8 +51,14 @@ pub struct TrainState<H: ?Sized = dyn RunHooks> {
 impl<H> TrainState<H> {
     /// Creates a train state without snapshots, published directions and gradient.
     pub fn new(policy: Policy, hooks: H) -> Self {
-        let own = MethodParameters::default();
-        Self { policy, snapshots: BTreeMap::new(), published: BTreeMap::new(), own, has_gradient: false, hooks }
+        Self {
+            policy,
+            snapshots: BTreeMap::new(),
+            published: BTreeMap::new(),
+            method_parameters: MethodParameters::default(),
+            has_gradient: false,
+            hooks,
+        }
     }
 }
 
@@ -89,7 +95,7 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
     /// Those of the hook: a gradient that is not finite, or a run without updates.
     pub fn update(&mut self) -> Result<f32, Error> {
         let norm = self.hooks.update(&mut self.policy);
-        self.own.clear_gradients();
+        self.method_parameters.clear_gradients();
         self.has_gradient = false;
         norm
     }
@@ -102,7 +108,7 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
     /// Those of the hook: a device that fails, or a run without updates.
     pub fn count_update(&mut self) -> Result<f32, Error> {
         let norm = self.hooks.count_update(&mut self.policy);
-        self.own.clear_gradients();
+        self.method_parameters.clear_gradients();
         self.has_gradient = false;
         norm
     }
@@ -114,7 +120,7 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
     /// When the device fails.
     pub(crate) fn perturb(&mut self, seed: u64, name: &str, scale: f32) -> Result<(), Error> {
         let parameters = self.policy.parameters();
-        self.own.unperturbed = Some(parameters.snapshot()?);
+        self.method_parameters.unperturbed = Some(parameters.snapshot()?);
         parameters.add_noise(seed, name, scale)?;
         self.policy.note_update();
         Ok(())
@@ -126,7 +132,7 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
     /// # Errors
     /// When the device fails.
     pub(crate) fn end_perturbation(&mut self) -> Result<(), Error> {
-        let Some(values) = self.own.unperturbed.take() else { return Ok(()) };
+        let Some(values) = self.method_parameters.unperturbed.take() else { return Ok(()) };
         self.policy.parameters().assign(None, &values)?;
         self.policy.note_update();
         Ok(())
@@ -139,7 +145,7 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
     /// When the device fails.
     pub fn clear_gradient(&mut self) -> Result<(), Error> {
         self.has_gradient = false;
-        self.own.clear_gradients();
+        self.method_parameters.clear_gradients();
         Ok(self.policy.parameters().clear_gradients()?)
     }
 

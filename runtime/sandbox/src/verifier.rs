@@ -36,7 +36,7 @@ const MAX_TRANSFER_BYTES: usize = 1 << 20;
 #[derive(Clone)]
 pub struct Verifier {
     name: String,
-    ready: VerifierPre<Bounds>,
+    instance_pre: VerifierPre<VerifierState>,
     limits: Limits,
     /// The bytes that the host keeps for its instances, memories and tables excluded.
     instance_bytes: u64,
@@ -65,9 +65,9 @@ impl Engine {
         let instance_bytes = admit(bytes, &name, limits)?;
         let component = self.compile(bytes, &name, &[])?;
         let linker = wasmtime::component::Linker::new(component.engine());
-        let ready = linker.instantiate_pre(&component).and_then(VerifierPre::new);
-        let ready = ready.map_err(|error| Error::mismatch(&name, &error))?;
-        Ok(Verifier { name, ready, limits: limits.clone(), instance_bytes })
+        let instance_pre = linker.instantiate_pre(&component).and_then(VerifierPre::new);
+        let instance_pre = instance_pre.map_err(|error| Error::mismatch(&name, &error))?;
+        Ok(Verifier { name, instance_pre, limits: limits.clone(), instance_bytes })
     }
 }
 
@@ -90,7 +90,7 @@ fn admit(bytes: &[u8], name: &str, limits: &Limits) -> Result<u64, Error> {
 }
 
 /// The data of a verifier's store: its memory with the limits, and when the present call must end.
-struct Bounds {
+struct VerifierState {
     memory: Memory,
     end: Option<Instant>,
 }
@@ -99,7 +99,7 @@ struct Bounds {
 pub struct Judge {
     verifier: Verifier,
     settings: Vec<(String, verify::Value)>,
-    alive: Option<(Store<Bounds>, Bound)>,
+    instance: Option<(Store<VerifierState>, Bound)>,
 }
 
 impl Judge {
@@ -112,14 +112,14 @@ impl Judge {
     /// made within the limits, or `init` traps or passes a limit.
     pub fn new(verifier: Verifier, settings: &[(String, Value)]) -> Result<Self, Error> {
         let settings = settings.iter().map(|(name, value)| (name.clone(), value.into())).collect();
-        let mut judge = Self { verifier, settings, alive: None };
-        judge.alive = Some(judge.create_instance(judge.deadline(None))?);
+        let mut judge = Self { verifier, settings, instance: None };
+        judge.instance = Some(judge.create_instance(judge.deadline(None))?);
         Ok(judge)
     }
 
     /// Drops the instance with all that the verifier remembers. The next call makes a new one.
     pub fn forget(&mut self) {
-        self.alive = None;
+        self.instance = None;
     }
 
     /// Judges one completion, given prompt and expected answer. Makes an instance first if there is none, and drops it
@@ -128,14 +128,14 @@ impl Judge {
     pub fn verdict(&mut self, prompt: &str, completion: &str, answer: &str, end: Option<Instant>) -> Verdict {
         let end = self.deadline(end);
         let (mut store, bound) = match self.take_instance(end) {
-            Ok(alive) => alive,
+            Ok(instance) => instance,
             Err(error) => return Verdict::Failed(error.to_string()),
         };
         store.data_mut().end = end;
         store.set_epoch_deadline(1);
         match bound.tunebox_method_verify().call_verify(&mut store, prompt, completion, answer) {
             Ok(value) => {
-                self.alive = Some((store, bound));
+                self.instance = Some((store, bound));
                 match value {
                     Some(value) if value.is_finite() => Verdict::Value(value),
                     Some(value) => Verdict::Failed(format!("its verdict is {value}")),
@@ -149,8 +149,8 @@ impl Judge {
     /// Takes the existing instance out of this judge and resets its limit of instructions, or makes one within the
     /// limits and until `end`, as [`create_instance`](Self::create_instance) does. Returns the store and the instance
     /// in it. The caller puts it back for the next call.
-    fn take_instance(&mut self, end: Option<Instant>) -> Result<(Store<Bounds>, Bound), Error> {
-        let Some((mut store, bound)) = self.alive.take() else { return self.create_instance(end) };
+    fn take_instance(&mut self, end: Option<Instant>) -> Result<(Store<VerifierState>, Bound), Error> {
+        let Some((mut store, bound)) = self.instance.take() else { return self.create_instance(end) };
         let limited = instructions::set_limit(&mut store, self.verifier.limits.verifier_instructions);
         limited.map_err(|error| self.start_error(&error))?;
         Ok((store, bound))
@@ -159,7 +159,7 @@ impl Judge {
     /// Makes an instance within the limits and until `end` (`None` for no end), and calls `init` with the settings.
     /// Returns the store and the instance in it. Errors: [`Error::Refused`] if `init` returns a message,
     /// [`Error::NotAdmitted`] if it traps or the instance cannot be made.
-    fn create_instance(&self, end: Option<Instant>) -> Result<(Store<Bounds>, Bound), Error> {
+    fn create_instance(&self, end: Option<Instant>) -> Result<(Store<VerifierState>, Bound), Error> {
         let memory = self.verifier.limits.verifier_memory as u64;
         let limits = Limits {
             linear_memory: memory,
@@ -168,7 +168,8 @@ impl Judge {
             instances: MAX_PARTS,
             ..Limits::default()
         };
-        let mut store = Store::new(self.verifier.ready.engine(), Bounds { memory: Memory::new(&limits), end });
+        let mut store =
+            Store::new(self.verifier.instance_pre.engine(), VerifierState { memory: Memory::new(&limits), end });
         store.limiter(|bounds| &mut bounds.memory);
         store.set_hostcall_fuel(MAX_TRANSFER_BYTES);
         store.epoch_deadline_callback(|store| {
@@ -178,7 +179,7 @@ impl Judge {
         store.set_epoch_deadline(1);
         let bound = instructions::set_limit(&mut store, self.verifier.limits.verifier_instructions);
         let bound = bound.and_then(|()| store.data_mut().memory.reserve(self.verifier.instance_bytes));
-        let bound = bound.and_then(|()| self.verifier.ready.instantiate(&mut store));
+        let bound = bound.and_then(|()| self.verifier.instance_pre.instantiate(&mut store));
         let bound = bound.map_err(|error| self.start_error(&error))?;
         let answer = bound.tunebox_method_verify().call_init(&mut store, &self.settings);
         match answer.map_err(|error| self.start_error(&error))? {

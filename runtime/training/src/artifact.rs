@@ -81,7 +81,7 @@ fn describe_file(folder: &Path, name: &str) -> Written {
 /// file; `None` without extra parameters.
 fn write_extras(train_state: &TrainState, folder: &Path) -> Result<Option<&'static str>, Error> {
     let values: BTreeMap<&String, &Tensor> =
-        train_state.own.extras().map(|(name, extra)| (name, extra.value())).collect();
+        train_state.method_parameters.extras().map(|(name, extra)| (name, extra.value())).collect();
     if values.is_empty() {
         return Ok(None);
     }

@@ -202,7 +202,7 @@ pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: us
             &serialize(OPTIMIZER_FILE, optimizer.iter().map(|(name, tensor)| (*name, tensor)))?,
         )?;
     }
-    let own = train_state.own.saved();
+    let own = train_state.method_parameters.saved();
     if !own.is_empty() {
         draft.write(METHOD_FILE, &serialize(METHOD_FILE, &own)?)?;
     }
@@ -237,7 +237,7 @@ pub(crate) fn restore(
     train_state.policy.restore_edits(folder)?;
     train_state.published.extend(directions::restore(folder)?);
     train_state.policy.resume_at(state.generation);
-    train_state.own = read_method_parameters(&folder.join(METHOD_FILE), max_method_bytes)?;
+    train_state.method_parameters = read_method_parameters(&folder.join(METHOD_FILE), max_method_bytes)?;
     train_state.hooks.own_updates = state.updates;
     restore_optimizer(&folder.join(OPTIMIZER_FILE), state.updates, train_state)?;
     Ok(train_state.clear_gradient()?)

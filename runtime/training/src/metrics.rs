@@ -22,12 +22,12 @@ const MAX_BYTES: u64 = 4 << 30;
 
 /// Combines the metrics of the micro-batches of a window to one number for each name.
 #[derive(Debug, Default)]
-pub(crate) struct Tally {
+pub(crate) struct MetricTotals {
     /// For each metric: name, sum of its values, number of values, and how they are combined.
     sums: Vec<(String, f64, u32, Combine)>,
 }
 
-impl Tally {
+impl MetricTotals {
     /// Adds the metrics of one micro-batch: name, value, and how the values of a window are combined. The first report
     /// of a name decides how. Every value counts, also several of one name in one micro-batch.
     pub(crate) fn add(&mut self, metrics: &[(String, f64, Combine)]) {
@@ -218,7 +218,7 @@ mod tests {
 
     #[test]
     fn sums_are_added_and_means_are_averaged_over_micro_batches() {
-        let mut tally = Tally::default();
+        let mut tally = MetricTotals::default();
         tally.add(&[("loss".into(), 1.0, Combine::Sum), ("accuracy".into(), 0.5, Combine::Mean)]);
         tally.add(&[("loss".into(), 2.0, Combine::Sum), ("accuracy".into(), 1.0, Combine::Mean)]);
         let names = ["accuracy".to_owned(), "loss".to_owned()];
@@ -235,7 +235,7 @@ mod tests {
 
     #[test]
     fn no_row_carries_more_than_seven_digits_of_a_number() {
-        let mut tally = Tally::default();
+        let mut tally = MetricTotals::default();
         let parts = [1.0, 1e-7, 3e-14].map(|value| ("loss".to_owned(), value, Combine::Sum));
         tally.add(&parts);
         assert_eq!(tally.numbers(&[]), [("loss".to_owned(), 1.0)]);

@@ -31,8 +31,8 @@ pub struct Answer<'a> {
 struct Texts<'a> {
     tokenizer: &'a Tokenizer,
     /// The texts of the first completions, in order.
-    kept: Vec<String>,
-    /// Bytes of `kept`.
+    decoded: Vec<String>,
+    /// Bytes of `decoded`.
     bytes: usize,
 }
 
@@ -41,16 +41,16 @@ impl Texts<'_> {
     /// tokens. Keeps a newly decoded text if all texts before it are kept and the kept texts then have at most
     /// [`DECODED_BYTES`].
     fn decode(&mut self, number: usize, ids: &[u32]) -> Result<Cow<'_, str>, Error> {
-        if number < self.kept.len() {
-            return Ok(Cow::Borrowed(&self.kept[number]));
+        if number < self.decoded.len() {
+            return Ok(Cow::Borrowed(&self.decoded[number]));
         }
         let text = self.tokenizer.decode(ids, true)?;
-        if number > self.kept.len() || self.bytes + text.len() > DECODED_BYTES {
+        if number > self.decoded.len() || self.bytes + text.len() > DECODED_BYTES {
             return Ok(Cow::Owned(text));
         }
         self.bytes += text.len();
-        self.kept.push(text);
-        Ok(Cow::Borrowed(&self.kept[number]))
+        self.decoded.push(text);
+        Ok(Cow::Borrowed(&self.decoded[number]))
     }
 }
 
@@ -125,7 +125,7 @@ impl Verifiers {
         let own = || Instant::now().checked_add(Duration::try_from_secs_f64(self.seconds).ok()?);
         let end = end.or_else(own);
         let mut rows = vec![Vec::with_capacity(self.entries.len()); answers.len()];
-        let mut texts = Texts { tokenizer, kept: Vec::new(), bytes: 0 };
+        let mut texts = Texts { tokenizer, decoded: Vec::new(), bytes: 0 };
         for entry in &mut self.entries {
             let judged = entry.judge_all(&mut texts, answers, end);
             // State of a verifier must not reach the next step: a resumed run would differ.

@@ -49,7 +49,7 @@ pub(super) fn explain(folder: &Path, root: &Path, output: &Output) -> Error {
     let has = |texts: &[&str]| texts.iter().any(|text| words.contains(text));
     match errors.first().and_then(|first| text_field(first, "message")) {
         Some(message) if is_missing_library(message) => no_library(),
-        Some(message) => compile_error(message, &errors, &Places::new(folder, root)),
+        Some(message) => compile_error(message, &errors, &PathTranslator::new(folder, root)),
         None if is_missing_library(&words) => no_library(),
         None if has(&["believes it's in a workspace"]) => {
             let hint = "add an empty `[workspace]` table to its `Cargo.toml`, or list it in that workspace";
@@ -102,7 +102,7 @@ fn unfetched_dependency(words: &str) -> Option<String> {
 /// location is the first error's. The output has up to five errors as the compiler renders them, the first without the
 /// lines of `message`, and how many there are if more than one. The hint names `rustc --explain` for the distinct codes of
 /// these errors; no hint without codes.
-fn compile_error(message: &str, errors: &[Value], places: &Places) -> Error {
+fn compile_error(message: &str, errors: &[Value], places: &PathTranslator) -> Error {
     let shown = || errors.iter().take(MAX_SHOWN_ERRORS);
     let mut output: Vec<String> =
         shown().map(|error| places.translate_text(text_field(error, "rendered").unwrap_or(""))).collect();
@@ -140,7 +140,7 @@ fn headline(message: &str, code: Option<&str>) -> String {
 
 /// Returns the place of a compiler message as `file:line:column`, from the method's folder, with 0 for a missing
 /// number. `None` if it has no primary span or that names no file.
-fn error_location(error: &Value, places: &Places) -> Option<String> {
+fn error_location(error: &Value, places: &PathTranslator) -> Option<String> {
     let span = list_items(error, "spans").find(|span| span.get("is_primary") == Some(&Value::Bool(true)))?;
     let number = |key: &str| span.get(key).and_then(Value::as_u64).unwrap_or(0);
     let file = places.translate_path(text_field(span, "file_name")?);
@@ -148,7 +148,7 @@ fn error_location(error: &Value, places: &Places) -> Option<String> {
 }
 
 /// Translates paths from the workspace's root, which the compiler names, into paths from the method's folder.
-struct Places {
+struct PathTranslator {
     /// The root of the workspace.
     root: PathBuf,
     /// The path from the root to the folder, with a slash at its end; empty if they are the same.
@@ -157,7 +157,7 @@ struct Places {
     up: String,
 }
 
-impl Places {
+impl PathTranslator {
     /// Computes the paths between a method's folder and the workspace's `root`. If the folder is not below the root, or one
     /// of them does not exist, paths are translated as if the two were one folder.
     fn new(folder: &Path, root: &Path) -> Self {

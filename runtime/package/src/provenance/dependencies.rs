@@ -34,14 +34,14 @@ impl Component {
 
 /// A `Cargo.lock`.
 #[derive(Deserialize)]
-struct Lock {
+struct CargoLock {
     #[serde(default)]
-    package: Vec<Locked>,
+    package: Vec<LockedCrate>,
 }
 
 /// A crate in a `Cargo.lock`.
 #[derive(Deserialize)]
-struct Locked {
+struct LockedCrate {
     name: String,
     version: String,
     source: Option<String>,
@@ -51,7 +51,7 @@ struct Locked {
     dependencies: Vec<String>,
 }
 
-impl Locked {
+impl LockedCrate {
     /// Whether `entry`, of the `dependencies` of another crate, names this crate.
     fn is_named_by(&self, entry: &str) -> bool {
         let mut words = entry.splitn(3, ' ');
@@ -68,9 +68,9 @@ impl Locked {
 pub(super) fn list_crates(folder: &Path, manifest: &Manifest) -> Result<BTreeSet<Component>, Error> {
     let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
     for path in folder.ancestors().map(|folder| folder.join("Cargo.lock")).filter(|path| path.is_file()) {
-        let lock: Lock =
+        let lock: CargoLock =
             toml::from_str(&files::read_text(&path)?).map_err(|error| Error::provenance(error.message()))?;
-        let is_own = |locked: &Locked| {
+        let is_own = |locked: &LockedCrate| {
             (locked.name.as_str(), locked.version.as_str()) == (&*manifest.name, &*manifest.version)
                 && locked.source.is_none()
         };
@@ -82,7 +82,7 @@ pub(super) fn list_crates(folder: &Path, manifest: &Manifest) -> Result<BTreeSet
 }
 
 /// Returns the crates that `packages[own]` depends on, directly or not, without itself.
-fn dependencies_of(packages: &[Locked], own: usize) -> BTreeSet<Component> {
+fn dependencies_of(packages: &[LockedCrate], own: usize) -> BTreeSet<Component> {
     let (mut seen, mut next) = (BTreeSet::from([own]), vec![own]);
     while let Some(locked) = next.pop().and_then(|index| packages.get(index)) {
         for entry in &locked.dependencies {
@@ -97,8 +97,8 @@ fn dependencies_of(packages: &[Locked], own: usize) -> BTreeSet<Component> {
 /// Makes the component of a crate, with its checksum if it has one. The package URL is `pkg:cargo/NAME@VERSION`, with
 /// `?vcs_url=SOURCE` added for a crate that is not from crates.io. A crate from a folder gets no package URL, since no
 /// registry has its bytes.
-fn component(locked: &Locked) -> Component {
-    let Locked { name, version, source, checksum, .. } = locked;
+fn component(locked: &LockedCrate) -> Component {
+    let LockedCrate { name, version, source, checksum, .. } = locked;
     let purl = source.as_deref().map(|source| match source {
         CRATES_IO => format!("pkg:cargo/{name}@{version}"),
         other => {

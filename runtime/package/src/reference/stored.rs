@@ -27,7 +27,7 @@ pub(super) fn parse_registry_name(text: &str) -> Option<Source> {
     let is_meant = match &source.tag {
         None => Location::parse(text).is_ok_and(|place| !place.is_folder()),
         // What is no host, though it is spelt like one, was never pulled from; it is no path either.
-        Some(version) => is_like_host(host) && !source.package().is_empty() && !version.is_empty(),
+        Some(version) => is_like_host(host) && !source.package_name().is_empty() && !version.is_empty(),
     };
     (is_meant && !source.is_local).then_some(source)
 }
@@ -36,7 +36,7 @@ pub(super) fn parse_registry_name(text: &str) -> Option<Source> {
 /// the error then names the highest one in the store.
 pub(super) fn find_pulled(source: &Source) -> Result<Stored, Error> {
     let (place, version) = (source.name.as_str(), source.tag.as_deref());
-    let found = search_store(Wanted { name: Some(source.package()), version, source: Some(place) });
+    let found = search_store(Wanted { name: Some(source.package_name()), version, source: Some(place) });
     let Some(version) = version else {
         let highest = found.ok().map(|stored| format!("{place}:{}", stored.version));
         return Err(no_version(place, highest));
@@ -65,7 +65,7 @@ pub(super) fn find_versioned(text: &str) -> Result<Stored, Error> {
 /// the store. `None` if there is no package of that name. Errors: the pinned package was not pulled, packages of
 /// several sources, or a lock that cannot be read.
 pub(super) fn find_by_name(name: &str, project: &Path) -> Result<Option<Stored>, Error> {
-    if let Some(locked) = Lock::of_project(project)?.find(name) {
+    if let Some(locked) = Lock::read_project(project)?.find(name) {
         return find_pinned(locked).map(Some);
     }
     match search_store(Wanted { name: Some(name), version: None, source: None }) {
@@ -138,7 +138,11 @@ mod tests {
             ("Registry.example/me/calm", "registry.example/me/calm", None),
         ] {
             let read = parse_registry_name(text).unwrap();
-            assert_eq!((read.name.as_str(), read.package(), read.tag.as_deref()), (source, "calm", version), "{text}");
+            assert_eq!(
+                (read.name.as_str(), read.package_name(), read.tag.as_deref()),
+                (source, "calm", version),
+                "{text}"
+            );
         }
         let versioned = ["./me/calm:1.2.3", "../calm:1", "/calm:1", "me/calm:1", "registry.example/calm", "calm:1"];
         let others =

@@ -118,7 +118,7 @@ impl Connection {
         let (mut address, mut logged_in) = (request.address.clone(), false);
         for _ in 0..=MAX_REDIRECTS {
             let own = address.has_host_of(&self.root);
-            let response = self.send_once(&mut request, &address, own)?;
+            let response = self.send_to_address(&mut request, &address, own)?;
             if response.status() == StatusCode::UNAUTHORIZED && own && !logged_in {
                 logged_in = true;
                 self.log_in(&response)?;
@@ -170,7 +170,12 @@ impl Connection {
 
     /// Sends a request to one address, without login and redirects. `own` says whether the address belongs to the
     /// registry: only then it gets the authorization.
-    fn send_once(&self, request: &mut HttpRequest<'_>, address: &Address, own: bool) -> Result<Response<Body>, Error> {
+    fn send_to_address(
+        &self,
+        request: &mut HttpRequest<'_>,
+        address: &Address,
+        own: bool,
+    ) -> Result<Response<Body>, Error> {
         // Compressed bytes would have another digest.
         let builder = Request::builder().method(request.method.clone()).uri(address.to_string());
         let mut builder = builder.header(ACCEPT_ENCODING, "identity");

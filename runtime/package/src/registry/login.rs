@@ -134,7 +134,7 @@ impl Login {
             }
             Err(error) => return Self::Unusable(format!("`{}` cannot be read: {error}", file.display())),
         };
-        let mut found = login_keys(registry).into_iter().map(|key| Self::read(&text, &key, &file));
+        let mut found = login_keys(registry).into_iter().map(|key| Self::find_in_text(&text, &key, &file));
         found.find(|login| !matches!(login, Self::Nobody)).unwrap_or(Self::Nobody)
     }
 
@@ -153,7 +153,7 @@ impl Login {
     /// Finds the login under `key` in the text of a Docker configuration. May run a credential helper, whose output no
     /// message repeats: it may hold the secret. `file` is the path for messages. Returns `Nobody` if there is no login, and
     /// `Unusable` with the reason if the helper fails, or the text or the login cannot be parsed.
-    fn read(text: &[u8], key: &str, file: &Path) -> Self {
+    fn find_in_text(text: &[u8], key: &str, file: &Path) -> Self {
         use CredentialRetrievalError as Problem;
         let file = file.display();
         match get_credential_from_reader(text, key) {

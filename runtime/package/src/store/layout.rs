@@ -51,7 +51,7 @@ pub(super) enum Access {
 /// The content of the file `oci-layout`.
 #[derive(Deserialize)]
 #[serde(rename_all = "camelCase")]
-struct Mark {
+struct LayoutMark {
     image_layout_version: String,
 }
 
@@ -103,7 +103,7 @@ impl Layout {
             };
             return Err(layout.layout_error(problem));
         };
-        let mark: Mark = read(MARK_FILE, &text).map_err(|error| layout.layout_error(error.to_string()))?;
+        let mark: LayoutMark = read(MARK_FILE, &text).map_err(|error| layout.layout_error(error.to_string()))?;
         if !mark.image_layout_version.starts_with("1.") {
             return Err(layout.layout_error("its layout is of a later version than 1"));
         }

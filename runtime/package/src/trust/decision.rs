@@ -30,7 +30,7 @@ impl Candidate {
 }
 
 /// What is known of a package's signer.
-enum Known {
+enum KnownSigner {
     /// A person accepted it, or a list vouches for it; holds the entry to record in `publishers.toml`.
     As(Publisher),
     /// The package is unsigned, which is allowed because it comes from a path.
@@ -39,7 +39,7 @@ enum Known {
     No,
 }
 
-impl Known {
+impl KnownSigner {
     /// Returns the day on which the signer was accepted. `None` if that is not known, or there is no known signer.
     fn first_seen(&self) -> Option<String> {
         match self {
@@ -64,7 +64,7 @@ impl Trust {
         if !source.is_matched_by(&statement) {
             return Err(refuse(
                 "the registry gave another package than was asked for",
-                format!("`{}` was asked for, and a package says itself what it is", source.asked),
+                format!("`{}` was asked for, and a package says itself what it is", source.display_name),
                 "tell the publisher, or ask for it by its own name",
             ));
         }
@@ -84,12 +84,12 @@ impl Trust {
             Mode::Locked => return self.decide_by_lock(candidate, &known),
             Mode::Ask(ask) => ask,
         };
-        let is_new = matches!(known, Known::No);
+        let is_new = matches!(known, KnownSigner::No);
         let replaces = locked.is_some_and(|locked| locked.signer.is_none() && locked.source != candidate.source.name);
         if let Some(signer) = &candidate.signer
             && (is_new || replaces)
         {
-            let question = self.question(&candidate, signer, is_new);
+            let question = self.build_question(&candidate, signer, is_new);
             if !ask(&question) {
                 return Err(question.refuse());
             }
@@ -99,14 +99,14 @@ impl Trust {
 
     /// Returns what is known of a package's signer. Errors: another signer is known or pinned for the name, or a
     /// package that is not from a path has no signature.
-    fn check_signer(&self, candidate: &Candidate) -> Result<Known, Error> {
+    fn check_signer(&self, candidate: &Candidate) -> Result<KnownSigner, Error> {
         let Candidate { statement, source, signer } = candidate;
         let pinned = self.lock.find(&statement.name);
         let held = pinned.map_or(Ok(()), |locked| locked.check_signer(candidate.key()));
         let Some(signer) = signer else {
             held?;
             if source.is_local {
-                return Ok(Known::Unsigned);
+                return Ok(KnownSigner::Unsigned);
             }
             return Err(refuse(
                 lock::UNSIGNED,
@@ -114,11 +114,11 @@ impl Trust {
                 "ask the publisher to sign it: `tunebox pack --sign KEY`, then `tunebox push`",
             ));
         };
-        let known = self.signers_for(&source.path(&statement.name));
+        let known = self.signers_for(&source.publisher_path(&statement.name));
         match (known.iter().find(|(_, known)| known.key == signer.key), known.first()) {
             (Some((file, publisher)), _) => held.map(|()| self.known_signer(file, publisher)),
             (None, Some((file, before))) => {
-                held.map_err(|error| before.add_removal(error, file))?;
+                held.map_err(|error| before.add_removal_hint(error, file))?;
                 Err(before.refuse_other(signer, file))
             }
             (None, None) => held.map(|()| self.known_for_other_packages(candidate)),
@@ -135,19 +135,19 @@ impl Trust {
     /// Returns what is known of a signer whom no file names for this package. A signer known for other packages is
     /// taken as known if the package comes from a path and no other publisher has its name; in all other cases the
     /// signer is unknown.
-    fn known_for_other_packages(&self, candidate: &Candidate) -> Known {
+    fn known_for_other_packages(&self, candidate: &Candidate) -> KnownSigner {
         // A stick that carries what a known publisher signed raises no new question, unless the name is another's.
         let has = |one: &Publisher| one.packages.contains(&candidate.statement.name);
         let free = candidate.source.is_local && !self.others(candidate.key()).any(has);
         let entry = self.publishers().find(|(_, known)| free && candidate.key() == Some(known.key.as_str()));
-        entry.map_or(Known::No, |(file, publisher)| self.known_signer(file, publisher))
+        entry.map_or(KnownSigner::No, |(file, publisher)| self.known_signer(file, publisher))
     }
 
     /// Returns the entry to record for a signer that `file` names: its own entry if that is this machine's file. A signer
     /// of an organization's list is marked as listed, so that it is accepted only as long as the list names it.
-    fn known_signer(&self, file: &Path, publisher: &Publisher) -> Known {
+    fn known_signer(&self, file: &Path, publisher: &Publisher) -> KnownSigner {
         let publisher = publisher.clone();
-        Known::As(if *file == self.publishers.path {
+        KnownSigner::As(if *file == self.publishers.path {
             publisher
         } else {
             Publisher { listed: true, first_seen: None, source: None, ..publisher }
@@ -158,7 +158,7 @@ impl Trust {
     /// verifier with other bytes, or looks like that of a package by another signer, in the lock or among the
     /// publishers. A name that the lock pins with this signer is not compared with the other packages, if the signer is
     /// known otherwise too.
-    fn check_name(&self, candidate: &Candidate, wasm: &[u8], known: &Known) -> Result<(), Error> {
+    fn check_name(&self, candidate: &Candidate, wasm: &[u8], known: &KnownSigner) -> Result<(), Error> {
         let (name, signer) = (candidate.statement.name.as_str(), candidate.key());
         let refused = |like: &str, owner: String| {
             let why = format!("that is {owner}, and this one is not by the same hand");
@@ -169,7 +169,8 @@ impl Trust {
         if !same && let Some(built) = inside.find(|built| built.name == name || is_lookalike(built.name, name)) {
             return refused(built.name, "built into tunebox".into());
         }
-        if !matches!(known, Known::No) && self.lock.find(name).is_some_and(|locked| locked.signer.as_deref() == signer)
+        if !matches!(known, KnownSigner::No)
+            && self.lock.find(name).is_some_and(|locked| locked.signer.as_deref() == signer)
         {
             // It was taken under this name from the same hand, and not merely by the word of a lock.
             return Ok(());
@@ -190,7 +191,7 @@ impl Trust {
     /// Decides by the lock alone, for `--locked`: it must pin this version and signer, from this source unless the
     /// package comes from a path. A signer must also be known without the lock. Nothing is remembered. Errors: each of
     /// these conditions that fails.
-    fn decide_by_lock(&self, candidate: Candidate, known: &Known) -> Result<Admitted, Error> {
+    fn decide_by_lock(&self, candidate: Candidate, known: &KnownSigner) -> Result<Admitted, Error> {
         let found = self.lock.find(&candidate.statement.name);
         let (key, version) = (candidate.key(), &candidate.statement.version);
         let same = |locked: &&Locked| locked.version == *version && locked.signer.as_deref() == key;
@@ -216,11 +217,11 @@ impl Trust {
         }
         // A lock comes with a project, which may be anyone's: it never replaces a person's consent.
         match (signer, known) {
-            (Some(signer), Known::No) => Err(refuse(
+            (Some(signer), KnownSigner::No) => Err(refuse(
                 question::NOT_ACCEPTED,
                 format!(
                     "tunebox.lock names {signer} for `{}`; a lock says what a project uses, not whom this machine trusts",
-                    source.prefix(&statement.name)
+                    source.publisher_prefix(&statement.name)
                 ),
                 format!(
                     "accept it once with the same command without `--locked`; on an unattended machine, let {KEYRING} name a list that has it"
@@ -236,22 +237,22 @@ impl Trust {
     /// Adds a package and its signer to the lock and the publishers in memory, and to the list that
     /// [`commit`](Self::commit) writes. A signer that was not known is recorded with the present day and the source that was
     /// asked for. Returns what was admitted, with the version that the lock pinned before if it was another one.
-    fn record_package(&mut self, candidate: Candidate, known: Known) -> Admitted {
+    fn record_package(&mut self, candidate: Candidate, known: KnownSigner) -> Admitted {
         let Candidate { statement, source, signer } = candidate;
         let Statement { name, version, sha256, interface, .. } = &statement;
         let previous = self.lock.find(name).map(|locked| locked.version.clone()).filter(|previous| previous != version);
         let first_seen = known.first_seen();
         let publisher = match (known, &signer) {
-            (Known::As(publisher), _) => Some(Publisher { packages: vec![name.clone()], ..publisher }),
-            (Known::No, Some(signer)) => Some(Publisher {
+            (KnownSigner::As(publisher), _) => Some(Publisher { packages: vec![name.clone()], ..publisher }),
+            (KnownSigner::No, Some(signer)) => Some(Publisher {
                 listed: false,
-                prefix: source.prefix(name),
+                prefix: source.publisher_prefix(name),
                 key: signer.key.clone(),
                 first_seen: Some(today()),
-                source: Some(source.asked),
+                source: Some(source.display_name),
                 packages: vec![name.clone()],
             }),
-            (Known::No | Known::Unsigned, _) => None,
+            (KnownSigner::No | KnownSigner::Unsigned, _) => None,
         };
         let locked = Locked {
             name: name.clone(),

@@ -67,13 +67,13 @@ pub struct InvalidValue {
 
 impl InvalidValue {
     /// Returns a function for `map_err` that makes an error about the value of a key out of a message.
-    pub(super) fn at(key: &'static str) -> impl FnOnce(String) -> Self {
+    pub(super) fn for_key(key: &'static str) -> impl FnOnce(String) -> Self {
         move |problem| Self { key, item: None, problem }
     }
 
     /// Returns the byte range of the invalid value in `text`, the content of a file. `table` is the name of the
     /// entries' table, `number` the index of the entry, from 0. `None` if there is no such value.
-    fn span(&self, text: &str, table: &str, number: usize) -> Option<Range<usize>> {
+    fn find_span(&self, text: &str, table: &str, number: usize) -> Option<Range<usize>> {
         let file = DeTable::parse(text).ok()?;
         let value = file.get_ref().get(table)?.get_ref().get(number)?.get_ref().get(self.key)?;
         let item = self.item.and_then(|item| value.get_ref().get(item));
@@ -132,7 +132,7 @@ impl<T: Entry> TrustFile<T> {
         let mut list = Vec::with_capacity(file.entries.len());
         for (number, mut entry) in file.entries.into_iter().enumerate() {
             let added = entry.check().and_then(|()| entry.add_to(&mut list));
-            added.map_err(|value| wrong(value.span(text, T::TABLE, number), &value.problem))?;
+            added.map_err(|value| wrong(value.find_span(text, T::TABLE, number), &value.problem))?;
         }
         Ok(Self { path: path.into(), list })
     }

@@ -49,7 +49,7 @@ pub type Lock = TrustFile<Locked>;
 impl Lock {
     /// Reads `tunebox.lock` in a project's folder; the lock is empty if there is no such file. Errors: an entry that is
     /// not understood, with line and column.
-    pub(crate) fn of_project(project: &Path) -> Result<Self, Error> {
+    pub(crate) fn read_project(project: &Path) -> Result<Self, Error> {
         Self::read(&project.join(FILE))
     }
 
@@ -147,25 +147,28 @@ impl Entry for Locked {
     /// public key as signer if there is one, and semantic versions of at most 64 bytes without a part after `+` as
     /// version, interface and `highest`; or if `highest` is below `version`. Changes nothing.
     fn check(&mut self) -> Result<(), InvalidValue> {
-        check_package_name(&self.name).map_err(InvalidValue::at("name"))?;
-        let used = parse_version(&self.version).map_err(InvalidValue::at("version"))?;
-        check_plain("source", &self.source).map_err(InvalidValue::at("source"))?;
+        check_package_name(&self.name).map_err(InvalidValue::for_key("name"))?;
+        let used = parse_version(&self.version).map_err(InvalidValue::for_key("version"))?;
+        check_plain("source", &self.source).map_err(InvalidValue::for_key("source"))?;
         if !is_sha256(&self.sha256) {
-            return Err(InvalidValue::at("sha256")("`sha256` is not 64 hexadecimal digits in lower case".into()));
+            return Err(InvalidValue::for_key("sha256")("`sha256` is not 64 hexadecimal digits in lower case".into()));
         }
-        self.signer.iter().try_for_each(|signer| check_key("signer", signer)).map_err(InvalidValue::at("signer"))?;
-        parse_version(&self.interface).map_err(InvalidValue::at("interface"))?;
-        let highest = parse_version(&self.highest).map_err(InvalidValue::at("highest"))?;
+        self.signer
+            .iter()
+            .try_for_each(|signer| check_key("signer", signer))
+            .map_err(InvalidValue::for_key("signer"))?;
+        parse_version(&self.interface).map_err(InvalidValue::for_key("interface"))?;
+        let highest = parse_version(&self.highest).map_err(InvalidValue::for_key("highest"))?;
         if highest >= used {
             return Ok(());
         }
-        Err(InvalidValue::at("highest")(format!("`highest` is {highest}, below the version {used} that is used")))
+        Err(InvalidValue::for_key("highest")(format!("`highest` is {highest}, below the version {used} that is used")))
     }
 
     /// Inserts the entry so that the list stays sorted by name. Fails if a package of that name is in it.
     fn add_to(self, list: &mut Vec<Self>) -> Result<(), InvalidValue> {
         match list.binary_search_by(|known| known.name.cmp(&self.name)) {
-            Ok(_) => return Err(InvalidValue::at("name")(format!("`{}` is locked twice", self.name))),
+            Ok(_) => return Err(InvalidValue::for_key("name")(format!("`{}` is locked twice", self.name))),
             Err(at) => list.insert(at, self),
         }
         Ok(())

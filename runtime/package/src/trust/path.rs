@@ -19,7 +19,7 @@ pub fn check_path_package(
     keyring: Option<&Path>,
     only_locked: bool,
 ) -> Result<(), Error> {
-    let (listed, lock) = (Publishers::of_organization(keyring)?, Lock::of_project(project)?);
+    let (listed, lock) = (Publishers::read_organization(keyring)?, Lock::read_project(project)?);
     let held = check_listed(package, &listed)
         .and_then(|()| check_against_lock(package, lock.find(&package.manifest.name), only_locked));
     let title = format!("{}@{}", package.manifest.name, package.manifest.version);

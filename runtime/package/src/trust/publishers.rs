@@ -51,7 +51,7 @@ impl Publisher {
 
     /// Adds to the hint of an error that this publisher's entry must be taken out of `file` as well. Does nothing to
     /// errors other than [`Error::Explained`].
-    pub(super) fn add_removal(&self, mut error: Error, file: &Path) -> Error {
+    pub(super) fn add_removal_hint(&self, mut error: Error, file: &Path) -> Error {
         if let Error::Explained { source, .. } = &mut error
             && let Some(hint) = &mut source.hint
         {
@@ -69,7 +69,7 @@ impl Publisher {
 impl Publishers {
     /// Reads an organization's list; an empty one if `named` is `None`. Errors: the file does not exist, or is not
     /// understood.
-    pub(super) fn of_organization(named: Option<&Path>) -> Result<Self, Error> {
+    pub(super) fn read_organization(named: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = named else { return Ok(Self { path: PathBuf::new(), list: Vec::new() }) };
         // A list that is named and not there is a mistake, unlike the files that appear by use.
         std::fs::metadata(path).map_err(Error::file("read", path))?;
@@ -144,12 +144,15 @@ impl Entry for Publisher {
     /// compared, and sorts the package names without repetition.
     fn check(&mut self) -> Result<(), InvalidValue> {
         // One registry may be written in several ways, and is one prefix.
-        self.prefix = normalize_prefix(&self.prefix).map_err(InvalidValue::at("prefix"))?;
-        check_key("key", &self.key).map_err(InvalidValue::at("key"))?;
-        self.first_seen.iter().try_for_each(|day| check_day(day)).map_err(InvalidValue::at("first-seen"))?;
-        self.source.iter().try_for_each(|source| check_plain("source", source)).map_err(InvalidValue::at("source"))?;
+        self.prefix = normalize_prefix(&self.prefix).map_err(InvalidValue::for_key("prefix"))?;
+        check_key("key", &self.key).map_err(InvalidValue::for_key("key"))?;
+        self.first_seen.iter().try_for_each(|day| check_day(day)).map_err(InvalidValue::for_key("first-seen"))?;
+        self.source
+            .iter()
+            .try_for_each(|source| check_plain("source", source))
+            .map_err(InvalidValue::for_key("source"))?;
         for (item, package) in self.packages.iter().enumerate() {
-            let in_list = |problem| InvalidValue { item: Some(item), ..InvalidValue::at("packages")(problem) };
+            let in_list = |problem| InvalidValue { item: Some(item), ..InvalidValue::for_key("packages")(problem) };
             check_package_name(package).map_err(in_list)?;
         }
         self.packages.sort();

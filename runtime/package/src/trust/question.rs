@@ -69,22 +69,22 @@ impl Question {
 
 impl Trust {
     /// Makes the question about a package whose signer is new (`is_new`), or that would replace an unsigned one.
-    pub(super) fn question(&self, candidate: &Candidate, signer: &Signer, is_new: bool) -> Question {
+    pub(super) fn build_question(&self, candidate: &Candidate, signer: &Signer, is_new: bool) -> Question {
         let Candidate { statement, source, .. } = candidate;
         let ours = self.publishers().filter(|(_, known)| known.key == signer.key);
         let known_for: BTreeSet<String> = ours.map(|(_, known)| known.prefix.clone()).collect();
-        let prefix = source.prefix(&statement.name);
+        let prefix = source.publisher_prefix(&statement.name);
         let pinned = self.lock.find(&statement.name).filter(|locked| locked.signer.is_none());
         let unsigned = |locked: &Locked| {
             format!("{} pins `{}` without any signer, from {}", lock::FILE, locked.name, locked.source)
         };
         let mut doubts: Vec<String> = pinned.map(unsigned).into_iter().collect();
         if is_new {
-            doubts.extend(self.doubts(&statement.name, &prefix, signer));
+            doubts.extend(self.reasons_to_doubt(&statement.name, &prefix, signer));
         }
         Question {
             statement: statement.clone(),
-            source: source.asked.clone(),
+            source: source.display_name.clone(),
             signer: signer.clone(),
             known_for: known_for.into_iter().collect(),
             doubts,
@@ -95,7 +95,7 @@ impl Trust {
 
     /// Returns the reasons to doubt an unknown signer: other publishers have a package of this name, or sign for a prefix
     /// that looks like this one. A package name that only looks like another one was refused before.
-    fn doubts(&self, name: &str, prefix: &str, signer: &Signer) -> Vec<String> {
+    fn reasons_to_doubt(&self, name: &str, prefix: &str, signer: &Signer) -> Vec<String> {
         let others = || self.others(Some(signer.key.as_str()));
         let has = |other: &&Publisher| other.packages.iter().any(|package| package == name);
         // One prefix may have had several keys, and is named once.

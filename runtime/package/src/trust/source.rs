@@ -15,7 +15,7 @@ pub(crate) struct Source {
     /// `registry/namespace/name`, in lower case, the registry by the one name that it has.
     pub(crate) name: String,
     /// The source as messages name it: the path, or the text that was asked for.
-    pub(crate) asked: String,
+    pub(crate) display_name: String,
     /// The version that was asked for. `None` for a path, or if no version was asked for.
     pub(crate) tag: Option<String>,
 }
@@ -28,31 +28,31 @@ impl Source {
         if is_path(folder) {
             // An escape at the end may be a few bytes longer than what it was cut to.
             let path = printable(folder, MAX_NAME_BYTES - 64);
-            return Self { is_local: true, name: path.clone(), asked: path, tag: None };
+            return Self { is_local: true, name: path.clone(), display_name: path, tag: None };
         }
         let last = text.rfind('/').map_or(0, |slash| slash + 1);
         let (name, tag) = match text[last..].split_once([':', '@']) {
             Some((name, tag)) => (&text[..last + name.len()], Some(tag.to_owned())),
             None => (text, None),
         };
-        Self { is_local: false, name: normalize_repository(name), asked: text.to_owned(), tag }
+        Self { is_local: false, name: normalize_repository(name), display_name: text.to_owned(), tag }
     }
 
     /// Returns the last part of the source; for a name in a registry that is the package's name.
-    pub(crate) fn package(&self) -> &str {
+    pub(crate) fn package_name(&self) -> &str {
         self.name.rsplit('/').next().unwrap_or_default()
     }
 
     /// Returns the name by which publishers are found: `registry/namespace/name`, or `local:` and the package's name for a
     /// package from a path. The path itself does not count, since USB sticks and folders change hands.
-    pub(crate) fn path(&self, package: &str) -> String {
+    pub(crate) fn publisher_path(&self, package: &str) -> String {
         if self.is_local { format!("{LOCAL}{package}") } else { self.name.clone() }
     }
 
     /// Returns what a signer is accepted for: the registry with the namespace, without the package's name. `local:NAME`
     /// for a path, and the whole name if there is no namespace.
-    pub(crate) fn prefix(&self, package: &str) -> String {
-        let path = self.path(package);
+    pub(crate) fn publisher_prefix(&self, package: &str) -> String {
+        let path = self.publisher_path(package);
         match path.rsplit_once('/') {
             Some((namespace, _)) if namespace.contains('/') => namespace.to_owned(),
             _ => path,
@@ -63,7 +63,7 @@ impl Source {
     /// for a path.
     pub(crate) fn is_matched_by(&self, statement: &Statement) -> bool {
         let fits = |tag: &String| *tag == statement.version;
-        self.is_local || (self.package() == statement.name && self.tag.as_ref().is_none_or(fits))
+        self.is_local || (self.package_name() == statement.name && self.tag.as_ref().is_none_or(fits))
     }
 }
 
@@ -105,7 +105,7 @@ mod tests {
         ] {
             let source = Source::parse(text);
             assert_eq!((source.name.as_str(), source.tag.as_deref().unwrap_or_default()), (name, tag), "{text}");
-            assert_eq!(source.prefix("calm"), prefix, "{text}");
+            assert_eq!(source.publisher_prefix("calm"), prefix, "{text}");
         }
     }
 
@@ -135,6 +135,6 @@ mod tests {
         ] {
             assert!(!Source::parse(name).is_local, "{name}");
         }
-        assert_eq!(Source::parse("./x").prefix("calm"), "local:calm");
+        assert_eq!(Source::parse("./x").publisher_prefix("calm"), "local:calm");
     }
 }

@@ -44,10 +44,14 @@ pub(crate) struct Survey {
     parts: u32,
     instances: u32,
     functions: u32,
-    /// How many items (functions, globals, imports and so on) the module that is being parsed has, and the largest module.
-    items: (u64, u64),
-    /// How many instances of modules the outermost component has, and whether components inside it have any.
-    modules: (u64, bool),
+    /// How many items (functions, globals, imports and so on) the module that is being parsed has.
+    module_items: u64,
+    /// How many items the module with the most items has.
+    max_module_items: u64,
+    /// How many instances of modules the outermost component has.
+    module_instances: u64,
+    /// Whether components inside the outermost one instantiate modules.
+    has_nested_instances: bool,
 }
 
 /// Checks that a component has at most `limit` bytes, then collects its imports and exports as [`survey`] does. Errors:
@@ -130,7 +134,7 @@ impl Survey {
     fn visit(&mut self, payload: Payload<'_>) -> wasmparser::Result<Option<&'static str>> {
         Ok(match payload {
             Payload::Version { .. } => {
-                self.items.0 = 0;
+                self.module_items = 0;
                 let deep = add_within_limit(&mut self.depth, 1, MAX_NESTING, "components nested more than four deep");
                 deep.or_else(|| add_within_limit(&mut self.parts, 1, MAX_PARTS, "more than 64 parts"))
             }
@@ -174,8 +178,8 @@ impl Survey {
                 let count = section.count();
                 for instance in section {
                     let is_module = matches!(instance?, Instance::Instantiate { .. });
-                    self.modules.0 += u64::from(is_module);
-                    self.modules.1 |= is_module && self.depth > 1;
+                    self.module_instances += u64::from(is_module);
+                    self.has_nested_instances |= is_module && self.depth > 1;
                 }
                 self.count_instances(count)
             }
@@ -209,8 +213,8 @@ impl Survey {
     /// Adds to the number of items of the module that is being parsed, and raises that of the largest module. Returns
     /// `None`, as items have no limit of their own; the caller returns it.
     fn count_items(&mut self, items: u32) -> Option<&'static str> {
-        self.items.0 += u64::from(items);
-        self.items.1 = self.items.1.max(self.items.0);
+        self.module_items += u64::from(items);
+        self.max_module_items = self.max_module_items.max(self.module_items);
         None
     }
 
@@ -218,9 +222,8 @@ impl Survey {
     /// tables: each counted as the module with the most items. Counts `MAX_INSTANCES` instances if components inside
     /// the outermost one instantiate modules.
     pub(crate) fn instance_bytes(&self) -> u64 {
-        let (outermost, nested) = self.modules;
-        let instances = if nested { u64::from(MAX_INSTANCES) } else { outermost };
-        instances * self.items.1 * ITEM_BYTES
+        let instances = if self.has_nested_instances { u64::from(MAX_INSTANCES) } else { self.module_instances };
+        instances * self.max_module_items * ITEM_BYTES
     }
 
     /// Adds to the number of instances of the component's parts. Returns a description if it passes `MAX_INSTANCES`.

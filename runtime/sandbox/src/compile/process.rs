@@ -22,7 +22,7 @@ use crate::engine;
 use crate::error::Error;
 use crate::figures::{double_to_fit, format_bytes};
 use crate::limits::Limits;
-use crate::precompiled::Trusted;
+use crate::precompiled::PrecompiledCode;
 
 /// The longest first line of either side, in bytes.
 const MAX_LINE_BYTES: u64 = 4 << 10;
@@ -63,7 +63,7 @@ pub(super) fn compile(
     name: &str,
     limits: &Limits,
     options: CodeOptions,
-) -> Result<Trusted, Error> {
+) -> Result<PrecompiledCode, Error> {
     let lost = |error: &dyn std::fmt::Display| {
         compile_failure(name, format!("the process that compiles it cannot be used: {error}"))
             .with_hint("`tunebox train --in-process` does without, for methods that you trust")
@@ -87,7 +87,7 @@ pub(super) fn compile(
         let status = wait_or_kill(&mut child, if late { Duration::ZERO } else { EXIT_TIMEOUT });
         match (answer, status) {
             (Ok(Some(answer)), _) => {
-                answer.map(Trusted::from_own_code).map_err(|problem| Error::malformed(name, problem))
+                answer.map(PrecompiledCode::from_own_code).map_err(|problem| Error::malformed(name, problem))
             }
             (Err(_), _) => Err(too_slow(name, limits.compile_seconds)),
             (Ok(None), Ok(status)) => Err(no_answer(name, status, stderr.last_line(), limits)),

@@ -62,7 +62,7 @@ fn an_entry_that_seems_whole_and_is_no_code_is_removed_and_made_anew() {
     let component = component(&compiler, &engine, &bytes);
 
     assert_eq!(answer(&engine, &component), 7);
-    assert!(cache.get(&key).map(Trusted::from_own_code).unwrap().load(&engine).is_ok());
+    assert!(cache.get(&key).map(PrecompiledCode::from_own_code).unwrap().load(&engine).is_ok());
 }
 
 #[test]

@@ -29,19 +29,19 @@ impl HostRows for HostContext<'_> {
     /// Returns a handle of the token ids: `[rows, width]`, `u32`, 0 in the padding.
     fn ids(&mut self, this: Handle<RowsEntry>) -> Answer {
         self.enter("data.rows.ids")?;
-        self.give_token_tensor(&this, Rows::ids_tensor)
+        self.push_token_tensor(&this, Rows::ids_tensor)
     }
 
     /// Returns a handle of the target mask: `[rows, width]`, `f32`, 1 where a token is a target, else 0.
     fn mask(&mut self, this: Handle<RowsEntry>) -> Answer {
         self.enter("data.rows.mask")?;
-        self.give_token_tensor(&this, Rows::mask_tensor)
+        self.push_token_tensor(&this, Rows::mask_tensor)
     }
 
     /// Returns a handle of the padding mask: `[rows, width]`, `f32`, 1 where there is a token, 0 in the padding.
     fn presence(&mut self, this: Handle<RowsEntry>) -> Answer {
         self.enter("data.rows.presence")?;
-        self.give_token_tensor(&this, Rows::presence_tensor)
+        self.push_token_tensor(&this, Rows::presence_tensor)
     }
 
     /// Returns a handle of the number of target tokens of each row: `[rows]`, `f32`.
@@ -49,7 +49,7 @@ impl HostRows for HostContext<'_> {
         self.enter("data.rows.lengths")?;
         let rows = self.table.get(&this)?.0.clone();
         self.meters.charge_units(rows.tokens() as u64)?;
-        self.give_new(rows.count() as u64, |_| rows.lengths_tensor(&DEVICE))
+        self.push_new_tensor(rows.count() as u64, |_| rows.lengths_tensor(&DEVICE))
     }
 
     /// Counts the call and returns the number of target tokens of all rows together.
@@ -112,7 +112,7 @@ impl HostBatch for HostContext<'_> {
         let batch = self.table.get(&this)?.0.clone();
         let names = || batch.sides.iter().map(|(name, _)| name.as_str());
         let found = batch.sides.iter().find(|(name, _)| *name == side);
-        self.give_rows(&found.ok_or_else(|| unknown_side(&side, names()))?.1)
+        self.push_rows(&found.ok_or_else(|| unknown_side(&side, names()))?.1)
     }
 
     /// Counts the call and returns the number of records in the batch.
@@ -129,7 +129,7 @@ impl HostBatch for HostContext<'_> {
         let missing = || Refusal::argument(format!("the records have no column `{}`", printable(&name, 64)));
         let column = batch.columns.get(&name).ok_or_else(missing)?;
         self.meters.charge_units(column.len() as u64)?;
-        self.give_list(column)
+        self.push_list(column)
     }
 
     /// Returns the number of target tokens of one side in all micro-batches of the update, at least 1; `invalid-argument`
@@ -169,14 +169,14 @@ impl Host for HostContext<'_> {}
 impl State {
     /// Returns a handle of existing rows. Reserves their bytes, although the batch or the completions that they belong to
     /// hold them too: the handle may outlive these.
-    pub(crate) fn give_rows(&mut self, rows: &Arc<Rows>) -> Answer<RowsEntry> {
+    pub(crate) fn push_rows(&mut self, rows: &Arc<Rows>) -> Answer<RowsEntry> {
         let reservation = self.reserve(row_bytes(rows.tokens() as u64, rows.count()))?;
         Ok(self.table.push(RowsEntry(Arc::clone(rows), reservation))?)
     }
 
     /// Returns a handle of a tensor `[rows, width]` that `make` computes from the rows. Charges one unit of work for each
     /// element and reserves 4 bytes for it.
-    fn give_token_tensor(
+    fn push_token_tensor(
         &mut self,
         this: &Handle<RowsEntry>,
         make: fn(&Rows, &Device) -> Result<Tensor, tunebox_model::error::Error>,
@@ -184,7 +184,7 @@ impl State {
         let rows = self.table.get(this)?.0.clone();
         let elements = rows.count() as u64 * rows.width() as u64;
         self.meters.charge_units(elements)?;
-        self.give_new(elements, |_| make(&rows, &DEVICE))
+        self.push_new_tensor(elements, |_| make(&rows, &DEVICE))
     }
 }
 

@@ -47,7 +47,7 @@ impl Host for HostContext<'_> {
         // What is read lies there twice while it is put in the order of the layers.
         let _scratch = self.reserve(4 * elements)?;
         let (site, token) = (stream_site(site), stream_token(token));
-        self.give_new(elements, |state| state.train_state().policy.capture(&view, &rows, &layers, site, token))
+        self.push_new_tensor(elements, |state| state.train_state().policy.capture(&view, &rows, &layers, site, token))
     }
 
     /// Adds a direction `[dimension]` for a layer to the run's artifact, replacing an earlier one of that layer.
@@ -95,7 +95,7 @@ impl State {
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number that is not finite.
     pub(crate) fn read_vector(&mut self, vector: &Handle, length: usize, what: &str) -> Result<Vec<f32>> {
-        let held = self.held(vector)?;
+        let held = self.tensor_node(vector)?;
         let tensor = &held.tensor;
         let other = || format!("a vector of {what} is [{length}], this is {:?}", tensor.dims());
         ensure(tensor.dims() == [length], || Refusal::new(ErrorCode::ShapeMismatch, other()))?;

@@ -21,7 +21,7 @@ impl Host for HostContext<'_> {
     /// token is not finite.
     fn backward(&mut self, loss: Handle) -> Result<()> {
         self.enter("learn.backward")?;
-        let loss = self.held(&loss)?;
+        let loss = self.tensor_node(&loss)?;
         let (shape, dtype) = (loss.tensor.dims(), loss.tensor.dtype());
         let one = loss.tensor.elem_count() == 1;
         ensure(one, || Refusal::argument(format!("a loss is one element, this is {shape:?}")))?;
@@ -42,11 +42,11 @@ impl Host for HostContext<'_> {
     /// gradient went through the scores before; the error of the scores' pass if it failed.
     fn backward_from(&mut self, scores: Handle<ScoresEntry>, logprob: Handle, entropy: Option<Handle>) -> Result<()> {
         self.enter("learn.backward-from")?;
-        self.scored_record(&scores)?.check_scored()?;
+        self.run_and_read_record(&scores)?.check_scored()?;
         let logprob = self.read_coefficients(&scores, &logprob)?;
         let entropy = entropy.map(|entropy| self.read_coefficients(&scores, &entropy)).transpose()?;
         let ScoresEntry(number) = *self.table.get(&scores)?;
-        self.record(&scores)?.check_current(self.train_state().policy.generation())?;
+        self.score_record(&scores)?.check_current(self.train_state().policy.generation())?;
         let seeds = [(Tap::Logprob, Some(logprob)), (Tap::Entropy, entropy)];
         let seeds: Seeds = seeds.into_iter().filter_map(|(tap, seed)| Some((tap, seed?))).collect();
         self.backward_scores(BTreeMap::from([(number, seeds)]))
@@ -55,7 +55,7 @@ impl Host for HostContext<'_> {
     /// Allows several gradients through the same rows for one update, from now on.
     fn allow_repeats(&mut self) -> wasmtime::Result<()> {
         self.enter("learn.allow-repeats")?;
-        self.learned.allows_repeats = true;
+        self.learned_rows.allows_repeats = true;
         Ok(())
     }
 
@@ -93,8 +93,8 @@ impl State {
     /// finite.
     fn read_coefficients(&mut self, scores: &Handle<ScoresEntry>, given: &Handle) -> Result<Tensor> {
         let ScoresEntry(number) = *self.table.get(scores)?;
-        let given = self.held(given)?.tensor.detach();
-        let wanted = self.record(scores)?.shape();
+        let given = self.tensor_node(given)?.tensor.detach();
+        let wanted = self.score_record(scores)?.shape();
         let shape = || format!("coefficients are {wanted:?} like the scores, these are {:?}", given.dims());
         ensure(given.dims() == wanted, || Refusal::new(ErrorCode::ShapeMismatch, shape()))?;
         let dtype = || format!("coefficients are `f32`, these are `{}`", given.dtype().as_str());

@@ -71,42 +71,42 @@ impl HostScores for HostContext<'_> {
     /// scoring passes that were deferred first. Ends the method if the pass of the scores failed, for want of a `result` in
     /// WIT.
     fn logprob(&mut self, this: Handle<ScoresEntry>) -> wasmtime::Result<Handle> {
-        Ok(self.give_tap("model.scores.logprob", &this, Tap::Logprob)?)
+        Ok(self.push_tap("model.scores.logprob", &this, Tap::Logprob)?)
     }
 
     /// Returns a handle of the entropy in nats of the distribution that predicts each target token: `[rows, width]`, `f32`,
     /// 0 off the targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were
     /// requested without this tap; the model's error if their pass failed.
     fn entropy(&mut self, this: Handle<ScoresEntry>) -> Answer {
-        self.give_tap("model.scores.entropy", &this, Tap::Entropy)
+        self.push_tap("model.scores.entropy", &this, Tap::Entropy)
     }
 
     /// Returns a handle of log Σ p² of the distribution p that predicts each target token: `[rows, width]`, `f32`, 0 off the
     /// targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were requested
     /// without this tap; the model's error if their pass failed.
     fn log_sum_square(&mut self, this: Handle<ScoresEntry>) -> Answer {
-        self.give_tap("model.scores.log-sum-square", &this, Tap::LogSumSquare)
+        self.push_tap("model.scores.log-sum-square", &this, Tap::LogSumSquare)
     }
 
     /// Returns a handle of the mean logit over the vocabulary for each target token: `[rows, width]`, `f32`, 0 off the
     /// targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were requested
     /// without this tap; the model's error if their pass failed.
     fn mean_logit(&mut self, this: Handle<ScoresEntry>) -> Answer {
-        self.give_tap("model.scores.mean-logit", &this, Tap::MeanLogit)
+        self.push_tap("model.scores.mean-logit", &this, Tap::MeanLogit)
     }
 
     /// Returns a handle of the mean log-probability over the vocabulary for each target token: `[rows, width]`, `f32`, 0 off
     /// the targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were
     /// requested without this tap; the model's error if their pass failed.
     fn mean_logprob(&mut self, this: Handle<ScoresEntry>) -> Answer {
-        self.give_tap("model.scores.mean-logprob", &this, Tap::MeanLogprob)
+        self.push_tap("model.scores.mean-logprob", &this, Tap::MeanLogprob)
     }
 
     /// Returns a handle of a tensor `[rows, width]`, `f32`, that is 1 where no token is more likely than the target token,
     /// else 0. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were requested
     /// without this tap; the model's error if their pass failed.
     fn top_one(&mut self, this: Handle<ScoresEntry>) -> Answer {
-        self.give_tap("model.scores.top-one", &this, Tap::TopOne)
+        self.push_tap("model.scores.top-one", &this, Tap::TopOne)
     }
 
     /// Deletes the handle. Also frees the scores, unless they are for learning and their pass ran: a loss may depend on
@@ -114,7 +114,7 @@ impl HostScores for HostContext<'_> {
     fn drop(&mut self, this: Handle<ScoresEntry>) -> wasmtime::Result<()> {
         let ScoresEntry(number) = self.table.delete(this)?;
         if let Some(record) = self.scores.get_mut(&number) {
-            record.held = false;
+            record.has_handle = false;
             // A loss of this step may still hang on its taps; nothing hangs on the others.
             if !record.can_be_learned_from() {
                 self.release_score(number);
@@ -206,7 +206,7 @@ impl Host for HostContext<'_> {
         self.meters.charge_units(elements + logits)?;
         self.count_pass(rows.tokens())?;
         self.check_pass_memory(&rows, false)?;
-        self.give_new(elements, |state| state.train_state().policy.next_token(&view, &rows, &ids))
+        self.push_new_tensor(elements, |state| state.train_state().policy.next_token(&view, &rows, &ids))
     }
 
     /// Runs two forward passes and returns a handle of the KL divergence, in nats, of the next-token distributions
@@ -222,7 +222,7 @@ impl Host for HostContext<'_> {
         self.count_pass(rows.tokens())?;
         self.count_pass(rows.tokens())?;
         self.check_pass_memory(&rows, false)?;
-        self.give_new(rows.count() as u64, |state| state.train_state().policy.divergence(&view, &other, &rows))
+        self.push_new_tensor(rows.count() as u64, |state| state.train_state().policy.divergence(&view, &other, &rows))
     }
 }
 
@@ -258,24 +258,24 @@ impl State {
     /// width]`, `f32`, 0 off the target tokens. The handle shares the tap's numbers and their reservation.
     ///
     /// Errors: `invalid-argument` if the tap was not requested with the scores; the model's error if their pass failed.
-    fn give_tap(&mut self, function: &'static str, scores: &Handle<ScoresEntry>, tap: Tap) -> Answer {
+    fn push_tap(&mut self, function: &'static str, scores: &Handle<ScoresEntry>, tap: Tap) -> Answer {
         self.enter(function)?;
-        let record = self.scored_record(scores)?;
+        let record = self.run_and_read_record(scores)?;
         let (tensor, bytes) = (record.tap(tap)?.clone(), Arc::clone(&record.bytes));
-        self.give(tensor, bytes)
+        self.push_tensor(tensor, bytes)
     }
 
     /// Returns the scores behind a handle, whether or not their pass has run; `invalid-argument` if they were freed.
-    pub(crate) fn record(&self, handle: &Handle<ScoresEntry>) -> Result<&ScoreRecord> {
+    pub(crate) fn score_record(&self, handle: &Handle<ScoresEntry>) -> Result<&ScoreRecord> {
         let ScoresEntry(number) = self.table.get(handle)?;
         self.scores.get(number).ok_or_else(missing_scores_error)
     }
 
     /// Runs all scoring passes that were deferred, then returns the scores behind a handle. A failed pass is no error
     /// here; see [`ScoreRecord::check_scored`].
-    pub(crate) fn scored_record(&mut self, handle: &Handle<ScoresEntry>) -> Result<&ScoreRecord> {
+    pub(crate) fn run_and_read_record(&mut self, handle: &Handle<ScoresEntry>) -> Result<&ScoreRecord> {
         self.run_pending_scores()?;
-        self.record(handle)
+        self.score_record(handle)
     }
 
     /// Charges work, a pass and the bytes of the taps, and returns a handle of scores. With `learning`, the pass saves
@@ -316,7 +316,7 @@ impl State {
         let number = self.next_number();
         let handle = self.table.push(ScoresEntry(number))?;
         self.scores.insert(number, record);
-        if !defer && let Err(refusal) = self.scored_record(&handle).and_then(ScoreRecord::check_scored) {
+        if !defer && let Err(refusal) = self.run_and_read_record(&handle).and_then(ScoreRecord::check_scored) {
             self.release_score(number);
             self.table.delete(handle)?;
             return Err(refusal);
@@ -363,14 +363,14 @@ mod tests {
         let mut host = HostContext::new(&mut state);
         let rows = Arc::new(Rows::new(vec![vec![1, 2]], vec![vec![false, true]]).unwrap());
         let taken = |host: &mut HostContext<'_>| {
-            let (rows, view) = (host.give_rows(&rows).unwrap(), host.policy().unwrap());
+            let (rows, view) = (host.push_rows(&rows).unwrap(), host.policy().unwrap());
             let before = budget.held();
             host.score(view, rows, None, 1.0).unwrap();
             budget.held() - before
         };
         let bare = taken(&mut host);
         for _ in 0..3 {
-            let vector = host.give_list(&[1_f32; 4]).unwrap();
+            let vector = host.push_list(&[1_f32; 4]).unwrap();
             host.add(vec![0], Site::ResidualAfter, vector, 1.0, false).unwrap();
         }
         assert_eq!(taken(&mut host), bare + 3 * host.patch_bytes());
@@ -386,7 +386,7 @@ mod tests {
         let mut state = State::new(settings, Budget::new(1 << 20), Arc::new(Mutex::new(train_state)));
         let mut host = HostContext::new(&mut state);
         let project = |host: &mut HostContext<'_>| {
-            let direction = host.give_list(&[1_f32; 16]).unwrap();
+            let direction = host.push_list(&[1_f32; 16]).unwrap();
             host.project_out(Matrix::Head, 0, direction, 1.0, false)
         };
         host.snapshot("one".into()).unwrap();

@@ -67,9 +67,9 @@ impl HostParameter for HostContext<'_> {
         self.enter("optimizer.parameter.value")?;
         let entry = self.parameter(&this)?;
         let elements = self.charge_parameter(&entry)?;
-        self.give_new(elements, |state| match &entry {
+        self.push_new_tensor(elements, |state| match &entry {
             ParameterEntry::Extra(name) => {
-                state.train_state().own.extra_mut(name).ok_or_else(missing_parameter)?.leaf()
+                state.train_state().method_parameters.extra_mut(name).ok_or_else(missing_parameter)?.leaf()
             }
             entry => Ok(state.train_state().policy.parameters().copy_value(slot_number(entry))?),
         })
@@ -80,9 +80,9 @@ impl HostParameter for HostContext<'_> {
         self.enter("optimizer.parameter.gradient")?;
         let entry = self.parameter(&this)?;
         let elements = self.charge_parameter(&entry)?;
-        self.give_new(elements, |state| match &entry {
+        self.push_new_tensor(elements, |state| match &entry {
             ParameterEntry::Extra(name) => {
-                state.train_state().own.extra(name).ok_or_else(missing_parameter)?.gradient()
+                state.train_state().method_parameters.extra(name).ok_or_else(missing_parameter)?.gradient()
             }
             entry => Ok(state.train_state().policy.parameters().copy_gradient(slot_number(entry))?),
         })
@@ -95,14 +95,16 @@ impl HostParameter for HostContext<'_> {
         self.check_name(&name)?;
         let entry = self.parameter(&this)?;
         let parameter = self.parameter_name(&entry)?;
-        let known = self.train_state().own.state(&parameter, &name).cloned();
+        let known = self.train_state().method_parameters.state(&parameter, &name).cloned();
         let shape = match &known {
             Some(state) => state.dims().to_vec(),
             None => self.parameter_shape(&entry)?,
         };
         let elements = shape.iter().product::<usize>() as u64;
         self.meters.charge_units(elements)?;
-        self.give_new(elements, |_| known.map_or_else(|| Tensor::zeros(shape, DType::F32, &crate::state::DEVICE), Ok))
+        self.push_new_tensor(elements, |_| {
+            known.map_or_else(|| Tensor::zeros(shape, DType::F32, &crate::state::DEVICE), Ok)
+        })
     }
 
     /// Replaces the state of this name. Errors: `invalid-argument` for a name that is not allowed or numbers that are not
@@ -114,11 +116,11 @@ impl HostParameter for HostContext<'_> {
         let entry = self.parameter(&this)?;
         let parameter = self.parameter_name(&entry)?;
         let value = self.detach_finite(&value)?;
-        let fits = self.train_state().own.other_states(&parameter, &name) < MAX_STATES;
+        let fits = self.train_state().method_parameters.other_states(&parameter, &name) < MAX_STATES;
         let full = || Refusal::new(ErrorCode::OutOfBudget, format!("a parameter has at most {MAX_STATES} states"));
         ensure(fits, full)?;
         self.check_kept(4 * value.elem_count() as u64)?;
-        Ok(self.train_state().own.set_state(&parameter, &name, &value)?)
+        Ok(self.train_state().method_parameters.set_state(&parameter, &name, &value)?)
     }
 
     /// Replaces the value, after running the scoring passes that were deferred. Errors: those of
@@ -127,7 +129,7 @@ impl HostParameter for HostContext<'_> {
         self.enter("optimizer.parameter.assign")?;
         let (entry, value) = self.read_parameter_change(&this, &value)?;
         match &entry {
-            ParameterEntry::Extra(name) => Ok(self.train_state().own.set_extra(name, &value)?),
+            ParameterEntry::Extra(name) => Ok(self.train_state().method_parameters.set_extra(name, &value)?),
             entry => self.change_weights(|state| Ok(state.policy.parameters().assign(slot_number(entry), &value)?)),
         }
     }
@@ -139,7 +141,7 @@ impl HostParameter for HostContext<'_> {
         let (entry, change) = self.read_parameter_change(&this, &change)?;
         match &entry {
             ParameterEntry::Extra(name) => {
-                let own = &mut self.train_state().own;
+                let own = &mut self.train_state().method_parameters;
                 let value = (own.extra(name).ok_or_else(missing_parameter)?.value() - &change)?;
                 Ok(own.set_extra(name, &value)?)
             }
@@ -192,17 +194,17 @@ impl Host for HostContext<'_> {
         self.check_name(&name)?;
         let initial = self.detach_finite(&initial)?;
         self.meters.charge_units(initial.elem_count() as u64)?;
-        let known = self.train_state().own.extra(&name).map(|extra| extra.value().dims().to_vec());
+        let known = self.train_state().method_parameters.extra(&name).map(|extra| extra.value().dims().to_vec());
         match known {
             Some(shape) => check_shape(&name, &shape, initial.dims())?,
             None => {
-                let fits = self.train_state().own.extra_count() < MAX_EXTRAS;
+                let fits = self.train_state().method_parameters.extra_count() < MAX_EXTRAS;
                 let full =
                     || Refusal::new(ErrorCode::OutOfBudget, format!("a run has at most {MAX_EXTRAS} extra parameters"));
                 ensure(fits, full)?;
                 // The value and its gradient.
                 self.check_kept(2 * 4 * initial.elem_count() as u64)?;
-                self.train_state().own.set_extra(&name, &initial)?;
+                self.train_state().method_parameters.set_extra(&name, &initial)?;
             }
         }
         Ok(self.table.push(ParameterEntry::Extra(name))?)
@@ -289,7 +291,7 @@ impl State {
         match entry {
             ParameterEntry::All => Ok(vec![parameters.len()]),
             ParameterEntry::Extra(name) => {
-                Ok(train_state.own.extra(name).ok_or_else(missing_parameter)?.value().dims().to_vec())
+                Ok(train_state.method_parameters.extra(name).ok_or_else(missing_parameter)?.value().dims().to_vec())
             }
             ParameterEntry::Slot(number) => {
                 Ok(parameters.slots().get(*number).ok_or_else(missing_parameter)?.shape.clone())
@@ -307,7 +309,7 @@ impl State {
     /// Returns a tensor that becomes state or part of a parameter, without its graph. Charges the work for each number.
     /// Errors: `dtype-mismatch` unless it is `f32`, `invalid-argument` for a number that is not finite.
     fn detach_finite(&mut self, handle: &Handle) -> Result<Tensor> {
-        let tensor = self.held(handle)?.tensor.detach();
+        let tensor = self.tensor_node(handle)?.tensor.detach();
         let dtype = || format!("parameters are `f32`, this is `{}`", tensor.dtype().as_str());
         ensure(tensor.dtype() == DType::F32, || Refusal::new(ErrorCode::DtypeMismatch, dtype()))?;
         self.meters.charge_units(tensor.elem_count() as u64)?;
@@ -354,7 +356,7 @@ impl State {
     /// Returns `invalid-argument` while a perturbation is active.
     pub(crate) fn check_unperturbed(&self) -> Result<()> {
         let active = "a perturbation is active; drop its handle first";
-        ensure(self.train_state().own.unperturbed.is_none(), || Refusal::argument(active))
+        ensure(self.train_state().method_parameters.unperturbed.is_none(), || Refusal::argument(active))
     }
 
     /// Returns `invalid-argument` if the accumulation window does not end with the batch of this call: the losses so far have

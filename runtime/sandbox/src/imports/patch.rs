@@ -41,7 +41,7 @@ impl Host for HostContext<'_> {
         let layers = self.layer_indices(layers)?;
         check_finite("the coefficient", coefficient)?;
         let vector = self.read_stream_vector(&vector)?;
-        self.activate(Patch::add(layers, stream_site(site), &vector, coefficient, answers_only)?)
+        self.push_patch(Patch::add(layers, stream_site(site), &vector, coefficient, answers_only)?)
     }
 
     /// Makes a patch active that removes the component along `direction`, `[dimension]`, from the activations of all tokens
@@ -53,7 +53,7 @@ impl Host for HostContext<'_> {
         self.enter("patch.ablate")?;
         let layers = self.layer_indices(layers)?;
         let direction = self.read_stream_vector(&direction)?;
-        self.activate(Patch::ablate(layers, stream_site(site), &direction)?)
+        self.push_patch(Patch::ablate(layers, stream_site(site), &direction)?)
     }
 
     /// Makes a patch active that sets the component along `direction`, `[dimension]`, to `value` in the activations of all
@@ -67,7 +67,7 @@ impl Host for HostContext<'_> {
         let layers = self.layer_indices(layers)?;
         check_finite("the value", value)?;
         let direction = self.read_stream_vector(&direction)?;
-        self.activate(Patch::project(layers, stream_site(site), &direction, value)?)
+        self.push_patch(Patch::project(layers, stream_site(site), &direction, value)?)
     }
 }
 
@@ -82,7 +82,7 @@ impl State {
     /// dropped. First runs the scoring passes that were deferred, without the patch.
     ///
     /// Errors: `out-of-budget` past the number of active patches; past `handles` ends the method.
-    fn activate(&mut self, patch: Patch) -> Answer<PatchEntry> {
+    fn push_patch(&mut self, patch: Patch) -> Answer<PatchEntry> {
         let message = || format!("a run has at most {} active patches; drop one", self.limits.patches);
         ensure(self.patches < self.limits.patches, || Refusal::new(ErrorCode::OutOfBudget, message()))?;
         self.run_pending_scores()?;

@@ -29,7 +29,7 @@ impl Host for HostContext<'_> {
     fn weights(&mut self) -> Answer {
         self.enter("reward.weights")?;
         let weights: Vec<f32> = self.weighted_verifiers()?.into_iter().map(|(_, weight)| weight).collect();
-        self.give_list(&weights)
+        self.push_list(&weights)
     }
 
     /// Has every verifier judge every completion and returns a handle of the verdicts: `[rows, verifiers]`, `f32`, NaN
@@ -70,7 +70,7 @@ impl Host for HostContext<'_> {
         // An infinite verdict would spoil every mean that it enters: it counts as none.
         verdicts.iter_mut().filter(|verdict| !verdict.is_finite()).for_each(|verdict| *verdict = f32::NAN);
         let tensor = Tensor::from_vec(verdicts, (rows, columns), &DEVICE)?;
-        self.give(tensor, Arc::new(reservation))
+        self.push_tensor(tensor, Arc::new(reservation))
     }
 }
 

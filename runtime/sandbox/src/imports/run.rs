@@ -3,7 +3,7 @@
 use crate::bindings::run::Host;
 use crate::fault::GuestFault;
 use crate::refusal::Result;
-use crate::reports::{Combine, Measure, Reports};
+use crate::reports::{Combine, MetricValue, Reports};
 use crate::state::{Handle, HostContext};
 
 impl Host for HostContext<'_> {
@@ -23,7 +23,7 @@ impl Host for HostContext<'_> {
     /// manifest does not declare; `out-of-budget` past the limit `metrics` of values in one call of the method.
     fn metric(&mut self, name: String, value: f32) -> Result<()> {
         self.enter("run.metric")?;
-        self.reports.add_metric(&name, Measure::Number(value), Combine::Mean)
+        self.reports.add_metric(&name, MetricValue::Number(value), Combine::Mean)
     }
 
     /// Reports a one-element tensor that is averaged over the micro-batches of an update; it is read when the call of the
@@ -31,7 +31,7 @@ impl Host for HostContext<'_> {
     /// does not declare; `out-of-budget` past the limit `metrics` of values in one call of the method.
     fn metric_of(&mut self, name: String, value: Handle) -> Result<()> {
         self.enter("run.metric-of")?;
-        let measure = Reports::measure(&*self.held(&value)?)?;
+        let measure = Reports::tensor_value(&*self.tensor_node(&value)?)?;
         self.reports.add_metric(&name, measure, Combine::Mean)
     }
 
@@ -39,7 +39,7 @@ impl Host for HostContext<'_> {
     /// manifest does not declare; `out-of-budget` past the limit `metrics` of values in one call of the method.
     fn add_metric(&mut self, name: String, value: f32) -> Result<()> {
         self.enter("run.add-metric")?;
-        self.reports.add_metric(&name, Measure::Number(value), Combine::Sum)
+        self.reports.add_metric(&name, MetricValue::Number(value), Combine::Sum)
     }
 
     /// Reports a one-element tensor that is summed over the micro-batches of an update; it is read when the call of the
@@ -47,7 +47,7 @@ impl Host for HostContext<'_> {
     /// does not declare; `out-of-budget` past the limit `metrics` of values in one call of the method.
     fn add_metric_of(&mut self, name: String, value: Handle) -> Result<()> {
         self.enter("run.add-metric-of")?;
-        let measure = Reports::measure(&*self.held(&value)?)?;
+        let measure = Reports::tensor_value(&*self.tensor_node(&value)?)?;
         self.reports.add_metric(&name, measure, Combine::Sum)
     }
 

@@ -95,7 +95,7 @@ impl HostCompletions for HostContext<'_> {
     fn rows(&mut self, this: Handle<CompletionsEntry>) -> wasmtime::Result<Handle<RowsEntry>> {
         self.enter("sample.completions.rows")?;
         let rows = self.table.get(&this)?.0.rows.clone();
-        Ok(self.give_rows(&rows)?)
+        Ok(self.push_rows(&rows)?)
     }
 
     /// Returns a handle of the log-probabilities under the distribution that was sampled from: `[rows, width]`, `f32`,
@@ -105,7 +105,7 @@ impl HostCompletions for HostContext<'_> {
         let written = self.table.get(&this)?.0.clone();
         let elements = written.rows.count() as u64 * written.rows.width() as u64;
         self.meters.charge_units(elements)?;
-        self.give_new(elements, |_| written.logprob_tensor(&DEVICE))
+        self.push_new_tensor(elements, |_| written.logprob_tensor(&DEVICE))
     }
 
     /// Returns a handle of a tensor that is 1 where a completion ended by itself, 0 where it was cut: `[rows]`, `f32`.
@@ -114,7 +114,7 @@ impl HostCompletions for HostContext<'_> {
         let written = self.table.get(&this)?.0.clone();
         self.meters.charge_units(written.finished.len() as u64)?;
         let flags: Vec<f32> = written.finished.iter().map(|ended| f32::from(u8::from(*ended))).collect();
-        self.give_list(&flags)
+        self.push_list(&flags)
     }
 
     /// Returns a handle of the index of the prompt that each row continues: `[rows]`, `u32`.
@@ -122,7 +122,7 @@ impl HostCompletions for HostContext<'_> {
         self.enter("sample.completions.group")?;
         let written = self.table.get(&this)?.0.clone();
         self.meters.charge_units(written.group.len() as u64)?;
-        self.give_list(&written.group)
+        self.push_list(&written.group)
     }
 
     /// Deletes the handle. Not counted as a call.

@@ -22,14 +22,14 @@ impl HostTensor for HostContext<'_> {
     /// Counts the call and returns the dimensions of a tensor.
     fn shape(&mut self, this: Handle) -> wasmtime::Result<Vec<u32>> {
         self.enter("tensor.tensor.shape")?;
-        let dims = self.held(&this)?.tensor.dims().to_vec();
+        let dims = self.tensor_node(&this)?.tensor.dims().to_vec();
         Ok(dims.into_iter().map(u32::try_from).collect::<Result<_, _>>()?)
     }
 
     /// Counts the call and returns the element type of a tensor.
     fn dtype(&mut self, this: Handle) -> wasmtime::Result<Dtype> {
         self.enter("tensor.tensor.dtype")?;
-        let held = self.held(&this)?;
+        let held = self.tensor_node(&this)?;
         Ok(element_type_of(held.tensor.dtype())?)
     }
 
@@ -37,7 +37,7 @@ impl HostTensor for HostContext<'_> {
     /// another number of elements; `out-of-budget` past `readback_bytes`.
     fn item(&mut self, this: Handle) -> Result<f32> {
         self.enter("tensor.tensor.item")?;
-        let held = self.held(&this)?;
+        let held = self.tensor_node(&this)?;
         let number = ops::item(&held.tensor)?;
         self.meters.count_readback(ops::read_bytes(&held.tensor))?;
         Ok(number)
@@ -47,7 +47,7 @@ impl HostTensor for HostContext<'_> {
     /// charges work. Errors: `out-of-budget` past `readback_bytes`.
     fn copy_to_list(&mut self, this: Handle) -> Result<Vec<f32>> {
         self.enter("tensor.tensor.copy-to-list")?;
-        let held = self.held(&this)?;
+        let held = self.tensor_node(&this)?;
         self.meters.count_readback(ops::read_bytes(&held.tensor))?;
         self.meters.charge_units(held.tensor.elem_count() as u64)?;
         Ok(ops::list(&held.tensor)?)
@@ -57,7 +57,7 @@ impl HostTensor for HostContext<'_> {
     /// charges work. Errors: `dtype-mismatch` for another element type; `out-of-budget` past `readback_bytes`.
     fn copy_to_indices(&mut self, this: Handle) -> Result<Vec<u32>> {
         self.enter("tensor.tensor.copy-to-indices")?;
-        let held = self.held(&this)?;
+        let held = self.tensor_node(&this)?;
         self.meters.count_readback(ops::read_bytes(&held.tensor))?;
         self.meters.charge_units(held.tensor.elem_count() as u64)?;
         Ok(ops::indices(&held.tensor)?)
@@ -65,7 +65,7 @@ impl HostTensor for HostContext<'_> {
 
     /// Deletes the handle; the tensor's bytes are released when no graph needs them. Not counted as a call.
     fn drop(&mut self, this: Handle) -> wasmtime::Result<()> {
-        Ok(self.free(this)?)
+        Ok(self.delete_tensor(this)?)
     }
 }
 
@@ -83,7 +83,7 @@ impl HostScope for HostContext<'_> {
     /// Exempts a tensor from being freed with a scope. Ends the method if the tensor was freed already.
     fn keep(&mut self, this: Handle<ScopeEntry>, tensor: Handle) -> wasmtime::Result<()> {
         self.enter("tensor.scope.keep")?;
-        Ok(self.keep_beyond(&this, &tensor)?)
+        Ok(self.exempt_from_scope(&this, &tensor)?)
     }
 
     /// Closes the scope: frees the tensors made since it was opened, except those kept. Their handles stay, and using one

@@ -59,7 +59,7 @@ impl Host for HostContext<'_> {
         self.meters.charge_units(elements)?;
         self.meters.count_readback(4 * elements)?;
         let (role, layer, first, count) = (model_role(role), layer as usize, first as usize, count as usize);
-        self.give_new(elements, |state| state.train_state().policy.read_rows(role, layer, first, count))
+        self.push_new_tensor(elements, |state| state.train_state().policy.read_rows(role, layer, first, count))
     }
 
     /// Adds `scale` · `left` `right`ᵀ to the matrix `[out, in]` with this role in block `layer`, which is ignored for

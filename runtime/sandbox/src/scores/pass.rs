@@ -24,13 +24,13 @@ pub(super) struct Part {
     pub(super) score: u64,
     pub(super) rows: Arc<Rows>,
     /// The index of each of these rows among the joined rows of the pass.
-    places: Vec<u32>,
+    row_indices: Vec<u32>,
 }
 
 impl Part {
     /// Creates the part of score `score`; [`join_rows`] fills in where its rows go.
     pub(super) fn new(score: u64, rows: Arc<Rows>) -> Self {
-        Self { score, rows, places: Vec::new() }
+        Self { score, rows, row_indices: Vec::new() }
     }
 }
 
@@ -56,7 +56,7 @@ pub(super) fn count_joinable(parts: &[Part]) -> usize {
 /// rows among the joined ones. Returns the rows of a single part as they are.
 pub(super) fn join_rows(parts: &mut [Part]) -> Result<Arc<Rows>, Error> {
     if let [part] = parts {
-        part.places = (0..part.rows.count() as u32).collect();
+        part.row_indices = (0..part.rows.count() as u32).collect();
         return Ok(Arc::clone(&part.rows));
     }
     let most = parts.iter().map(|part| part.rows.count()).max().unwrap_or(0);
@@ -64,7 +64,7 @@ pub(super) fn join_rows(parts: &mut [Part]) -> Result<Arc<Rows>, Error> {
     for row in 0..most {
         for part in parts.iter_mut() {
             let Some((own, marks)) = part.rows.ids.get(row).zip(part.rows.targets.get(row)) else { continue };
-            part.places.push(ids.len() as u32);
+            part.row_indices.push(ids.len() as u32);
             ids.push(own.clone());
             targets.push(marks.clone());
         }
@@ -90,7 +90,7 @@ impl Pass {
         if let [part] = self.parts.as_slice() {
             return Ok(vec![(part.score, all)]);
         }
-        let taps = |part: &Part| Ok((part.score, select_rows(&all, &part.places, part.rows.width())?));
+        let taps = |part: &Part| Ok((part.score, select_rows(&all, &part.row_indices, part.rows.width())?));
         self.parts.iter().map(taps).collect()
     }
 
@@ -136,8 +136,8 @@ fn join_seeds(parts: &[&Part], rows: &Rows, seeds: &BTreeMap<u64, Seeds>) -> Res
         let mut all = vec![0f32; rows.count() * rows.width()];
         for (part, seed) in parts.iter().zip(&own) {
             let Some(seed) = seed else { continue };
-            for (place, values) in part.places.iter().zip(seed.to_dtype(DType::F32)?.to_vec2::<f32>()?) {
-                let row = all.chunks_exact_mut(rows.width().max(1)).nth(*place as usize);
+            for (index, values) in part.row_indices.iter().zip(seed.to_dtype(DType::F32)?.to_vec2::<f32>()?) {
+                let row = all.chunks_exact_mut(rows.width().max(1)).nth(*index as usize);
                 row.into_iter().flatten().zip(values).for_each(|(to, value)| *to = value);
             }
         }
@@ -172,7 +172,7 @@ mod tests {
         let mut parts = [part(1, &[2, 3]), part(2, &[4, 1, 2])];
         let rows = join_rows(&mut parts).unwrap();
         assert_eq!(rows.ids.iter().map(|ids| ids[0]).collect::<Vec<_>>(), [1, 2, 1, 2, 2]);
-        assert_eq!((parts[0].places.clone(), parts[1].places.clone()), (vec![0, 2], vec![1, 3, 4]));
+        assert_eq!((parts[0].row_indices.clone(), parts[1].row_indices.clone()), (vec![0, 2], vec![1, 3, 4]));
     }
 
     #[test]

@@ -24,7 +24,7 @@ enum Outcome {
 
 /// Scores that a method requested, with their taps once the pass has run.
 pub(crate) struct ScoreRecord {
-    pub(crate) asked: ScoreRequest,
+    pub(crate) request: ScoreRequest,
     pub(crate) rows: Arc<Rows>,
     outcome: Outcome,
     /// The policy's update count when the scores were requested.
@@ -32,7 +32,7 @@ pub(crate) struct ScoreRecord {
     /// The reservation of the taps' bytes.
     pub(crate) bytes: Arc<Reservation>,
     /// Whether the method still has the handle.
-    pub(crate) held: bool,
+    pub(crate) has_handle: bool,
     /// Whether a gradient went through the scores.
     learned_from: bool,
 }
@@ -40,14 +40,14 @@ pub(crate) struct ScoreRecord {
 impl ScoreRecord {
     /// Creates scores whose pass has not run and whose handle the method holds. `generation` is the policy's update count;
     /// `bytes` is the reservation for the taps.
-    pub(crate) fn new(asked: ScoreRequest, rows: Arc<Rows>, generation: u64, bytes: Reservation) -> Self {
+    pub(crate) fn new(request: ScoreRequest, rows: Arc<Rows>, generation: u64, bytes: Reservation) -> Self {
         Self {
-            asked,
+            request,
             rows,
             outcome: Outcome::Waiting,
             generation,
             bytes: Arc::new(bytes),
-            held: true,
+            has_handle: true,
             learned_from: false,
         }
     }
@@ -66,7 +66,7 @@ impl ScoreRecord {
     /// graph of a loss; also taps through which no gradient goes, so that a loss that depends on one is refused. Only
     /// stepwise taps ([`Tap::is_stepwise`]) stay constants.
     pub(super) fn set_taps(&mut self, mut taps: Taps<Tensor>, pass: u64) -> Result<()> {
-        for (_, tensor) in taps.iter_mut().filter(|(tap, _)| self.asked.learning && !tap.is_stepwise()) {
+        for (_, tensor) in taps.iter_mut().filter(|(tap, _)| self.request.learning && !tap.is_stepwise()) {
             *tensor = Var::from_tensor(&tensor.detach())?.into_inner();
         }
         self.outcome = Outcome::Scored { taps, pass };
@@ -89,7 +89,7 @@ impl ScoreRecord {
     /// Whether a loss may depend on these scores after their handle is dropped: they are for learning and their pass
     /// ran without error.
     pub(crate) fn can_be_learned_from(&self) -> bool {
-        self.asked.learning && self.pass().is_some()
+        self.request.learning && self.pass().is_some()
     }
 
     /// Returns all taps of these scores. Errors: that of the failed pass; `invalid-argument` if the pass has not run.
@@ -128,7 +128,7 @@ impl ScoreRecord {
     /// weights have changed since, that is, the scores are not of the update count `generation`.
     pub(crate) fn check_current(&self, generation: u64) -> Result<()> {
         let other = "only scores of the policy take a gradient, these are of another view";
-        ensure(self.asked.view == View::Policy, || Refusal::argument(other))?;
+        ensure(self.request.view == View::Policy, || Refusal::argument(other))?;
         let updated = "the weights were updated after these scores were made; score the rows again";
         ensure(self.generation == generation, || Refusal::argument(updated))
     }
@@ -137,7 +137,7 @@ impl ScoreRecord {
     /// before their pass ran.
     pub(super) fn leaves(&self) -> impl Iterator<Item = (Tap, &Tensor)> {
         let taps = match &self.outcome {
-            Outcome::Scored { taps, .. } if self.asked.learning => Some(taps),
+            Outcome::Scored { taps, .. } if self.request.learning => Some(taps),
             _ => None,
         };
         taps.into_iter().flat_map(Taps::iter).filter(|(tap, _)| !tap.is_stepwise())

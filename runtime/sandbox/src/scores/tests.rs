@@ -50,11 +50,11 @@ fn state<const N: usize>(rows: [[u32; 2]; N], learning: bool, limits: Limits) ->
     state.weights = 1;
     state.meters.begin(f64::INFINITY);
     let numbers = rows.map(|ids| {
-        let asked = ScoreRequest { view: View::Policy, taps: TapSet::default(), temperature: 1.0, learning };
+        let request = ScoreRequest { view: View::Policy, taps: TapSet::default(), temperature: 1.0, learning };
         let rows = Arc::new(Rows::new(vec![ids.to_vec()], vec![vec![true; 2]]).unwrap());
         let bytes = state.reserve(0).unwrap();
         let number = state.next_number();
-        state.scores.insert(number, ScoreRecord::new(asked, rows, 0, bytes));
+        state.scores.insert(number, ScoreRecord::new(request, rows, 0, bytes));
         number
     });
     (state, numbers, backward)
@@ -77,7 +77,7 @@ fn what_the_others_of_a_failed_pass_teach_arrives_at_their_own_rows() {
     let [one, other] = [one, other].map(|number| {
         let tap = state.scores[&number].tap(Tap::Logprob).unwrap().clone();
         let bytes = Arc::new(state.reserve(0).unwrap());
-        state.give(tap, bytes).unwrap()
+        state.push_tensor(tap, bytes).unwrap()
     });
     let mut host = HostContext::new(&mut state);
     let twice = host.scale(other, 2.0).unwrap();

@@ -20,7 +20,7 @@ pub(crate) struct InitialState {
     optimizer: Vec<(&'static str, Tensor)>,
     /// Updates of the weights, by the optimizer or by the method.
     updates: u64,
-    own: MethodParameters,
+    method_parameters: MethodParameters,
     snapshots: BTreeMap<String, Tensor>,
     published: BTreeMap<usize, Direction>,
     policy: PolicyState,
@@ -34,7 +34,7 @@ impl InitialState {
             values: train_state.policy.parameters().snapshot()?,
             optimizer: optimizer_state(train_state)?,
             updates: train_state.hooks.updates(),
-            own: train_state.own.clone(),
+            method_parameters: train_state.method_parameters.clone(),
             snapshots: train_state.snapshots.clone(),
             published: train_state.published.clone(),
             policy: train_state.policy.state(),
@@ -62,7 +62,7 @@ impl InitialState {
     /// Restores the trained numbers and the optimizer's state and update count, and clears the gradient.
     fn restore_numbers(&self, train_state: &mut TrainState) -> Result<(), Error> {
         train_state.set_trained(&self.values)?;
-        train_state.own.clone_from(&self.own);
+        train_state.method_parameters.clone_from(&self.method_parameters);
         let TrainState { policy, hooks, .. } = train_state;
         hooks.own_updates = self.updates;
         if let Some(optimizer) = &mut hooks.optimizer {
@@ -91,7 +91,7 @@ fn optimizer_state(train_state: &TrainState) -> Result<Vec<(&'static str, Tensor
 pub(crate) fn reset(train_state: &mut TrainState) -> Result<(), Error> {
     train_state.snapshots.clear();
     train_state.published.clear();
-    train_state.own = MethodParameters::default();
+    train_state.method_parameters = MethodParameters::default();
     train_state.policy.reset()?;
     let TrainState { policy, hooks, .. } = &mut *train_state;
     if let Some(optimizer) = &mut hooks.optimizer {

@@ -36,9 +36,10 @@ pub(crate) struct ReferenceCache {
     identity: String,
     /// The keys of the rows of the run's data; only these rows are cached.
     data: HashSet<Key>,
-    kept: HashMap<Key, Vec<f32>>,
+    /// Log-probabilities of the targets of a row, by the key of the row.
+    cached: HashMap<Key, Vec<f32>>,
     /// How many more numbers may be cached.
-    room: usize,
+    remaining: usize,
     /// Whether the cache differs from its file.
     changed: bool,
 }
@@ -47,7 +48,8 @@ impl ReferenceCache {
     /// An empty cache that accepts only the rows of `data`. `identity` names the reference: the base model, and the
     /// adapter if one is continued.
     pub(crate) fn new(identity: String, data: &Dataset) -> Self {
-        let mut cache = Self { identity, data: HashSet::new(), kept: HashMap::new(), room: MAX_CACHED, changed: false };
+        let mut cache =
+            Self { identity, data: HashSet::new(), cached: HashMap::new(), remaining: MAX_CACHED, changed: false };
         let sides = data.examples.iter().flat_map(|example| &example.sides);
         cache.data = sides.map(|side| cache.row_key(&side.ids, &side.targets)).collect();
         cache
@@ -60,10 +62,10 @@ impl ReferenceCache {
         let (count, width) = (rows.count(), rows.width());
         let mut all = vec![0f32; count * width];
         let keys: Vec<Key> = rows.ids.iter().zip(&rows.targets).map(|(ids, marks)| self.row_key(ids, marks)).collect();
-        let missing: Vec<usize> = (0..count).filter(|row| !self.kept.contains_key(&keys[*row])).collect();
+        let missing: Vec<usize> = (0..count).filter(|row| !self.cached.contains_key(&keys[*row])).collect();
         for (row, key) in keys.iter().enumerate() {
-            if let Some(kept) = self.kept.get(key) {
-                set_targets(rows, row, kept, &mut all[row * width..]);
+            if let Some(values) = self.cached.get(key) {
+                set_targets(rows, row, values, &mut all[row * width..]);
             }
         }
         for (row, found) in missing.iter().zip(score_rows(policy, rows, &missing)?) {
@@ -75,12 +77,13 @@ impl ReferenceCache {
         Ok(Scored::of_taps(View::Reference, Arc::clone(rows), taps, policy.generation()))
     }
 
-    /// Caches the log-probabilities of the targets of the row with this key, and reduces the room by their number. Does
-    /// nothing if the row is not one of the data, there are more numbers than room, or a number is not finite.
+    /// Caches the log-probabilities of the targets of the row with this key, and reduces `remaining` by their number.
+    /// Does nothing if the row is not one of the data, there are more numbers than `remaining`, or a number is not
+    /// finite.
     fn insert(&mut self, key: Key, values: Vec<f32>) {
-        if values.len() <= self.room && self.data.contains(&key) && values.iter().all(|value| value.is_finite()) {
-            self.room -= values.len();
-            self.kept.insert(key, values);
+        if values.len() <= self.remaining && self.data.contains(&key) && values.iter().all(|value| value.is_finite()) {
+            self.remaining -= values.len();
+            self.cached.insert(key, values);
             self.changed = true;
         }
     }
@@ -118,7 +121,7 @@ impl ReferenceCache {
             return Ok(());
         }
         let mut bytes = MAGIC.to_vec();
-        for (key, values) in &self.kept {
+        for (key, values) in &self.cached {
             bytes.extend_from_slice(key);
             bytes.extend_from_slice(&u32::try_from(values.len()).unwrap_or(u32::MAX).to_le_bytes());
             bytes.extend(values.iter().flat_map(|value| value.to_le_bytes()));

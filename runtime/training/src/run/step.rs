@@ -15,7 +15,7 @@ use crate::checkpoint::{self, State};
 use crate::data::Shape;
 use crate::error::Error;
 use crate::learner::TrainState;
-use crate::metrics::Tally;
+use crate::metrics::MetricTotals;
 use crate::observer::{Event, Observer, StepEvent, show_lines};
 use crate::plan::peak_bytes;
 use crate::validation::{mean_loss, pass_rate};
@@ -191,7 +191,7 @@ impl ActiveRun<'_> {
         let finished = self.session.finish();
         let moment = (self.summary.step, self.last_loss);
         let report = finished.map_err(|error| explain_failure(&self.plan, &mut self.session, moment, error.into()))?;
-        let mut tally = Tally::default();
+        let mut tally = MetricTotals::default();
         tally.add(&report.metrics);
         self.summary.closing = tally.numbers(&self.plan.method.package.manifest.metrics);
         self.metrics.add_closing(self.summary.step, &self.summary.closing)?;

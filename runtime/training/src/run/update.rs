@@ -7,7 +7,7 @@ use tunebox_sandbox::StepReport;
 use crate::data::{BatchSampler, window};
 use crate::error::Error;
 use crate::learner::{Session, begin_step};
-use crate::metrics::Tally;
+use crate::metrics::MetricTotals;
 use crate::plan::PlannedRun;
 
 /// The result of an update.
@@ -38,13 +38,13 @@ pub(crate) fn update(
 ) -> Result<Update, Error> {
     begin_step(&mut session.train_state(), step);
     // An update clears these gradients with the others, but a window may end without an update.
-    session.train_state().own.clear_gradients();
+    session.train_state().method_parameters.clear_gradients();
     let mut micro_batches = sampler.next_window();
     if plan.method.package.manifest.batch == Cadence::Window {
         micro_batches = vec![micro_batches.concat()];
     }
     let window = window(&plan.data, &micro_batches)?;
-    let mut tally = Tally::default();
+    let mut tally = MetricTotals::default();
     for batch in window.batches {
         let report = session.step(batch);
         let report = report.map_err(|error| explain_failure(plan, session, (step, last), error.into()))?;

@@ -54,13 +54,13 @@ pub struct Difference {
 }
 
 /// Why a comparison ended early.
-enum Stopped {
+enum CompareError {
     Differ(Difference),
     /// Both failed with the same error, or the comparison itself failed.
     Failed(Error),
 }
 
-impl<E: Into<Error>> From<E> for Stopped {
+impl<E: Into<Error>> From<E> for CompareError {
     /// Makes an error a failure of the comparison, not a difference.
     fn from(error: E) -> Self {
         Self::Failed(error.into())
@@ -79,12 +79,12 @@ pub fn compare(settings: RunSettings, twin: Twin, progress: &mut dyn FnMut(u64, 
     let mut comparison = Comparison::default();
     let (reason, result) = match comparison.execute(settings, twin, progress) {
         Ok(()) => return Ok(comparison),
-        Err(Stopped::Differ(difference)) => {
+        Err(CompareError::Differ(difference)) => {
             let reason = format!("{} {} differs from the component's", difference.what, difference.moment);
             comparison.difference = Some(difference);
             (reason, Ok(comparison))
         }
-        Err(Stopped::Failed(error)) => (error.to_string(), Err(error)),
+        Err(CompareError::Failed(error)) => (error.to_string(), Err(error)),
     };
     // The twin may be waiting for an answer.
     notifier.stop(&reason);
@@ -100,7 +100,7 @@ impl Comparison {
         settings: RunSettings,
         twin: Twin,
         progress: &mut dyn FnMut(u64, u64),
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), CompareError> {
         let folder = files::temporary_folder(&std::env::temp_dir(), "tunebox-twin-")?;
         let (component, mut native) = (plan(settings.clone())?, plan(settings)?);
         let (steps, method) = (component.run.summary.steps, &mut native.run.method);
@@ -136,7 +136,7 @@ impl Comparison {
         at: &str,
         ours: Result<Snapshot, Error>,
         theirs: Result<Snapshot, Error>,
-    ) -> Result<(), Stopped> {
+    ) -> Result<(), CompareError> {
         let (ours, theirs) = require_both(at, ours, theirs)?;
         compare_facts(at, snapshot_facts(&ours), snapshot_facts(&theirs))?;
         compare_trained(at, &ours.trained, &theirs.trained)?;
@@ -149,7 +149,7 @@ impl Comparison {
 
 /// Returns both results if both are `Ok`. Two errors with the same text are a failure of the comparison; one error, or
 /// two with different texts, are a difference in how they ended. `at` is the moment, as in `at step 3`.
-fn require_both<T>(at: &str, component: Result<T, Error>, twin: Result<T, Error>) -> Result<(T, T), Stopped> {
+fn require_both<T>(at: &str, component: Result<T, Error>, twin: Result<T, Error>) -> Result<(T, T), CompareError> {
     let describe = |error: Option<Error>| match error.map(|error| (error.location(), error)) {
         None => "it went on".to_owned(),
         Some((Some(location), error)) => format!("{error} ({location})"),
@@ -157,7 +157,7 @@ fn require_both<T>(at: &str, component: Result<T, Error>, twin: Result<T, Error>
     };
     match (component, twin) {
         (Ok(component), Ok(twin)) => Ok((component, twin)),
-        (Err(component), Err(twin)) if component.to_string() == twin.to_string() => Err(Stopped::Failed(twin)),
+        (Err(component), Err(twin)) if component.to_string() == twin.to_string() => Err(CompareError::Failed(twin)),
         (component, twin) => {
             Err(difference(at, "how it ended".into(), &describe(component.err()), &describe(twin.err())))
         }
@@ -165,9 +165,9 @@ fn require_both<T>(at: &str, component: Result<T, Error>, twin: Result<T, Error>
 }
 
 /// Builds the difference in `what` at a moment. Both values are made printable and cut to 200 bytes.
-fn difference(at: &str, what: String, component: &str, twin: &str) -> Stopped {
+fn difference(at: &str, what: String, component: &str, twin: &str) -> CompareError {
     let [component, twin] = [component, twin].map(|text| printable(text, SHOWN_BYTES));
-    Stopped::Differ(Difference { moment: at.to_owned(), what, component, twin })
+    CompareError::Differ(Difference { moment: at.to_owned(), what, component, twin })
 }
 
 /// Something that must be equal: what it is called in a difference, and its value as text.
@@ -175,7 +175,7 @@ type Fact = (String, String);
 
 /// Fails at the first fact of the component (`ours`) whose value differs from the twin's at the same position. Compares only
 /// as many facts as both lists have; names are not compared.
-fn compare_facts(at: &str, ours: Vec<Fact>, theirs: Vec<Fact>) -> Result<(), Stopped> {
+fn compare_facts(at: &str, ours: Vec<Fact>, theirs: Vec<Fact>) -> Result<(), CompareError> {
     match ours.into_iter().zip(theirs).find(|(one, other)| one.1 != other.1) {
         Some(((what, one), (_, other))) => Err(difference(at, what, &one, &other)),
         None => Ok(()),
@@ -211,7 +211,7 @@ fn exact_text(value: f64) -> String {
 
 /// Fails unless both have the same number of trained numbers, all with the same bits. The difference says how many differ,
 /// and shows the first of them.
-fn compare_trained(at: &str, ours: &[f32], theirs: &[f32]) -> Result<(), Stopped> {
+fn compare_trained(at: &str, ours: &[f32], theirs: &[f32]) -> Result<(), CompareError> {
     let [count, found] = [ours, theirs].map(|trained| trained.len().to_string());
     compare_facts(at, vec![("the number of trained numbers".into(), count)], vec![(String::new(), found)])?;
     let mut pairs = ours.iter().zip(theirs).enumerate().filter(|(_, (one, other))| one.to_bits() != other.to_bits());
@@ -223,7 +223,7 @@ fn compare_trained(at: &str, ours: &[f32], theirs: &[f32]) -> Result<(), Stopped
 
 /// Compares the files of the component's folder (`ours`) and the twin's (`theirs`) by content; returns the number of
 /// bytes of the component's files. Fails at the first file that differs or is missing in one folder.
-fn compare_files(at: &str, ours: &Path, theirs: &Path) -> Result<u64, Stopped> {
+fn compare_files(at: &str, ours: &Path, theirs: &Path) -> Result<u64, CompareError> {
     let names: BTreeSet<String> = files::names(ours)?.into_iter().chain(files::names(theirs)?).collect();
     let digests = |folder: &Path| {
         let digest = |name: &String| {
@@ -238,7 +238,7 @@ fn compare_files(at: &str, ours: &Path, theirs: &Path) -> Result<u64, Stopped> {
 
 /// Compares the manifest in the component's package with `twin`, the JSON manifest that the twin sent, key by key. A
 /// manifest that is missing or no JSON object counts as empty. The difference names the first key whose values differ.
-fn compare_manifests(package: &Package, twin: &str) -> Result<(), Stopped> {
+fn compare_manifests(package: &Package, twin: &str) -> Result<(), CompareError> {
     let text = section::find(&package.bytes, manifest::SECTION)?.unwrap_or_default();
     let component: Map<String, Value> = serde_json::from_slice(text).unwrap_or_default();
     let native: Map<String, Value> = serde_json::from_str(twin).unwrap_or_default();

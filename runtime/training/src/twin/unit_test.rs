@@ -15,7 +15,7 @@ use tunebox_sandbox::native::{Twin, UnitTest};
 use super::runner::{Runner, disconnected};
 use crate::configuration::{RandomRecords, RunSettings};
 use crate::error::Error;
-use crate::metrics::Tally;
+use crate::metrics::MetricTotals;
 use crate::plan::{Plan, create_engine, plan_with_method, prepare_native};
 use crate::sample;
 
@@ -65,7 +65,7 @@ fn run_order(runner: &mut Runner, order: &str) -> Result<Vec<StepReport>, Error>
 /// Formats the number of finished steps, the metrics and log lines of `reports`, the last gradient norm and the learning
 /// rate as a JSON object for the test. Metrics of several reports are combined as in a window.
 fn format_report(runner: &mut Runner, reports: &[StepReport]) -> String {
-    let mut tally = Tally::default();
+    let mut tally = MetricTotals::default();
     reports.iter().for_each(|report| tally.add(&report.metrics));
     let metrics: Map<String, Value> =
         tally.numbers(runner.metrics()).into_iter().map(|(name, value)| (name, json!(value))).collect();

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use serde_json::Value;
 
-use super::{Places, error_code, error_location, headline};
+use super::{PathTranslator, error_code, error_location, headline};
 use crate::build::messages::{parse_messages, text_field};
 
 /// A warning of the compiler.
@@ -27,14 +27,14 @@ pub(crate) fn warnings(folder: &Path, root: &Path, output: &[u8]) -> Vec<Warning
         text_field(message, "manifest_path")
             .is_some_and(|path| Path::new(path).canonicalize().is_ok_and(|path| path == manifest))
     };
-    let places = Places::new(folder, root);
+    let places = PathTranslator::new(folder, root);
     let own = parse_messages(output).filter(is_own).filter_map(|message| warning(message.get("message")?, &places));
     own.collect()
 }
 
 /// Turns a compiler message into a [`Warning`]. `None` if it has another level, or only counts the warnings before it
 /// (`1 warning emitted`).
-fn warning(message: &Value, places: &Places) -> Option<Warning> {
+fn warning(message: &Value, places: &PathTranslator) -> Option<Warning> {
     let first = text_field(message, "message")?;
     let place = error_location(message, places);
     let counts = place.is_none() && first.ends_with(" emitted");

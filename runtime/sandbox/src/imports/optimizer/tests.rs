@@ -78,7 +78,7 @@ fn a_change_reaches_the_model_and_ends_earlier_scores() {
     let mut host = HostContext::new(&mut state);
     let before = (values(&host), host.train_state().policy.generation());
     let all = host.all().unwrap();
-    let change = host.give_list(&vec![0.5_f32; before.0.len()]).unwrap();
+    let change = host.push_list(&vec![0.5_f32; before.0.len()]).unwrap();
     host.subtract(lend(&all), change).unwrap();
     let wanted: Vec<f32> = before.0.iter().map(|value| value - 0.5).collect();
     assert_eq!((values(&host), host.train_state().policy.generation()), (wanted, before.1 + 1));
@@ -90,13 +90,13 @@ fn a_tensor_of_another_shape_or_type_or_with_nan_changes_nothing() {
     let mut host = HostContext::new(&mut state);
     let before = values(&host);
     let all = host.all().unwrap();
-    let short = host.give_list(&[1_f32; 3]).unwrap();
+    let short = host.push_list(&[1_f32; 3]).unwrap();
     assert_eq!(code(host.subtract(lend(&all), short)), "shape-mismatch");
     let mut numbers = vec![0_f32; before.len()];
     numbers[3] = f32::NAN;
-    let nan = host.give_list(&numbers).unwrap();
+    let nan = host.push_list(&numbers).unwrap();
     assert_eq!(code(host.assign(lend(&all), nan)), "invalid-argument");
-    let ids = host.give_list(&vec![1_u32; before.len()]).unwrap();
+    let ids = host.push_list(&vec![1_u32; before.len()]).unwrap();
     assert_eq!(code(host.assign(all, ids)), "dtype-mismatch");
     assert_eq!(values(&host), before);
 }
@@ -107,15 +107,15 @@ fn where_the_host_updates_a_method_changes_its_extra_parameters_only() {
     let mut host = HostContext::new(&mut state);
     let all = host.all().unwrap();
     let count = values(&host).len();
-    let change = host.give_list(&vec![1_f32; count]).unwrap();
+    let change = host.push_list(&vec![1_f32; count]).unwrap();
     assert_eq!(code(host.subtract(all, change)), "unsupported");
     assert_eq!(code(host.done()), "unsupported");
     assert_eq!(code(host.add_noise("es".into(), 0, 1.0)), "unsupported");
-    let initial = host.give_list(&[1_f32, 2.]).unwrap();
+    let initial = host.push_list(&[1_f32, 2.]).unwrap();
     let head = host.extra("head".into(), lend(&initial)).unwrap();
     host.subtract(lend(&head), initial).unwrap();
     let value = host.value(head).unwrap();
-    assert_eq!(host.held(&value).unwrap().tensor.to_vec1::<f32>().unwrap(), [0., 0.]);
+    assert_eq!(host.tensor_node(&value).unwrap().tensor.to_vec1::<f32>().unwrap(), [0., 0.]);
 }
 
 #[test]
@@ -155,13 +155,13 @@ fn state_is_zeros_before_it_is_set_and_counts_as_kept_bytes() {
     let mut host = HostContext::new(&mut state);
     let first = host.parameters().unwrap().remove(0);
     let fresh = host.state(lend(&first), "moment".into()).unwrap();
-    assert_eq!(host.held(&fresh).unwrap().tensor.dims(), [16, 4]);
-    let value = host.give_list(&[1_f32, 2., 3.]).unwrap();
+    assert_eq!(host.tensor_node(&fresh).unwrap().tensor.dims(), [16, 4]);
+    let value = host.push_list(&[1_f32, 2., 3.]).unwrap();
     host.set_state(lend(&first), "moment".into(), value).unwrap();
     let read = host.state(lend(&first), "moment".into()).unwrap();
-    assert_eq!(host.held(&read).unwrap().tensor.to_vec1::<f32>().unwrap(), [1., 2., 3.]);
-    assert_eq!(host.train_state().own.bytes(), 12);
-    let large = host.give_list(&vec![1_f32; 16_384]).unwrap();
+    assert_eq!(host.tensor_node(&read).unwrap().tensor.to_vec1::<f32>().unwrap(), [1., 2., 3.]);
+    assert_eq!(host.train_state().method_parameters.bytes(), 12);
+    let large = host.push_list(&vec![1_f32; 16_384]).unwrap();
     let Refusal::Trap(trap) = host.set_state(lend(&first), "other".into(), large).unwrap_err() else {
         panic!("more than the limit was kept")
     };
@@ -175,7 +175,7 @@ fn state_is_zeros_before_it_is_set_and_counts_as_kept_bytes() {
 fn the_number_of_states_and_extra_parameters_is_limited() {
     let mut state = state();
     let mut host = HostContext::new(&mut state);
-    let one = host.give_list(&[1_f32]).unwrap();
+    let one = host.push_list(&[1_f32]).unwrap();
     let all = host.all().unwrap();
     for number in 0..MAX_STATES {
         host.set_state(lend(&all), format!("s{number}"), lend(&one)).unwrap();
@@ -186,7 +186,7 @@ fn the_number_of_states_and_extra_parameters_is_limited() {
         host.extra(format!("e{number}"), lend(&one)).unwrap();
     }
     assert_eq!(code(host.extra("more".into(), lend(&one))), "out-of-budget");
-    let two = host.give_list(&[1_f32, 2.]).unwrap();
+    let two = host.push_list(&[1_f32, 2.]).unwrap();
     assert_eq!(code(host.extra("e0".into(), two)), "shape-mismatch");
 }
 
@@ -197,7 +197,7 @@ fn a_loss_on_an_extra_parameter_gives_its_gradient_until_its_value_changes() {
 
     let mut state = state();
     let mut host = HostContext::new(&mut state);
-    let initial = host.give_list(&[3_f32, -1.]).unwrap();
+    let initial = host.push_list(&[3_f32, -1.]).unwrap();
     let head = host.extra("head".into(), initial).unwrap();
     let value = host.value(lend(&head)).unwrap();
     let square = host.square(lend(&value)).unwrap();
@@ -205,8 +205,8 @@ fn a_loss_on_an_extra_parameter_gives_its_gradient_until_its_value_changes() {
     host.backward(lend(&loss)).unwrap();
     host.backward(lend(&loss)).unwrap();
     let gradient = host.gradient(lend(&head)).unwrap();
-    assert_eq!(host.held(&gradient).unwrap().tensor.to_vec1::<f32>().unwrap(), [12., -4.]);
-    let other = host.give_list(&[0_f32, 0.]).unwrap();
+    assert_eq!(host.tensor_node(&gradient).unwrap().tensor.to_vec1::<f32>().unwrap(), [12., -4.]);
+    let other = host.push_list(&[0_f32, 0.]).unwrap();
     host.assign(head, other).unwrap();
     assert_eq!(code(host.backward(loss)), "invalid-argument");
 }

@@ -21,11 +21,11 @@ impl State {
         function: impl FnOnce(&mut dyn Meter, [&Tensor; N]) -> Computed<Output>,
     ) -> Answer {
         self.enter(name)?;
-        let held = operands.into_iter().map(|operand| self.held(operand)).collect::<Result<Vec<_>, _>>()?;
+        let held = operands.into_iter().map(|operand| self.tensor_node(operand)).collect::<Result<Vec<_>, _>>()?;
         let tensors: Vec<&Tensor> = held.iter().map(|held| &held.tensor).collect();
         let wrong = |_| Refusal::new(ErrorCode::Internal, "an operand was lost");
         let output = function(&mut self.operation_budget(), tensors.try_into().map_err(wrong)?)?;
-        self.give_result(output, &held)
+        self.push_result(output, &held)
     }
 
     /// Runs a tensor operation on a list of operands, counted as `name`; `invalid-argument` for more than `limit`
@@ -42,10 +42,10 @@ impl State {
         if tensors.len() > limit {
             return Err(Refusal::argument(format!("{} tensors, {limit} are allowed", tensors.len())));
         }
-        let held = tensors.iter().map(|tensor| self.held(tensor)).collect::<Result<Vec<_>, _>>()?;
+        let held = tensors.iter().map(|tensor| self.tensor_node(tensor)).collect::<Result<Vec<_>, _>>()?;
         let operands: Vec<&Tensor> = held.iter().map(|held| &held.tensor).collect();
         let output = function(&mut self.operation_budget(), &operands)?;
-        self.give_result(output, &held)
+        self.push_result(output, &held)
     }
 
     /// Cuts a tensor into views of it with `function`, counted as one call of `name`, and returns a handle of each, in
@@ -57,8 +57,8 @@ impl State {
         function: impl FnOnce(&Tensor) -> Computed<Vec<Output>>,
     ) -> Result<Vec<Handle>> {
         self.enter(name)?;
-        let held = [self.held(x)?];
-        function(&held[0].tensor)?.into_iter().map(|part| self.give_result(part, &held)).collect()
+        let held = [self.tensor_node(x)?];
+        function(&held[0].tensor)?.into_iter().map(|part| self.push_result(part, &held)).collect()
     }
 
     /// Runs `function`, which creates a tensor on the CPU without operands, within the session's budget, counted as one call
@@ -70,7 +70,7 @@ impl State {
     ) -> Answer {
         self.enter(name)?;
         let output = function(&mut self.operation_budget(), &DEVICE)?;
-        self.give_result(output, &[])
+        self.push_result(output, &[])
     }
 
     /// Runs `function`, which creates a tensor on the CPU from the method's random sequence named `sequence` and advances
@@ -85,7 +85,7 @@ impl State {
         self.enter(name)?;
         let (stream, mut budget) = self.stream(sequence)?;
         let output = function(&mut budget, &DEVICE, stream)?;
-        self.give_result(output, &[])
+        self.push_result(output, &[])
     }
 }
 

@@ -24,7 +24,7 @@ fn state(limits: Limits) -> State {
 fn leaf(state: &mut State) -> Handle {
     let tensor = Var::ones(4, candle_core::DType::F32, &Device::Cpu).unwrap().as_tensor().clone();
     let bytes = Arc::new(state.reserve(16).unwrap());
-    state.give(tensor, bytes).unwrap()
+    state.push_tensor(tensor, bytes).unwrap()
 }
 
 /// Returns a borrowed handle of the same tensor.
@@ -193,14 +193,14 @@ fn a_graph_is_freed_on_a_small_stack() {
 fn powers(state: &mut State) -> Arc<Node> {
     let tensor = Var::ones(100_000, candle_core::DType::F32, &Device::Cpu).unwrap().as_tensor().clone();
     let bytes = Arc::new(state.reserve(400_000).unwrap());
-    let mut link = state.give(tensor, bytes).unwrap();
+    let mut link = state.push_tensor(tensor, bytes).unwrap();
     for _ in 0..400 {
         state.meters.begin(10.0);
         link = HostContext::new(state).power(link, 1.5).unwrap();
     }
     let loss = HostContext::new(state).sum(link, None, false).unwrap();
     state.meters.begin(10.0);
-    state.held(&loss).unwrap()
+    state.tensor_node(&loss).unwrap()
 }
 
 #[test]
@@ -243,7 +243,7 @@ fn a_resumed_random_sequence_goes_on_where_it_was() {
 fn a_side_without_rows_has_no_tensors() {
     let mut state = state(Limits::default());
     let none = Arc::new(tunebox_model::rows::Rows::new(Vec::new(), Vec::new()).unwrap());
-    let rows = state.give_rows(&none).unwrap();
+    let rows = state.push_rows(&none).unwrap();
     let mut host = HostContext::new(&mut state);
     let held = host.budget.held();
     let error = match crate::bindings::data::HostRows::mask(&mut host, Resource::new_borrow(rows.rep())) {

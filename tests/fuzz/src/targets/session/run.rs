@@ -88,7 +88,7 @@ pub(super) fn begin_step(state: &mut TrainState, step: u32) {
     state.policy.resume_at(state.policy.generation());
     (state.hooks.step, state.hooks.calls) = (step, 0);
     // As a run does: a window without an update leaves gradients of extra parameters.
-    state.own.clear_gradients();
+    state.method_parameters.clear_gradients();
 }
 
 /// Creates the batch of a step: answers of several lengths, some without targets, and sometimes none on the `rejected` side.
@@ -209,7 +209,7 @@ impl Checkpoint {
         let tensors = tensors.map(|(name, tensor)| Ok((name, tensor.copy()?))).collect::<Result<_, Error>>()?;
         let optimizer = (tensors, state.hooks.optimizer.steps());
         let (snapshots, generation) = (state.snapshots.clone(), state.policy.generation());
-        let (published, own) = (state.published.values().cloned().collect(), state.own.saved());
+        let (published, own) = (state.published.values().cloned().collect(), state.method_parameters.saved());
         Ok(Self { folder, optimizer, snapshots, published, own, generation })
     }
 
@@ -223,7 +223,7 @@ impl Checkpoint {
         state.published.extend(self.published.iter().map(|direction| (direction.layer, direction.clone())));
         state.policy.resume_at(self.generation);
         let own = MethodParameters::restored(self.own.clone());
-        state.own = own.unwrap_or_else(|| panic!("what was saved is not restored: {:?}", self.own));
+        state.method_parameters = own.unwrap_or_else(|| panic!("what was saved is not restored: {:?}", self.own));
         let (tensors, updates) = &self.optimizer;
         state.hooks.optimizer.restore(state.policy.parameters(), tensors, *updates)?;
         state.clear_gradient()
