@@ -3,6 +3,7 @@
 use std::fmt::Write as _;
 use std::process::Command;
 
+use serde_json::Value;
 use tunebox_sandbox::confinement::{CONFINED, Ring};
 
 use super::folders;
@@ -46,6 +47,37 @@ fn the_readme_shows_the_method_as_it_is() {
 fn the_readme_lists_the_methods_by_what_their_components_say() {
     let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
     let wanted = between(&readme, "methods", &format!("{}\n", method_table::table(&root())));
+    assert_file("README.md", &wanted);
+}
+
+/// The table of speed on a GPU from what `tests/gpu/run.py --out` wrote: each case beside its fastest peer of the same run.
+fn gpu_table(results: &Value) -> String {
+    let mut table = String::from(
+        "| model | rows | tunebox, tokens/s | fastest peer, tokens/s | speed | memory |\n|---|---|---:|---:|---:|---:|\n",
+    );
+    let rows = results["rows"].as_array().unwrap();
+    let number = |row: &Value, name: &str| row[name].as_f64().unwrap();
+    for own in rows.iter().filter(|row| row["case"].as_str().is_some_and(|case| case.ends_with(", tunebox"))) {
+        let (model, case) = (own["part"].as_str().unwrap(), own["case"].as_str().unwrap());
+        let shape = case.trim_end_matches("tunebox");
+        let of_peers = rows.iter().filter(|row| row["part"] == model && row["gpu_peak_bytes"].is_number());
+        let peers = of_peers.filter(|row| row["case"].as_str().unwrap().starts_with(shape));
+        let speed = |row: &&Value| number(row, "tokens_per_second");
+        let peer = peers.max_by(|a, b| speed(a).total_cmp(&speed(b))).unwrap();
+        let (ours, theirs) = (speed(&own), speed(&peer));
+        let memory = number(own, "peak_bytes") / number(peer, "gpu_peak_bytes");
+        let (name, rows) = (model.trim_start_matches("speed "), shape.trim_end_matches(", "));
+        let (ratio, peer) = (ours / theirs, peer["case"].as_str().unwrap().trim_start_matches(shape));
+        writeln!(table, "| `{name}` | {rows} | {ours:.0} | {theirs:.0}, {peer} | {ratio:.2} × | {memory:.2} × |").unwrap();
+    }
+    table
+}
+
+#[test]
+fn the_readme_shows_what_was_measured_on_a_gpu() {
+    let results = std::fs::read_to_string(root().join("tests/gpu/results/nvidia-h200.json")).unwrap();
+    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
+    let wanted = between(&readme, "gpu", &gpu_table(&serde_json::from_str(&results).unwrap()));
     assert_file("README.md", &wanted);
 }
 

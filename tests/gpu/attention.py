@@ -9,7 +9,7 @@ import cupy, numpy, torch
 KERNELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "runtime", "compute", "src", "accelerator", "kernels")
 FILES = ["cuda/machine.cuh", "cuda/prelude.cuh", "dialect.h", "attention.h", "cuda/attention_tiles.cu", "attention_plain.h", "cuda/attention_tensor.cu"]
 # Sizes of tiles that `-D` may change.
-VARIANTS = [{}, {"FORWARD_STACK": 1}, {"FORWARD_KEYS": 32}, {"FORWARD_KEYS": 128}, {"DQ_KEYS": 32}, {"DKV_QUERIES": 32}, {"DKV_QUERIES": 64}]
+VARIANTS = [{}, {"FORWARD_STACK": 1}, {"FORWARD_KEYS": 32}, {"FORWARD_KEYS": 64}, {"DQ_KEYS": 64}, {"DKV_QUERIES": 32}, {"DKV_QUERIES": 64}]
 SCALE, REPEATS = 0.125, 10
 
 
@@ -76,17 +76,17 @@ class Case:
         """The three kernels as calls, by name."""
         d = self.dim
         queries = 64 * variant.get("FORWARD_STACK", 2 if d <= 128 else 1)
-        keys = variant.get("FORWARD_KEYS", 64 if d <= 80 or d == 128 else 32)
+        keys = variant.get("FORWARD_KEYS", 64 if d in (80, 128) else 32)
         places, spans = tiles(self.batch, self.length, queries)
         places.sort(key=lambda place: -place[0])
         forward = self.launch(module, "attention", (len(places), self.heads), 2 * (d + 8) * (queries + 2 * keys),
                               [self.out, self.lse, self.q, self.k, self.v], places, spans)
-        keys = variant.get("DQ_KEYS", 64 if d <= 128 else 32)
+        keys = variant.get("DQ_KEYS", 32)
         places, spans = tiles(self.batch, self.length, 64)
         places.sort(key=lambda place: -place[0])
         read = [self.dout, self.q, self.k, self.v, self.lse, self.delta]
         dq = self.launch(module, "attention_dq", (len(places), self.heads), 4 * (d + 8) * (64 + keys), [self.dq, *read], places, spans)
-        queries = variant.get("DKV_QUERIES", 64 if d <= 64 else 32)
+        queries = variant.get("DKV_QUERIES", 64 if d == 128 else 32)
         places.sort(key=lambda place: place[0])
         first = [None, None, self.parts, numpy.uint32(1), numpy.uint32(self.tokens), *read]
         dkv = self.launch(module, "attention_dkv", (len(places), self.heads), 4 * (d + 8) * (64 + queries) + 8 * queries, first, places, spans)

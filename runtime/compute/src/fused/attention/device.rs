@@ -162,7 +162,7 @@ impl<'a> Layer<'a> {
         let features = self.features();
         let plain = 4 * (2 * PLAIN * (features + 1) + PLAIN * (PLAIN + 1));
         let queries = if features <= WHOLE { 128 } else { 64 };
-        let keys = if features <= 80 || features == WHOLE { 64 } else { 32 };
+        let keys = if matches!(features, 65..=80 | WHOLE) { 64 } else { 32 };
         let (queries, threads, shared) =
             if cores { (queries, 128, 2 * (features + 8) * (queries + 2 * keys)) } else { (PLAIN, 256, plain) };
         Tiles { tiling: Tiling::Queries(queries), heads: self.shape.heads, parts: 1, threads, shared }
@@ -171,9 +171,8 @@ impl<'a> Layer<'a> {
     /// Returns tile sizes, threads and shared memory of the kernel of dq: of the version for tensor cores if `cores`.
     fn query_tiles(&self, cores: bool) -> Tiles {
         let features = self.features();
-        let keys = if features <= WHOLE { 64 } else { 32 };
         let (queries, threads, shared) =
-            if cores { (64, 128, 4 * (features + 8) * (64 + keys)) } else { self.plain_gradients() };
+            if cores { (64, 128, 4 * (features + 8) * (64 + 32)) } else { self.plain_gradients() };
         Tiles { tiling: Tiling::Queries(queries), heads: self.shape.heads, parts: 1, threads, shared }
     }
 
@@ -182,8 +181,8 @@ impl<'a> Layer<'a> {
     fn key_tiles(&self, cores: bool) -> Tiles {
         let features = self.features();
         let queries = match features {
-            0..=64 => 64,
-            65..256 => 32,
+            WHOLE => 64,
+            ..256 => 32,
             _ => 16,
         };
         let tensor = 4 * (features + 8) * (64 + queries) + 8 * queries;

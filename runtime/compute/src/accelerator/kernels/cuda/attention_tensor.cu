@@ -25,22 +25,24 @@
 #define FORWARD_STACK (HEAD_DIM <= 128 ? 2 : 1)
 #endif
 #ifndef FORWARD_KEYS
-// Where 64 keys fit the registers of a thread without a spill.
-#define FORWARD_KEYS (HEAD_DIM <= 80 || HEAD_DIM == 128 ? 64 : 32)
+// 64 where they fit the registers of a thread without a spill; at head size 64 an H200 is 12 % faster with 32.
+#define FORWARD_KEYS (HEAD_DIM > 64 && HEAD_DIM <= 80 || HEAD_DIM == 128 ? 64 : 32)
 #endif
 #define FORWARD_QUERIES (16 * ATTENTION_WARPS * FORWARD_STACK)
 
 // dq: queries of a tile (16 a warp), and keys.
 #define DQ_QUERIES (16 * ATTENTION_WARPS)
 #ifndef DQ_KEYS
-#define DQ_KEYS (HEAD_DIM <= 128 ? 64 : 32)
+// 64 were 7 % slower at head size 64 on an H200, and 18 % at 128.
+#define DQ_KEYS 32
 #endif
 
 // dk and dv: keys of a tile (16 a warp), queries, and blocks that share the features of a tile.
 #define DKV_KEYS (16 * ATTENTION_WARPS)
 #ifndef DKV_QUERIES
+// 64 at head size 128: 13 % faster than 32 on an H200, in spite of a spill; at 64 they are 7 % slower.
 // 16 at head size 256, where 32 would take more shared memory than small processors (8.6, 8.9, 12.0) let a block have.
-#define DKV_QUERIES (HEAD_DIM <= 64 ? 64 : HEAD_DIM < 256 ? 32 : 16)
+#define DKV_QUERIES (HEAD_DIM == 128 ? 64 : HEAD_DIM < 256 ? 32 : 16)
 #endif
 #define DKV_SPLIT (HEAD_DIM <= 128 ? 1 : 2)
 #define DKV_FEATURES (HEAD_DIM / DKV_SPLIT)
@@ -48,12 +50,28 @@ static_assert(DKV_FEATURES % 16 == 0, "HEAD_DIM past 128 is a multiple of 32");
 
 // ---- tiles ----
 
-// Starts to copy ROWS rows into a tile; zeros where there is none and past `dim`.
-template <int ROWS, typename F> DEVICE void fetch_rows(act *to, const act *from, u64 stride, u32 dim, F row) {
+// Starts to copy ROWS rows that lie one after another into a tile; zeros from row `length` on and past `dim`.
+template <int ROWS> DEVICE void fetch_rows(act *to, const act *from, u64 stride, u32 dim, u32 length) {
+    UNROLL for (u32 first = 0; first < ROWS * PIECES; first += ATTENTION_THREADS) {
+        u32 at = first + threadIdx.x, line = at / PIECES, column = at % PIECES * 8;
+        if (ROWS * PIECES % ATTENTION_THREADS != 0 && at >= ROWS * PIECES) break;
+        bool there = line < length && column < dim;
+        fetch(to + line * PITCH + column, there ? from + line * stride + column : from, there);
+    }
+}
+
+// Starts to copy the rows of ROWS positions from `start` on into a tile; zeros where a path has none. `hint` as for
+// `row_of`. Most tiles lie in one span.
+template <int ROWS> DEVICE void fetch_positions(act *to, const act *from, u64 stride, u32 dim, const Span *path, u32 count,
+                                                u32 &hint, u32 start) {
+    u32 row = row_of(path, count, hint, start);
+    if (row != NOWHERE && start + ROWS <= path[hint].first + path[hint].length) {
+        return fetch_rows<ROWS>(to, from + row * stride, stride, dim, ROWS);
+    }
     for (u32 at = threadIdx.x; at < ROWS * PIECES; at += ATTENTION_THREADS) {
-        u32 line = at / PIECES, column = at % PIECES * 8, source = row(line);
+        u32 line = at / PIECES, column = at % PIECES * 8, source = row_of(path, count, hint, start + line);
         bool there = source != NOWHERE && column < dim;
-        fetch(to + line * PITCH + column, there ? from + (u64)source * stride + column : from, there);
+        fetch(to + line * PITCH + column, there ? from + source * stride + column : from, there);
     }
 }
 
@@ -150,13 +168,25 @@ DEVICE float fast_tanh(float x) {
     return 1.0f - 2.0f * reciprocal(1.0f + power_of_two(2.0f * LOG2_E * x));
 }
 
-// The score, still to be multiplied with `unit`, and the slope of the cap.
-DEVICE float bent_score(float product, Measure measure, float &slope) {
+// The score, still to be multiplied with `unit`, and the slope of the cap, if there is one.
+template <bool CAPPED> DEVICE float bent_score(float product, Measure measure, float &slope) {
     slope = 1.0f;
-    if (measure.cap == 0.0f) return product;
+    if constexpr (!CAPPED) return product;
     float curve = fast_tanh(product * measure.inner);
     slope = 1.0f - curve * curve;
     return measure.cap * curve;
+}
+
+// Runs `work(Flag<CAPPED>())`: a loop over tiles is compiled once with a cap and once without.
+template <bool VALUE> struct Flag {
+    static constexpr bool value = VALUE;
+};
+template <typename F> DEVICE void with_flag(bool flag, F work) {
+    if (flag) {
+        work(Flag<true>());
+    } else {
+        work(Flag<false>());
+    }
 }
 
 // The largest, or the sum, of the four lanes that share a row.
@@ -192,19 +222,16 @@ KERNEL(ATTENTION_THREADS) attention(GLOBAL act *out, GLOBAL float *lse, GLOBAL c
     // Keys and values each keep the span found last: the keys of a tile are copied one tile ahead of its values.
     u32 key_hint = 0, value_hint = 0;
     auto fetch_keys = [&](u32 start) {
-        fetch_rows<FORWARD_KEYS>(keys, k, k_stride, dim,
-                                 [&](u32 row) { return row_of(path, place.count, key_hint, start + row); });
+        fetch_positions<FORWARD_KEYS>(keys, k, k_stride, dim, path, place.count, key_hint, start);
         end_group();
     };
     auto fetch_values = [&](u32 start) {
-        fetch_rows<FORWARD_KEYS>(values, v, v_stride, dim,
-                                 [&](u32 row) { return row_of(path, place.count, value_hint, start + row); });
+        fetch_positions<FORWARD_KEYS>(values, v, v_stride, dim, path, place.count, value_hint, start);
         end_group();
     };
 
     u32 begin = first_key(place.first, window) / FORWARD_KEYS * FORWARD_KEYS, end = place.first + place.length;
-    fetch_rows<FORWARD_QUERIES>(queries, q + head * dim, q_stride, dim,
-                                [&](u32 row) { return row < place.length ? place.row + row : NOWHERE; });
+    fetch_rows<FORWARD_QUERIES>(queries, q + place.row * q_stride + head * dim, q_stride, dim, place.length);
     fetch_keys(begin);
     fetch_values(begin);
 
@@ -214,63 +241,71 @@ KERNEL(ATTENTION_THREADS) attention(GLOBAL act *out, GLOBAL float *lse, GLOBAL c
         best[s][0] = best[s][1] = -INFINITE, total[s][0] = total[s][1] = 0.0f;
     }
 
-    for (u32 start = begin; start < end; start += FORWARD_KEYS) {
-        bool more = start + FORWARD_KEYS < end;
-        await_groups<1>();
-        sync_block();
-        float scores[FORWARD_STACK][FORWARD_KEYS / 8][4] = {};
-        row_products<FORWARD_STACK, FORWARD_KEYS>(scores, queries, line, keys);
-        sync_block();
-        if (more) {
-            fetch_keys(start + FORWARD_KEYS);
-        } else {
-            end_group();
-        }
-        // Whether every query of the tile sees every key.
-        bool whole = start + FORWARD_KEYS <= place.first + 1 &&
-                     (window == 0 || place.first + FORWARD_QUERIES <= start + window);
-        UNROLL for (int s = 0; s < FORWARD_STACK; ++s) {
-            UNROLL for (int side = 0; side < 2; ++side) {
-                u32 query = place.first + line + 16 * s + lane / 4 + 8 * side;
-                float high = -INFINITE;
-                UNROLL for (int n = 0; n < FORWARD_KEYS / 8; ++n) {
-                    UNROLL for (int i = 0; i < 2; ++i) {
-                        float slope, &score = scores[s][n][2 * side + i];
-                        score = bent_score(score, measure, slope);
-                        u32 key = start + 8 * n + lane % 4 * 2 + i;
-                        if (!whole && !sees(query, key, window)) score = -INFINITE;
-                        high = fmaxf(high, score);
+    with_flag(cap != 0.0f, [&](auto capped) {
+        constexpr bool CAPPED = decltype(capped)::value;
+        for (u32 start = begin; start < end; start += FORWARD_KEYS) {
+            bool more = start + FORWARD_KEYS < end;
+            await_groups<1>();
+            sync_block();
+            float scores[FORWARD_STACK][FORWARD_KEYS / 8][4] = {};
+            row_products<FORWARD_STACK, FORWARD_KEYS>(scores, queries, line, keys);
+            sync_block();
+            if (more) {
+                fetch_keys(start + FORWARD_KEYS);
+            } else {
+                end_group();
+            }
+            // Whether every query of the tile sees every key.
+            bool whole = start + FORWARD_KEYS <= place.first + 1 &&
+                         (window == 0 || place.first + FORWARD_QUERIES <= start + window);
+            if (CAPPED || !whole) {
+                UNROLL for (int s = 0; s < FORWARD_STACK; ++s) {
+                    UNROLL for (int n = 0; n < FORWARD_KEYS / 8; ++n) {
+                        UNROLL for (int i = 0; i < 4; ++i) {
+                            u32 query = place.first + line + 16 * s + lane / 4 + 8 * (i / 2);
+                            float slope, &score = scores[s][n][i];
+                            score = bent_score<CAPPED>(score, measure, slope);
+                            if (!sees(query, start + 8 * n + lane % 4 * 2 + i % 2, window)) score = -INFINITE;
+                        }
                     }
-                }
-                float before = best[s][side], now = fmaxf(before, four_most(high));
-                best[s][side] = now;
-                // Nothing seen yet: any finite measure serves.
-                float level = now == -INFINITE ? 0.0f : now * measure.unit;
-                // Exactly 1 where the tile changed nothing: one that hides all its keys must not change a bit.
-                float keep = before == now ? 1.0f : power_of_two(before * measure.unit - level), sum = 0.0f;
-                UNROLL for (int n = 0; n < FORWARD_KEYS / 8; ++n) {
-                    UNROLL for (int i = 0; i < 2; ++i) {
-                        float &score = scores[s][n][2 * side + i];
-                        score = power_of_two(fmaf(score, measure.unit, -level));
-                        sum += score;
-                    }
-                }
-                total[s][side] = fmaf(total[s][side], keep, sum);
-                UNROLL for (int n = 0; n < HEAD_DIM / 8; ++n) {
-                    sums[s][n][2 * side] *= keep, sums[s][n][2 * side + 1] *= keep;
                 }
             }
+            UNROLL for (int s = 0; s < FORWARD_STACK; ++s) {
+                UNROLL for (int side = 0; side < 2; ++side) {
+                    float high = -INFINITE;
+                    UNROLL for (int n = 0; n < FORWARD_KEYS / 8; ++n) {
+                        high = fmaxf(high, fmaxf(scores[s][n][2 * side], scores[s][n][2 * side + 1]));
+                    }
+                    float before = best[s][side], now = fmaxf(before, four_most(high));
+                    best[s][side] = now;
+                    // Nothing seen yet: any finite measure serves.
+                    float level = now == -INFINITE ? 0.0f : now * measure.unit;
+                    // Exactly 1 where the tile changed nothing: one that hides all its keys must not change a bit.
+                    float keep = before == now ? 1.0f : power_of_two(before * measure.unit - level), sum = 0.0f;
+                    UNROLL for (int n = 0; n < FORWARD_KEYS / 8; ++n) {
+                        UNROLL for (int i = 0; i < 2; ++i) {
+                            float &score = scores[s][n][2 * side + i];
+                            score = power_of_two(fmaf(score, measure.unit, -level));
+                            sum += score;
+                        }
+                    }
+                    total[s][side] = fmaf(total[s][side], keep, sum);
+                    UNROLL for (int n = 0; n < HEAD_DIM / 8; ++n) {
+                        sums[s][n][2 * side] *= keep, sums[s][n][2 * side + 1] *= keep;
+                    }
+                }
+            }
+            await_groups<1>();
+            sync_block();
+            mix_rows<FORWARD_STACK, FORWARD_KEYS, HEAD_DIM>(sums, scores, values, 0);
+            sync_block();
+            if (more) {
+                fetch_values(start + FORWARD_KEYS);
+            } else {
+                end_group();
+            }
         }
-        await_groups<1>();
-        sync_block();
-        mix_rows<FORWARD_STACK, FORWARD_KEYS, HEAD_DIM>(sums, scores, values, 0);
-        sync_block();
-        if (more) {
-            fetch_values(start + FORWARD_KEYS);
-        } else {
-            end_group();
-        }
-    }
+    });
 
     u64 stride = (u64)heads * dim;
     act *to = out + (u64)place.row * stride + head * dim;
@@ -288,12 +323,14 @@ KERNEL(ATTENTION_THREADS) attention(GLOBAL act *out, GLOBAL float *lse, GLOBAL c
 
 // ---- gradients: `attention_delta` (attention_plain.h) first, then both of these in any order ----
 
-// A weight from a product, and the gradient by the product over `scale`: p = 2^(s·unit − lse·log₂e),
-// ds = p·(dp − delta)·(slope of the cap).
-DEVICE void weigh(float &product, float &seed, bool seen, float log_sum, float delta, Measure measure) {
-    float slope, score = bent_score(product, measure, slope);
-    float weight = seen ? power_of_two(fmaf(score, measure.unit, -log_sum * LOG2_E)) : 0.0f;
-    seed = weight * (seed - delta) * slope;
+// A weight from a product, and the gradient by the product over `scale`: p = 2^(s·unit + log_share) with log_share
+// −lse·log₂e, ds = p·(dp − delta)·(slope of the cap).
+template <bool CAPPED>
+DEVICE void weigh(float &product, float &seed, bool seen, float log_share, float delta, Measure measure) {
+    float slope, score = bent_score<CAPPED>(product, measure, slope);
+    float weight = seen ? power_of_two(fmaf(score, measure.unit, log_share)) : 0.0f;
+    seed = weight * (seed - delta);
+    if constexpr (CAPPED) seed *= slope;
     product = weight;
 }
 
@@ -318,53 +355,57 @@ KERNEL(ATTENTION_THREADS) attention_dq(GLOBAL act *dq, GLOBAL const act *dout, G
 
     u32 key_hint = 0, value_hint = 0;
     auto fetch_keys = [&](u32 start) {
-        fetch_rows<DQ_KEYS>(keys, k, k_stride, dim,
-                            [&](u32 row) { return row_of(path, place.count, key_hint, start + row); });
+        fetch_positions<DQ_KEYS>(keys, k, k_stride, dim, path, place.count, key_hint, start);
         end_group();
     };
     auto fetch_values = [&](u32 start) {
-        fetch_rows<DQ_KEYS>(values, v, v_stride, dim,
-                            [&](u32 row) { return row_of(path, place.count, value_hint, start + row); });
+        fetch_positions<DQ_KEYS>(values, v, v_stride, dim, path, place.count, value_hint, start);
         end_group();
     };
     u32 begin = first_key(place.first, window) / DQ_KEYS * DQ_KEYS, end = place.first + place.length;
-    auto own = [&](u32 row) { return row < place.length ? place.row + row : NOWHERE; };
-    fetch_rows<DQ_QUERIES>(queries, q + head * dim, q_stride, dim, own);
-    fetch_rows<DQ_QUERIES>(seeds, dout + head * dim, stride, dim, own);
+    fetch_rows<DQ_QUERIES>(queries, q + place.row * q_stride + head * dim, q_stride, dim, place.length);
+    fetch_rows<DQ_QUERIES>(seeds, dout + place.row * stride + head * dim, stride, dim, place.length);
     fetch_values(begin);
     fetch_keys(begin);
     float logs[2], deltas[2];
     UNROLL for (int side = 0; side < 2; ++side) {
         u32 row = line + lane / 4 + 8 * side;
         u64 at = (u64)(place.row + row) * heads + head;
-        logs[side] = row < place.length ? lse[at] : 0.0f;
+        logs[side] = row < place.length ? -lse[at] * LOG2_E : 0.0f;
         deltas[side] = row < place.length ? delta[at] : 0.0f;
     }
 
     // Values are done with first, so the next ones come while the scores are made, and the next keys while the seeds
     // meet those values.
     float sums[1][HEAD_DIM / 8][4] = {};
-    for (u32 start = begin; start < end; start += DQ_KEYS) {
-        bool more = start + DQ_KEYS < end;
-        float weights[1][DQ_KEYS / 8][4] = {}, slopes[1][DQ_KEYS / 8][4] = {};
-        await_groups<1>();
-        sync_block();
-        row_products<1, DQ_KEYS>(slopes, seeds, line, values);
-        await_groups<0>();
-        sync_block();
-        if (more) fetch_values(start + DQ_KEYS);
-        row_products<1, DQ_KEYS>(weights, queries, line, keys);
-        UNROLL for (int n = 0; n < DQ_KEYS / 8; ++n) {
-            UNROLL for (int i = 0; i < 4; ++i) {
-                u32 row = line + lane / 4 + 8 * (i / 2), key = start + 8 * n + lane % 4 * 2 + i % 2;
-                bool seen = row < place.length && sees(place.first + row, key, window);
-                weigh(weights[0][n][i], slopes[0][n][i], seen, logs[i / 2], deltas[i / 2], measure);
-            }
+    with_flag(cap != 0.0f, [&](auto capped) {
+        constexpr bool CAPPED = decltype(capped)::value;
+        for (u32 start = begin; start < end; start += DQ_KEYS) {
+            bool more = start + DQ_KEYS < end;
+            float weights[1][DQ_KEYS / 8][4] = {}, slopes[1][DQ_KEYS / 8][4] = {};
+            await_groups<1>();
+            sync_block();
+            row_products<1, DQ_KEYS>(slopes, seeds, line, values);
+            await_groups<0>();
+            sync_block();
+            if (more) fetch_values(start + DQ_KEYS);
+            row_products<1, DQ_KEYS>(weights, queries, line, keys);
+            // Whether every query of the tile sees every key. Rows past the last query are zeros, and nobody reads their sums.
+            bool whole = start + DQ_KEYS <= place.first + 1 && (window == 0 || place.first + DQ_QUERIES <= start + window);
+            with_flag(whole, [&](auto all) {
+                UNROLL for (int n = 0; n < DQ_KEYS / 8; ++n) {
+                    UNROLL for (int i = 0; i < 4; ++i) {
+                        u32 query = place.first + line + lane / 4 + 8 * (i / 2), key = start + 8 * n + lane % 4 * 2 + i % 2;
+                        bool seen = decltype(all)::value || sees(query, key, window);
+                        weigh<CAPPED>(weights[0][n][i], slopes[0][n][i], seen, logs[i / 2], deltas[i / 2], measure);
+                    }
+                }
+            });
+            mix_rows<1, DQ_KEYS, HEAD_DIM>(sums, slopes, keys, 0);
+            sync_block();
+            if (more) fetch_keys(start + DQ_KEYS);
         }
-        mix_rows<1, DQ_KEYS, HEAD_DIM>(sums, slopes, keys, 0);
-        sync_block();
-        if (more) fetch_keys(start + DQ_KEYS);
-    }
+    });
     write_rows<HEAD_DIM>(dq + (u64)place.row * stride + head * dim, sums[0], line, place.length, stride, 0, dim, scale,
                          scale);
 }
@@ -419,26 +460,22 @@ KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL f
     u64 stride = (u64)heads * dim;
 
     auto fetch_queries = [&](Meeting at) {
-        u32 length = at.end - at.start;
-        fetch_rows<DKV_QUERIES>(queries, q + at.head * dim, q_stride, dim,
-                                [&](u32 row) { return row < length ? at.row + row : NOWHERE; });
+        fetch_rows<DKV_QUERIES>(queries, q + at.row * q_stride + at.head * dim, q_stride, dim, at.end - at.start);
         end_group();
     };
     auto fetch_seeds = [&](Meeting at) {
         u32 length = at.end - at.start, thread = threadIdx.x;
-        fetch_rows<DKV_QUERIES>(seeds, dout + at.head * dim, stride, dim,
-                                [&](u32 row) { return row < length ? at.row + row : NOWHERE; });
+        fetch_rows<DKV_QUERIES>(seeds, dout + at.row * stride + at.head * dim, stride, dim, length);
         end_group();
         if (thread < DKV_QUERIES) {
             u64 spot = (u64)(at.row + thread) * heads + at.head;
-            logs[thread] = thread < length ? lse[spot] : 0.0f;
+            logs[thread] = thread < length ? -lse[spot] * LOG2_E : 0.0f;
             deltas[thread] = thread < length ? delta[spot] : 0.0f;
         }
     };
 
-    auto own = [&](u32 row) { return row < place.length ? place.row + row : NOWHERE; };
-    fetch_rows<DKV_KEYS>(keys, k + kv_head * dim, k_stride, dim, own);
-    fetch_rows<DKV_KEYS>(values, v + kv_head * dim, v_stride, dim, own);
+    fetch_rows<DKV_KEYS>(keys, k + place.row * k_stride + kv_head * dim, k_stride, dim, place.length);
+    fetch_rows<DKV_KEYS>(values, v + place.row * v_stride + kv_head * dim, v_stride, dim, place.length);
     Meeting now = {first_head, place.path, 0, 0, 0};
     enter(now, spans, place, window);
     bool going = settle(now, spans, place, window, heads_end);
@@ -450,33 +487,41 @@ KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL f
     // Seeds are done with first: the next ones come while the keys take theirs, the next queries while those seeds meet
     // the values.
     float key_sums[1][DKV_FEATURES / 8][4] = {}, value_sums[1][DKV_FEATURES / 8][4] = {};
-    while (going) {
-        Meeting next = now;
-        next.start += DKV_QUERIES, next.row += DKV_QUERIES;
-        bool more = settle(next, spans, place, window, heads_end);
-        float weights[1][DKV_QUERIES / 8][4] = {}, slopes[1][DKV_QUERIES / 8][4] = {};
-        await_groups<1>();
-        sync_block();
-        row_products<1, DKV_QUERIES>(slopes, values, line, seeds);
-        await_groups<0>();
-        sync_block();
-        row_products<1, DKV_QUERIES>(weights, keys, line, queries);
-        u32 length = now.end - now.start;
-        UNROLL for (int n = 0; n < DKV_QUERIES / 8; ++n) {
-            UNROLL for (int i = 0; i < 4; ++i) {
-                u32 key = line + lane / 4 + 8 * (i / 2), at = 8 * n + lane % 4 * 2 + i % 2;
-                bool seen = key < place.length && at < length && sees(now.start + at, place.first + key, window);
-                weigh(weights[0][n][i], slopes[0][n][i], seen, logs[at], deltas[at], measure);
-            }
+    with_flag(cap != 0.0f, [&](auto capped) {
+        constexpr bool CAPPED = decltype(capped)::value;
+        while (going) {
+            Meeting next = now;
+            next.start += DKV_QUERIES, next.row += DKV_QUERIES;
+            bool more = settle(next, spans, place, window, heads_end);
+            float weights[1][DKV_QUERIES / 8][4] = {}, slopes[1][DKV_QUERIES / 8][4] = {};
+            await_groups<1>();
+            sync_block();
+            row_products<1, DKV_QUERIES>(slopes, values, line, seeds);
+            await_groups<0>();
+            sync_block();
+            row_products<1, DKV_QUERIES>(weights, keys, line, queries);
+            // Whether every query of the tile sees every key. Rows past the last query or key are zeros: a query's add nothing,
+            // and nobody reads the sums of a key's.
+            bool whole = now.start + 1 >= place.first + DKV_KEYS &&
+                         (window == 0 || now.start + DKV_QUERIES <= place.first + window);
+            with_flag(whole, [&](auto all) {
+                UNROLL for (int n = 0; n < DKV_QUERIES / 8; ++n) {
+                    UNROLL for (int i = 0; i < 4; ++i) {
+                        u32 key = place.first + line + lane / 4 + 8 * (i / 2), at = 8 * n + lane % 4 * 2 + i % 2;
+                        bool seen = decltype(all)::value || sees(now.start + at, key, window);
+                        weigh<CAPPED>(weights[0][n][i], slopes[0][n][i], seen, logs[at], deltas[at], measure);
+                    }
+                }
+            });
+            mix_rows<1, DKV_QUERIES, DKV_FEATURES>(value_sums, weights, seeds, feature);
+            sync_block();
+            if (more) fetch_seeds(next);
+            mix_rows<1, DKV_QUERIES, DKV_FEATURES>(key_sums, slopes, queries, feature);
+            sync_block();
+            if (more) fetch_queries(next);
+            now = next, going = more;
         }
-        mix_rows<1, DKV_QUERIES, DKV_FEATURES>(value_sums, weights, seeds, feature);
-        sync_block();
-        if (more) fetch_seeds(next);
-        mix_rows<1, DKV_QUERIES, DKV_FEATURES>(key_sums, slopes, queries, feature);
-        sync_block();
-        if (more) fetch_queries(next);
-        now = next, going = more;
-    }
+    });
     u64 narrow_stride = (u64)(heads / group) * dim, from = (u64)place.row * narrow_stride + kv_head * dim;
     if (parts != nullptr) {
         u64 size = tokens * narrow_stride;
