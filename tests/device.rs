@@ -3,10 +3,13 @@
 //!
 //! They are ignored by their own program; `tests/optional` runs them where a GPU is.
 
+use std::collections::BTreeMap;
+use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use crate::support::absent::absent;
+use crate::support::golden::assert_file;
 use serde_json::Value;
 use tunebox_compute::device;
 use tunebox_foundation::explain::Explain as _;
@@ -247,6 +250,35 @@ fn cuda_a_step_takes_the_memory_that_was_estimated() {
     let number = |name: &str| last[name].as_f64().unwrap();
     let share = number("expected_peak_bytes") / number("peak_bytes");
     assert!((0.7..1.5).contains(&share), "{last}");
+}
+
+/// What a step of the sample launches, by kernel, and how many products it has: a launch more shows here without a GPU.
+#[test]
+#[ignore = "needs cuda"]
+fn cuda_a_step_launches_no_more_kernels_than_are_recorded() {
+    standins();
+    let place = Workspace::new();
+    // Each run has a step that warms up, so a second step is the difference.
+    let launches = |steps: &str| -> BTreeMap<String, u64> {
+        let mut command = place.tunebox(&["bench", "--only", "training", "--device", "cuda", "--steps", steps]);
+        command.args(["--batch", "2", "--sequence", "64"]).env("TUNEBOX_STANDIN_TIMES", "1");
+        let told = text(&succeed(&mut command));
+        let row = |line: &str| {
+            let (count, name) = line.strip_prefix("stand-in: ")?.split_once(" s ")?.1.split_once(" launches of ")?;
+            Some((name.to_owned(), count.trim().parse().unwrap()))
+        };
+        told.lines().filter_map(row).collect()
+    };
+    let (one, two) = (launches("1"), launches("2"));
+    let mut page =
+        String::from("# Launches of a LoRA step of the sample model (6 blocks), from cuda_a_step_launches_no_more\n");
+    for (name, count) in two {
+        let more = count - one.get(&name).copied().unwrap_or(0);
+        if more > 0 {
+            writeln!(page, "{more:4} {name}").unwrap();
+        }
+    }
+    assert_file("tests/standin/launches.txt", &page);
 }
 
 /// The folder of the stand-ins that a program here opens. Fails as absent on a GPU: its libraries cannot be taken away.

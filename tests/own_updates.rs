@@ -133,9 +133,11 @@ fn an_extra_parameter_is_trained_and_saved() {
 fn a_gradient_that_no_update_used_ends_the_run() {
     let place = Workspace::new();
     let own = format!("method.use={}", own_updates());
-    let error = place.train("forgets", &[&own, "method.forgets=true"], &mut TestObserver::new()).unwrap_err();
-    assert_eq!(error.to_string(), "`own-updates` made no update of the gradient that it computed in step 1");
-    assert!(error.hint().unwrap().contains("`optimizer.done`"));
+    for (run, forgets) in [("all", "method.forgets=true"), ("extra", "method.forgets-extra=true")] {
+        let error = place.train(run, &[&own, forgets], &mut TestObserver::new()).unwrap_err();
+        assert_eq!(error.to_string(), "`own-updates` made no update of the gradient that it computed in step 1");
+        assert!(error.hint().unwrap().contains("`optimizer.done`"));
+    }
 }
 
 #[test]

@@ -68,7 +68,8 @@ fn gpu_table(results: &Value) -> String {
         let memory = number(own, "peak_bytes") / number(peer, "gpu_peak_bytes");
         let (name, rows) = (model.trim_start_matches("speed "), shape.trim_end_matches(", "));
         let (ratio, peer) = (ours / theirs, peer["case"].as_str().unwrap().trim_start_matches(shape));
-        writeln!(table, "| `{name}` | {rows} | {ours:.0} | {theirs:.0}, {peer} | {ratio:.2} × | {memory:.2} × |").unwrap();
+        writeln!(table, "| `{name}` | {rows} | {ours:.0} | {theirs:.0}, {peer} | {ratio:.2} × | {memory:.2} × |")
+            .unwrap();
     }
     table
 }

@@ -127,6 +127,12 @@ impl MethodParameters {
         Ok(())
     }
 
+    /// Whether an extra parameter has a gradient.
+    #[must_use]
+    pub fn has_gradient(&self) -> bool {
+        self.extras.values().any(|extra| extra.gradient.is_some())
+    }
+
     /// Sets the gradients of all extra parameters to zero.
     pub fn clear_gradients(&mut self) {
         self.extras.values_mut().for_each(|extra| extra.gradient = None);

@@ -54,7 +54,7 @@ pub(crate) fn update(
     let mut train_state = session.train_state();
     let untrained = step == 0 && train_state.hooks.progress.updates == 0;
     if plan.method.package.manifest.update == Updates::Method {
-        if train_state.has_gradient() {
+        if train_state.has_gradient() || train_state.method_parameters.has_gradient() {
             return Err(unfinished_update(&plan.method.package.manifest.name, step));
         }
     } else if train_state.has_gradient() {

@@ -24,6 +24,10 @@ pub struct OwnUpdates {
     /// Whether the method forgets to end its updates.
     #[setting(default = false)]
     forgets: bool,
+
+    /// Whether a step only computes a gradient of the extra parameter, and forgets it.
+    #[setting(default = false)]
+    forgets_extra: bool,
 }
 
 /// The optimizer.
@@ -45,6 +49,9 @@ impl Method for OwnUpdates {
     }
 
     fn step(&mut self, batch: &Batch) -> Result<()> {
+        if self.forgets_extra {
+            return backward(&optimizer::extra("offset", &full(&[2], 0.0))?.value().square().sum(All));
+        }
         self.learn(batch)?;
         if !batch.ends_window() || self.forgets {
             return Ok(());

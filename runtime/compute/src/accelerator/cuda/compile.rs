@@ -41,6 +41,12 @@ pub(super) fn architectures() -> Result<Vec<u32>, CallError> {
 /// # Errors
 /// The error of NVRTC with its compile log, as text; also for a zero byte in the source or an option.
 pub(super) fn compile(source: &str, options: &[String]) -> Result<Vec<u8>, String> {
+    let program = compile_program(source, options)?;
+    program.output(sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN).map_err(|error| error.to_string())
+}
+
+/// Compiles a source and returns the program, which holds machine code and log. Fails as [`compile`] does.
+fn compile_program(source: &str, options: &[String]) -> Result<Program, String> {
     let terminated = |text: &str| CString::new(text).map_err(|_| "a text of kernels holds a zero byte".to_owned());
     let text = terminated(source)?;
     let options: Vec<CString> = options.iter().map(|option| terminated(option)).collect::<Result<_, _>>()?;
@@ -52,17 +58,22 @@ pub(super) fn compile(source: &str, options: &[String]) -> Result<Vec<u8>, Strin
     let program = Program(handle);
     // SAFETY: as many options as are named, which end and live until the call returns.
     let compiled = unsafe { sys::nvrtcCompileProgram(handle, pointers.len() as c_int, pointers.as_ptr()) };
-    if let Err(error) = compiled {
-        let log = program.output(sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog).unwrap_or_default();
-        return Err(format!("{error}: {}", String::from_utf8_lossy(&log).trim_end_matches('\0').trim()));
+    match compiled {
+        Ok(()) => Ok(program),
+        Err(error) => Err(format!("{error}: {}", program.log())),
     }
-    program.output(sys::nvrtcGetCUBINSize, sys::nvrtcGetCUBIN).map_err(|error| error.to_string())
 }
 
 /// An NVRTC program. Dropping it destroys it.
 struct Program(Handle);
 
 impl Program {
+    /// The compiler's log; empty if it cannot be read.
+    fn log(&self) -> String {
+        let log = self.output(sys::nvrtcGetProgramLogSize, sys::nvrtcGetProgramLog).unwrap_or_default();
+        String::from_utf8_lossy(&log).trim_end_matches('\0').trim().to_owned()
+    }
+
     /// Reads a result of the program, such as its log or its CUBIN: `size` returns the number of bytes and `write`
     /// fills a buffer of that size.
     fn output(
@@ -89,50 +100,4 @@ impl Drop for Program {
 }
 
 #[cfg(test)]
-mod tests {
-    use candle_core::DType;
-
-    use super::*;
-    use crate::accelerator::argument::Build;
-    use crate::accelerator::cuda::library::folders;
-    use crate::accelerator::kernel::Module;
-    use crate::accelerator::sources::Language;
-
-    /// All (activation type, head size, group size) that a module is compiled with here. A module that does not depend on
-    /// head size or group size gets only one of it.
-    fn builds(text: Module) -> Vec<(DType, u32, u32)> {
-        let heads: &[u32] = match text {
-            Module::Attention | Module::Cached => &[64, 80, 96, 128, 160, 256],
-            _ => &[128],
-        };
-        let groups: &[u32] = if text == Module::Cached { &[1, 4, 14] } else { &[4] };
-        let builds = [DType::F32, DType::BF16, DType::F16]
-            .into_iter()
-            .flat_map(|act| heads.iter().flat_map(move |head| groups.iter().map(move |group| (act, *head, *group))));
-        builds.collect()
-    }
-
-    /// Needs NVRTC (`pip install nvidia-cuda-nvrtc`), and neither a driver nor a GPU.
-    #[test]
-    #[ignore = "needs nvrtc"]
-    fn every_text_compiles_for_every_architecture_and_type() {
-        sys::COMPILER.open(&folders()).expect("absent `nvrtc`");
-        for text in Module::ALL {
-            for (act, head, group) in builds(text) {
-                let source = Language::Cuda.source(text, Build { act, head, group }).unwrap();
-                for capability in [80, 90] {
-                    let code = compile(&source, &options(capability));
-                    assert!(code.is_ok_and(|code| !code.is_empty()), "{text:?} {act:?} {head} {group} sm_{capability}");
-                }
-            }
-        }
-    }
-
-    #[test]
-    #[ignore = "needs nvrtc"]
-    fn what_does_not_compile_comes_with_the_log() {
-        sys::COMPILER.open(&folders()).expect("absent `nvrtc`");
-        let why = compile("__global__ void broken( {", &options(80)).unwrap_err();
-        assert!(why.contains("tunebox.cu(1)"), "{why}");
-    }
-}
+mod tests;
