@@ -141,7 +141,7 @@ static void norms() {
         auto forward = c.narrow ? rms_norm_narrow : rms_norm;
         auto backward = c.narrow ? rms_norm_backward_narrow : rms_norm_backward;
         launch(grid, 256, 0, [&] { forward(y.data(), rates.data(), x.data(), w.data(), c.rows, c.width, 1e-6f, c.offset); });
-        launch(grid, 256, 0, [&] { backward(dx.data(), dy.data(), x.data(), w.data(), rates.data(), c.rows, c.width, c.offset); });
+        launch(grid, 256, 0, [&] { backward(dx.data(), dy.data(), x.data(), w.data(), rates.data(), c.narrow ? dy.data() : (const act *)nullptr, c.rows, c.width, c.offset); });
         vector<float> parts(4 * c.width), dw(c.width);
         launch({(c.width + 255) / 256, 4}, 256, 0, [&] { rms_norm_weight_gradient(parts.data(), dy.data(), x.data(), rates.data(), c.rows, c.width, 4); });
         launch({(c.width + 255) / 256}, 256, 0, [&] { add_parts(dw.data(), parts.data(), 4, c.width, 0.0f, 1.0f); });
@@ -156,6 +156,7 @@ static void norms() {
                 size_t k = (size_t)i * c.width + j;
                 wy[k] = at(x, j) * rate * (w[j] + c.offset);
                 wdx[k] = at(dy, j) * (w[j] + c.offset) * rate - at(x, j) * rate * rate * rate * product / c.width;
+                wdx[k] += c.narrow ? at(dy, j) : 0;
                 wdw[j] += at(dy, j) * at(x, j) * rate;
             }
         }

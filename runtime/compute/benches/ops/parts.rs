@@ -87,7 +87,9 @@ pub(crate) fn rows(criterion: &mut Criterion, sizes: &Sizes) {
     let (scale, offset) = (normal(&[sizes.hidden]), sizes.unit_offset);
     time(&mut group, "norm forward", numbers.clone(), || rms_norm(&stream, &scale, EPSILON, offset));
     let (_, rates) = rms_norm(&stream, &scale, EPSILON, offset).unwrap();
-    time(&mut group, "norm backward", numbers.clone(), || rms_norm_backward(&stream, &stream, &scale, &rates, offset));
+    time(&mut group, "norm backward", numbers.clone(), || {
+        rms_norm_backward(&stream, &stream, &scale, &rates, offset, None)
+    });
     time(&mut group, "residual", numbers.clone(), || add(&stream, &stream));
 
     let between = elements(TOKENS * sizes.intermediate);

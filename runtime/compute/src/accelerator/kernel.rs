@@ -98,8 +98,8 @@ kernels! {
     PATCH_ALONG = Step."patch_along"("aafxnn");
     QUOTIENTS = Step."quotients"("fffl");
     RMS_NORM = Step."rms_norm"("afafnnxx");
-    RMS_NORM_BACKWARD = Step."rms_norm_backward"("aaaffnnx");
-    RMS_NORM_BACKWARD_NARROW = Step."rms_norm_backward_narrow"("aaaffnnx");
+    RMS_NORM_BACKWARD = Step."rms_norm_backward"("aaaffannx");
+    RMS_NORM_BACKWARD_NARROW = Step."rms_norm_backward_narrow"("aaaffannx");
     RMS_NORM_NARROW = Step."rms_norm_narrow"("afafnnxx");
     RMS_NORM_WEIGHT_GRADIENT = Step."rms_norm_weight_gradient"("faafnnn");
     ROOT_SUMS = Step."root_sums"("fffl");

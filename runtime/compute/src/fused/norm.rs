@@ -8,6 +8,7 @@ use rayon::prelude::*;
 use super::backend::accelerator_of;
 use super::device::{expect_type, parts};
 use super::host::{self, Floats};
+use super::residual;
 use super::simd::{dot, fold2, vectorize};
 use crate::accelerator::kernel::{self, Kernel};
 use crate::accelerator::{Accelerator, Grid, arguments, extent};
@@ -52,15 +53,27 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) ->
 
 /// Computes the gradient of [`rms_norm`] with respect to `x`, in its shape and type: `dx = r·(dy·w) − x·r³·mean(dy·w·x)`.
 /// `dy` is the gradient of the result, `rstd` the r that the forward pass returned, `[rows]` f32; w is `weight`, plus 1 with
-/// `unit_offset`. Returns an error if shapes or devices do not fit each other.
-pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor, unit_offset: bool) -> Result<Tensor> {
+/// `unit_offset`. Adds `plus`, if given, in the shape and type of `x`: the gradient through a residual connection around the
+/// norm. Returns an error if shapes or devices do not fit each other.
+pub fn rms_norm_backward(
+    dy: &Tensor,
+    x: &Tensor,
+    weight: &Tensor,
+    rstd: &Tensor,
+    unit_offset: bool,
+    plus: Option<&Tensor>,
+) -> Result<Tensor> {
     let (width, offset) = (width(x, weight)?, offset(unit_offset));
     host::expect(dy, "dy", x.dims())?;
+    let plus_or_dy = plus.unwrap_or(dy);
+    host::expect(plus_or_dy, "plus", x.dims())?;
     let rows = x.elem_count() / width;
     host::expect(rstd, "rstd", &[rows])?;
-    if let Some(device) = accelerator_of([(x, "x"), (dy, "dy"), (weight, "weight"), (rstd, "rstd")])? {
+    if let Some(device) =
+        accelerator_of([(x, "x"), (dy, "dy"), (weight, "weight"), (rstd, "rstd"), (plus_or_dy, "plus")])?
+    {
         let (kernel, grid) = choose(width, rows, [&kernel::RMS_NORM_BACKWARD_NARROW, &kernel::RMS_NORM_BACKWARD])?;
-        let arguments = arguments![dy, x, weight, rstd, rows, width, offset];
+        let arguments = arguments![dy, x, weight, rstd, plus, rows, width, offset];
         return device.compute(kernel, expect_type(x, "x")?, grid, x.dims(), &arguments);
     }
     let (dy, input, weight) =
@@ -79,7 +92,11 @@ pub fn rms_norm_backward(dy: &Tensor, x: &Tensor, weight: &Tensor, rstd: &Tensor
                 vectorize!(backward_row(dx, dy, x, weight, *rate, offset));
             }
         });
-    host::tensor_in(x.dtype(), result, x.dims())
+    let found = host::tensor_in(x.dtype(), result, x.dims())?;
+    match plus {
+        Some(plus) => residual::add(plus, &found),
+        None => Ok(found),
+    }
 }
 
 /// Computes the gradient of [`rms_norm`] with respect to its weight, `dw = Σ dy·x·r` over the rows, `[width]` f32. Sums

@@ -169,8 +169,8 @@ impl Attention {
         let parts = [query, key, value];
         let found = self.projection.backward(&parts, &normed, &projected.linears, want, context.gradients)?;
         let Some(found) = found else { return Ok(None) };
-        let inner = self.input_norm.backward(&found, input, &projected.input_inverse, context.gradients)?;
-        Ok(Some(fused::add(upstream, &inner)?))
+        let inverse = &projected.input_inverse;
+        Ok(Some(self.input_norm.backward(&found, input, inverse, Some(upstream), context.gradients)?))
     }
 
     /// Returns the gradient of the projected queries or keys, from `upstream`, the gradient after norm and rotation.

@@ -88,7 +88,6 @@ impl FeedForward {
         let (normed, _) = self.input_norm.forward(&saved.input)?;
         let found = self.projection.backward(&[gate, up], &normed, &saved.linears, want, gradients)?;
         let Some(found) = found else { return Ok(None) };
-        let inner = self.input_norm.backward(&found, &saved.input, &saved.input_inverse, gradients)?;
-        Ok(Some(fused::add(upstream, &inner)?))
+        Ok(Some(self.input_norm.backward(&found, &saved.input, &saved.input_inverse, Some(upstream), gradients)?))
     }
 }

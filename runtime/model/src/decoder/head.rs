@@ -97,7 +97,7 @@ impl OutputHead {
             }
             upstream
         };
-        self.norm.backward(&upstream, &saved.selected, &saved.inverse, gradients)
+        self.norm.backward(&upstream, &saved.selected, &saved.inverse, None, gradients)
     }
 
     /// Applies the final norm to a few hidden states `[rows, hidden]` and computes all their logits,

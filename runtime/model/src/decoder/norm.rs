@@ -31,19 +31,21 @@ impl Norm {
     }
 
     /// Returns the gradient of the input `[rows, width]`, from `upstream`, that of the output; `inverse` is 1/rms of
-    /// each row. Adds the weight's gradient to `gradients` if it is trained.
+    /// each row. Adds `residual`, the gradient through the connection around the norm, if given. Adds the weight's gradient to
+    /// `gradients` if it is trained.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
         input: &Tensor,
         inverse: &Tensor,
+        residual: Option<&Tensor>,
         gradients: &Parameters,
     ) -> Result<Tensor> {
         if let Some(slot) = self.slot {
             let weight = fused::rms_norm_weight_gradient(upstream, input, inverse)?;
             gradients.accumulate(slot, &weight)?;
         }
-        Ok(fused::rms_norm_backward(upstream, input, &self.weight, inverse, self.unit_offset)?)
+        Ok(fused::rms_norm_backward(upstream, input, &self.weight, inverse, self.unit_offset, residual)?)
     }
 
     /// Normalizes each head of `[tokens, heads · width]`; returns the rows and 1/rms of each head.
@@ -62,7 +64,7 @@ impl Norm {
         gradients: &Parameters,
     ) -> Result<Tensor> {
         let heads = self.by_head(input)?;
-        let output = self.backward(&self.by_head(upstream)?, &heads, inverse, gradients)?;
+        let output = self.backward(&self.by_head(upstream)?, &heads, inverse, None, gradients)?;
         Ok(output.reshape(input.shape())?)
     }
 

@@ -126,7 +126,7 @@ impl ResidualOutput {
         gradients: &Parameters,
     ) -> Result<Option<Tensor>> {
         let upstream = match (&self.norm, &saved.before_norm) {
-            (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, gradients)?,
+            (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, None, gradients)?,
             _ => upstream.clone(),
         };
         let upstream = self.hooks.backward(upstream)?;

@@ -41,12 +41,13 @@ DEVICE void norm_forward(bool narrow, GLOBAL act *y, GLOBAL float *rates, GLOBAL
 }
 
 DEVICE void norm_backward(bool narrow, GLOBAL act *dx, GLOBAL const act *dy, GLOBAL const act *x,
-                          GLOBAL const float *weight, GLOBAL const float *rates, u32 rows, u32 width, float offset,
-                          LOCAL float *parts, Here here) {
+                          GLOBAL const float *weight, GLOBAL const float *rates, GLOBAL const act *plus, bool adds,
+                          u32 rows, u32 width, float offset, LOCAL float *parts, Here here) {
     Here share = row_share(narrow, here);
     u32 row = share.block.x;
     if (row >= rows) return;
     GLOBAL const act *from = x + (u64)row * width, *seed = dy + (u64)row * width;
+    GLOBAL const act *more = adds ? plus + (u64)row * width : seed;
     GLOBAL act *to = dx + (u64)row * width;
     float products = 0.0f;
     ALONG(at, N, width, are_aligned(to, seed, from, weight), share, {
@@ -56,11 +57,12 @@ DEVICE void norm_backward(bool narrow, GLOBAL act *dx, GLOBAL const act *dy, GLO
     })
     float rate = rates[row];
     float pull = -(row_sum(narrow, products, parts, here) / (float)width) * rate * rate * rate;
-    ALONG(at, N, width, are_aligned(to, seed, from, weight), share, {
+    ALONG(at, N, width, are_aligned(to, seed, from, weight, more), share, {
         Numbers<N> seeds = load<N>(seed + at), numbers = load<N>(from + at), weights = load<N>(weight + at);
         UNROLL for (int i = 0; i < N; ++i) {
             numbers.at[i] = fmaf(numbers.at[i], pull, seeds.at[i] * (weights.at[i] + offset) * rate);
         }
+        if (adds) numbers = sum_of(numbers, load<N>(more + at));
         store(to + at, numbers);
     })
 }
@@ -76,12 +78,13 @@ DEVICE void norm_backward(bool narrow, GLOBAL act *dx, GLOBAL const act *dy, GLO
 RMS_NORM(rms_norm, false)
 RMS_NORM(rms_norm_narrow, true)
 
-// dx = r·dy·w − x·r³·mean(dy·w·x). dx may be dy, not x.
+// dx = r·dy·w − x·r³·mean(dy·w·x), + plus where it is not null. dx may be dy or plus, not x.
 #define RMS_NORM_BACKWARD(name, narrow)                                                                                \
     KERNEL(256) name(GLOBAL act *dx, GLOBAL const act *dy, GLOBAL const act *x, GLOBAL const float *weight,            \
-                     GLOBAL const float *rates, NUMBER(u32) rows, NUMBER(u32) width, NUMBER(float) offset WHERE) {     \
+                     GLOBAL const float *rates, GLOBAL const act *plus, NUMBER(u32) rows, NUMBER(u32) width,           \
+                     NUMBER(float) offset WHERE) {                                                                     \
         SHARED float parts[WARP];                                                                                      \
-        norm_backward(narrow, dx, dy, x, weight, rates, rows, width, offset, parts, HERE);                             \
+        norm_backward(narrow, dx, dy, x, weight, rates, plus, THERE(5, plus), rows, width, offset, parts, HERE);       \
     }
 
 RMS_NORM_BACKWARD(rms_norm_backward, false)

@@ -30,7 +30,10 @@ on_each_device! {
             let references = gradients(&expected, &on.leaf(&dy), &[&x64, &w64]);
             let (y, rates) = rms_norm(&x, &weight, EPSILON, unit_offset).unwrap();
             on.close("y", &y, &expected);
-            on.close("dx", &rms_norm_backward(&dy, &x, &weight, &rates, unit_offset).unwrap(), &references[0]);
+            on.close("dx", &rms_norm_backward(&dy, &x, &weight, &rates, unit_offset, None).unwrap(), &references[0]);
+            let residual = on.normal("residual", shape);
+            let with = rms_norm_backward(&dy, &x, &weight, &rates, unit_offset, Some(&residual)).unwrap();
+            on.nearly("dx + residual", &with, &(&references[0] + on.leaf(&residual).as_tensor()).unwrap(), 2.0);
             on.within("dw", &rms_norm_weight_gradient(&dy, &x, &rates).unwrap(), &references[1], 2e-6);
         }
     }
@@ -68,7 +71,7 @@ fn the_bits_do_not_depend_on_the_number_of_threads() {
     let (x, dy, weight) = (normal("x", &[700, 96]), normal("dy", &[700, 96]), normal("weight", &[96]));
     same_on_two_threads(|| {
         let (y, rates) = rms_norm(&x, &weight, EPSILON, false).unwrap();
-        let dx = rms_norm_backward(&dy, &x, &weight, &rates, false).unwrap();
+        let dx = rms_norm_backward(&dy, &x, &weight, &rates, false, None).unwrap();
         let dw = rms_norm_weight_gradient(&dy, &x, &rates).unwrap();
         vec![y, rates, dx, dw]
     });
