@@ -37,6 +37,8 @@ __attribute__((format(printf, 1, 2))) void complain(const char *format, ...);
 
 // A number that the environment may set.
 u64 setting(const char *name, u64 otherwise);
+// Whether nothing is computed and memory begins as zeros, so that a program shows what it costs the host to queue its work.
+bool is_idle();
 
 // One call at a time, whatever the thread.
 extern std::recursive_mutex one_at_a_time;

@@ -36,6 +36,11 @@ void complain(const char *format, ...) {
     fprintf(stderr, "stand-in: %s\n", words);
 }
 
+bool is_idle() {
+    static const bool idle = setting("TUNEBOX_STANDIN_IDLE", 0);
+    return idle;
+}
+
 u64 setting(const char *name, u64 otherwise) {
     const char *text = getenv(name);
     return text && *text ? strtoull(text, nullptr, 0) : otherwise;
@@ -47,7 +52,7 @@ u64 memory_of_device() {
 }
 
 static void *reserve(u64 bytes) {
-    void *found = mmap(nullptr, bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
+    void *found = mmap(nullptr, bytes, is_idle() ? PROT_READ | PROT_WRITE : PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     return found == MAP_FAILED ? nullptr : found;
 }
 
@@ -97,8 +102,11 @@ Result allocate(u64 &address, u64 bytes, bool pooled) {
     u64 counted = rounded(bytes, 512);
     if (pool.used + counted > memory_of_device() || !reserve_all()) return OUT_OF_MEMORY;
     u64 whole = rounded(rounded(bytes, 16), page), pages = free_pages(whole);
-    if (!pages || mprotect(here(pages), whole, PROT_READ | PROT_WRITE)) return OUT_OF_MEMORY;
-    memset(here(pages), POISON, whole);
+    if (!pages) return OUT_OF_MEMORY;
+    if (!is_idle()) {
+        if (mprotect(here(pages), whole, PROT_READ | PROT_WRITE)) return OUT_OF_MEMORY;
+        memset(here(pages), POISON, whole);
+    }
     address = pages + whole - rounded(bytes, 16);
     live[address] = {address, bytes, pages, whole, ++count, current_device(), pooled};
     cursor = pages + whole + page;
@@ -120,7 +128,9 @@ Result release(u64 address, const char *call) {
     }
     Allocation gone = found->second;
     Result result = unharmed(gone, call) ? SUCCESS : ILLEGAL_ADDRESS;
-    mmap(here(gone.pages), gone.pages_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    if (!is_idle()) {
+        mmap(here(gone.pages), gone.pages_bytes, PROT_NONE, MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE | MAP_FIXED, -1, 0);
+    }
     live.erase(found);
     freed.push_back(gone);
     if (freed.size() > 1 << 16) freed.pop_front();
