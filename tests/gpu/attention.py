@@ -20,7 +20,7 @@ def module(dim, variant):
 
 
 def tiles(batch, length, size):
-    """Tiles of so many tokens, those with the most work first, and a span for each row."""
+    """Tiles of so many tokens, as `TileEntry`, and a `Span` for each row."""
     places = [(first, row * length + first, min(size, length - first), row, 1) for row in range(batch) for first in range(0, length, size)]
     return places, [(0, row * length, length) for row in range(batch)]
 

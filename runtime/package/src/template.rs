@@ -137,7 +137,8 @@ impl Template {
     }
 }
 
-/// The error for a file or folder that is in the way of the new files.
+/// Creates the error that a file or folder at `path` exists already, where `new` would write one; `hint` says what to
+/// do.
 fn file_exists_error(path: &Path, hint: &str) -> Error {
     let error =
         Explanation::new("new", format!("`{}` exists", path.display())).with_kept("all of it: nothing was written");

@@ -188,8 +188,8 @@ fn linker_version(linker: &Path) -> String {
     line.split_once('(').map_or(line.as_str(), |(release, _)| release).trim().to_owned()
 }
 
-/// Runs a program and returns the first line that it prints, trimmed. `None` if it cannot be run, fails or prints no
-/// UTF-8.
+/// Runs a program and returns the first line of its stdout, trimmed; an empty text if it prints nothing. `None` if it
+/// cannot be run, fails or prints what is not UTF-8.
 pub(crate) fn first_output_line(program: &Path, arguments: &[&str]) -> Option<String> {
     let output = command(program).args(arguments).output().ok()?;
     let text = String::from_utf8(output.stdout).ok()?;

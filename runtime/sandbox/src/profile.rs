@@ -132,9 +132,10 @@ impl Recording {
         Self { profile, process, thread, foreign, own, start, last: start, next: start, guest: 0.0, recorded }
     }
 
-    /// Adds a sample at time `now` with these frames, innermost first. Its weight is the number of ticks since the last
-    /// sample, rounded, at least 1; its processor time is the growth of `guest`, the method's own seconds in this call,
-    /// since then. Past `MAX_SAMPLES` only counts the sample as left out.
+    /// Adds a sample at time `now` with these frames, innermost first. Its weight is the time since the last sample in
+    /// sampling intervals, rounded, at least 1. `guest` is the seconds that the method itself has computed in this call
+    /// so far; its growth since the last sample is the processor time of this one. Past `MAX_SAMPLES` only counts the
+    /// sample as left out.
     fn add_sample(&mut self, now: Instant, guest: f64, functions: &[Frame]) {
         if self.recorded.samples == MAX_SAMPLES {
             self.recorded.left_out += 1;

@@ -26,9 +26,9 @@ pub(crate) struct Denied {
 }
 
 impl Denied {
-    /// Compares with `last`, the method's final message. Returns the source line of the refused call if `last` is the host's
-    /// message followed by `, called at LINE`, which the SDK adds, and an empty string if it is the message alone;
-    /// `None` if it is another one.
+    /// Reads where the refused call stands from `last`, the method's final message. The SDK ends with the host's
+    /// message and `, called at FILE:LINE`: then returns `FILE:LINE`. Returns an empty text if `last` is the host's
+    /// message alone, and `None` if it is any other text, so that the method ended for another reason.
     pub(crate) fn source_line_in<'a>(&self, last: &'a str) -> Option<&'a str> {
         let rest = last.strip_prefix(self.message.as_str())?;
         if rest.is_empty() { Some(rest) } else { rest.strip_prefix(", called at ") }

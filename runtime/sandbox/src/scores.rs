@@ -225,10 +225,11 @@ impl State {
         self.check_memory(held.saturating_add(needed.scratch).saturating_add(needed.head))
     }
 
-    /// Checks that `activations` bytes and the method's tensors fit into the memory that the machine and the limits of this
-    /// process leave for the method; otherwise returns [`Cause::Memory`], which ends the method. Without this check, an
-    /// allocation that fails would end the process without a message. Does nothing for at most [`UNCHECKED_BYTES`], or
-    /// where the model is not on the CPU: there the device reports that its memory is full.
+    /// Checks that `activations` bytes and the method's tensors fit into the memory that the machine and the limits of
+    /// this process leave for the method; otherwise returns [`Cause::Memory`], which ends the method. Without this
+    /// check, an allocation that fails would end the process without a message. Does nothing if `activations` is at
+    /// most [`UNCHECKED_BYTES`], or where the model is not on the CPU: there the device reports that its memory is
+    /// full.
     fn check_memory(&self, activations: u64) -> Result<(), Cause> {
         let Some(before) = self.held_before.filter(|_| activations > UNCHECKED_BYTES) else { return Ok(()) };
         let Some(now) = ProcessMemory::read() else { return Ok(()) };

@@ -189,9 +189,10 @@ impl Verification {
     }
 }
 
-/// Returns the `--set` arguments of a replay: a folder for runs that cannot be created, the name `replay`, no
-/// checkpoint before the last step, and the keys `device` and `compute` (number format of activations) of the run's
-/// lock `recorded` as `train.device` and `train.compute`, as far as the lock has them.
+/// Returns the `--set` arguments of a replay: as the folder of runs a path that no one can create, so that a replay
+/// that tried to write a run would fail; the name `replay`; no checkpoint before the last step; and the keys `device`
+/// and `compute` (number format of activations) of the run's lock `recorded` as `train.device` and `train.compute`, as
+/// far as the lock has them.
 fn replay_overrides(recorded: &Table) -> Vec<String> {
     let key = |key: &str| recorded.get(key).map(|value| format!("train.{key}={value}"));
     let own = ["run.folder=/dev/null/replay".into(), "run.name=replay".into(), "train.save-every=10000000".into()];

@@ -75,9 +75,10 @@ pub(crate) fn train_built_command(
     train_command(written, if has_own { 0 } else { size }, imports)
 }
 
-/// Finds the trusted publisher whose key signed a package; of several with this key, the one first seen earliest, and one
-/// without a day before all others. `None` if the package is unsigned, the key is unknown, or this user has no tunebox
-/// folder yet. Errors: a list of publishers or a `tunebox.lock` of the present folder that cannot be read.
+/// Finds the trusted publisher whose key signed a package. Of several with this key, returns the one with the earliest
+/// `first_seen` day; an entry that records no day counts as the earliest. `None` if the package is unsigned, the key is
+/// unknown, or this user has no tunebox folder yet. Errors: a list of publishers or a `tunebox.lock` of the present
+/// folder that cannot be read.
 pub(crate) fn find_publisher(package: &Package) -> Result<Option<Publisher>, Failure> {
     let (Some(home), Some(signer)) = (existing()?, &package.signer) else { return Ok(None) };
     let trust = Trust::open(&home, Path::new("."))?;

@@ -167,7 +167,8 @@ fn metric_columns(event: &StepEvent) -> impl Iterator<Item = (&str, f64, usize)>
     event.metrics.iter().take(MAX_COLUMNS).map(|(name, value)| (name.as_str(), *value, name.chars().count().max(8) + 2))
 }
 
-/// Formats the column heads of the table of steps. Without `is_training` there are no columns for gradient and rate.
+/// Formats the heads of the table of steps: the step, each metric of `event`, if `is_training` the gradient's norm and
+/// the learning rate, then tokens per second and the peak of memory.
 fn format_table_head(event: &StepEvent, is_training: bool) -> String {
     let names: String = metric_columns(event).map(|(name, _, width)| format!("{name:>width$}")).collect();
     let training = if is_training { format!("{:>11}{:>11}", "gradient", "rate") } else { String::new() };

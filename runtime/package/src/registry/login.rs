@@ -179,8 +179,9 @@ impl Login {
     }
 }
 
-/// Returns the keys under which a Docker configuration may hold the login for a registry: its name, and its name with a
-/// default port, since `docker login` stores what was typed.
+/// Returns the keys under which a Docker configuration may hold the login for a registry, since `docker login` stores
+/// what was typed: the name as given, and the name with each default port that means the same registry. For Docker Hub,
+/// the keys that Docker itself uses.
 fn login_keys(registry: &str) -> Vec<String> {
     if registry == DOCKER_HUB {
         return DOCKER_HUB_KEYS.map(str::to_owned).into();

@@ -75,8 +75,8 @@ pub(super) fn check_name(name: &str, language: Language) -> Result<(), Error> {
     Ok(())
 }
 
-/// Whether the language's tools ([`RESERVED_IN_RUST`], or [`RESERVED_IN_PYTHON`] for the module's name) or a file
-/// system ([`RESERVED`]) reserve this name.
+/// Whether a method cannot have this name: a file system reserves it ([`RESERVED`]), Rust's tools do
+/// ([`RESERVED_IN_RUST`]), or Python does for the module that is named after it ([`RESERVED_IN_PYTHON`]).
 fn is_reserved(name: &str, language: Language) -> bool {
     let (words, own) = match language {
         Language::Rust => (RESERVED_IN_RUST, name.to_owned()),

@@ -210,8 +210,9 @@ impl Survey {
         }
     }
 
-    /// Adds to the number of items of the module that is being parsed, and raises that of the largest module. Returns
-    /// `None`, as items have no limit of their own; the caller returns it.
+    /// Adds to the number of items of the module that is being parsed, and raises that of the largest module. Items
+    /// have no limit of their own, so it always returns `None`, "no limit exceeded", as the other counts do within
+    /// their limits.
     fn count_items(&mut self, items: u32) -> Option<&'static str> {
         self.module_items += u64::from(items);
         self.max_module_items = self.max_module_items.max(self.module_items);
@@ -232,8 +233,8 @@ impl Survey {
     }
 }
 
-/// Whether a custom section has a function name of more than `MAX_FUNCTION_NAME_BYTES`. False for a section that is not
-/// of names.
+/// Whether a custom section is a name section with a function name longer than `MAX_FUNCTION_NAME_BYTES`. False for
+/// every other custom section.
 fn has_long_name(section: &CustomSectionReader<'_>) -> bool {
     let KnownCustom::Name(names) = section.as_known() else { return false };
     let functions = names.into_iter().filter_map(|subsection| match subsection {

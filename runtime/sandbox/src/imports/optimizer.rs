@@ -107,9 +107,10 @@ impl HostParameter for HostContext<'_> {
         })
     }
 
-    /// Replaces the state of this name. Errors: `invalid-argument` for a name that is not allowed or numbers that are not
-    /// finite, `dtype-mismatch`, `out-of-budget` past [`MAX_STATES`]. More bytes than `activation_bytes` leaves end the
-    /// method.
+    /// Sets the tensor that the method keeps for this parameter under `name`, such as a momentum, and creates it if
+    /// there is none. Errors: `invalid-argument` for a name that is not allowed or numbers that are not finite,
+    /// `dtype-mismatch` unless the tensor is f32, `out-of-budget` for more than [`MAX_STATES`] names. More bytes than
+    /// `activation_bytes` leaves end the method.
     fn set_state(&mut self, this: Parameter, name: String, value: Handle) -> Result<()> {
         self.enter("optimizer.parameter.set-state")?;
         self.check_name(&name)?;

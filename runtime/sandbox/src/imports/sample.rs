@@ -198,7 +198,8 @@ impl State {
         Ok(self.check_kept(cache)?)
     }
 
-    /// Returns the number of completions of a call: prompts times completions for each; `out-of-budget` past the limit.
+    /// Returns the number of completions that a call of `sample` generates: prompts times completions for each prompt.
+    /// Fails with `out-of-budget` if that is more than the limit `completions`.
     fn completion_count(&self, prompts: &Rows, sampling: &Sampling) -> Result<u64> {
         let rows = (prompts.count() as u64).saturating_mul(sampling.completions as u64);
         let limit = u64::from(self.limits.completions);

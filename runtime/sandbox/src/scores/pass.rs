@@ -28,7 +28,8 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Creates the part of score `score`; [`join_rows`] fills in where its rows go.
+    /// Creates the part that one call of `score`, the one with the index `score`, has in a joined pass. [`join_rows`]
+    /// sets later at which row of the pass it begins.
     pub(super) fn new(score: u64, rows: Arc<Rows>) -> Self {
         Self { score, rows, row_indices: Vec::new() }
     }

@@ -144,7 +144,7 @@ impl ScoreRecord {
     }
 }
 
-/// Builds the `invalid-argument` error for scores whose record, or whose pass, does not exist.
+/// Creates the `invalid-argument` error for a loss on scores that the host no longer holds: those of an earlier step.
 pub(crate) fn missing_scores_error() -> Refusal {
     Refusal::argument("these scores are gone")
 }

@@ -70,7 +70,8 @@ pub struct Report {
 }
 
 impl Report {
-    /// Returns the tokens that the longest side leaves of an example's maximum length, for a completion; at least 0.
+    /// Returns how many tokens of the maximum length of an example remain for a completion after the longest row of the
+    /// data; 0 if none.
     pub(crate) fn completion_room(&self) -> usize {
         self.length.saturating_sub(self.longest)
     }

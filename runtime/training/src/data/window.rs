@@ -119,8 +119,9 @@ fn completion_sources(window: &[Vec<usize>], total: usize) -> Vec<usize> {
     }
 }
 
-/// Joins the tokens of `prompt` before its first target and those of `completion` from its first target on, and cuts
-/// the row to `length` tokens. A row without targets counts as prompt as a whole.
+/// Makes a row of the prompt of one row and the completion of another, cut to `length` tokens. Both arguments are whole
+/// rows: of `prompt` the tokens before its first target are taken, of `completion` those from its first target on. A
+/// row without targets is all prompt.
 fn replace_completion(prompt: &Encoded, completion: &Encoded, length: usize) -> Encoded {
     let start = |row: &Encoded| row.targets.iter().position(|target| *target).unwrap_or(row.ids.len());
     let (end, begin) = (start(prompt), start(completion));

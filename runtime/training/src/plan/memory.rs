@@ -104,8 +104,8 @@ pub(super) fn free_bytes(device: &Device) -> Option<u64> {
     device::info(device).ok()?.map_or_else(available, |about| Some(about.free))
 }
 
-/// Returns the peak memory in bytes since the last [`reset_peak`]: for the CPU of this process, for an accelerator of
-/// the tensors on it; `None` if it is unknown.
+/// Returns the peak memory in bytes since the last [`reset_peak`]: on the CPU that of this process, on an accelerator
+/// that of the tensors there; `None` if it is unknown.
 pub(crate) fn peak_bytes(device: &Device) -> Option<u64> {
     device::info(device).ok()?.map_or_else(peak, |about| Some(about.peak))
 }
