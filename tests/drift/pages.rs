@@ -50,10 +50,11 @@ fn the_readme_lists_the_methods_by_what_their_components_say() {
     assert_file("README.md", &wanted);
 }
 
-/// The table of speed on a GPU from what `tests/gpu/run.py --out` wrote: each case beside its fastest peer of the same run.
+/// The table of speed on a GPU from figures in the form that `tests/gpu/run.py --out` writes: each case beside its fastest
+/// peer.
 fn gpu_table(results: &Value) -> String {
     let mut table = String::from(
-        "| model | rows | tunebox, tokens/s | fastest peer, tokens/s | speed | memory |\n|---|---|---:|---:|---:|---:|\n",
+        "| model | rows | tunebox, tokens/s | peer, tokens/s | speed | memory |\n|---|---|---:|---:|---:|---:|\n",
     );
     let rows = results["rows"].as_array().unwrap();
     let number = |row: &Value, name: &str| row[name].as_f64().unwrap();

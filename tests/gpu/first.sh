@@ -18,5 +18,6 @@ export PYTHONUNBUFFERED=1 PYTHONDONTWRITEBYTECODE=1
     grep -m1 'model name' /proc/cpuinfo
     grep -m1 -o -w -E 'amx_bf16|avx512_bf16' /proc/cpuinfo
     timeout 540 python3 tests/gpu/run.py "${parts[@]}" --shape 0.5b --shape 8b-4 --out "$folder/table.json"
-    echo "ended with $?"
 } 2>&1 | tee "$folder/log"
+# That of run.py, which comes last.
+exit "${PIPESTATUS[0]}"

@@ -85,8 +85,8 @@ def long(a, table):
 
 
 def profile(a, table):
-    """The time of each kernel of a step, by name."""
-    for name in a.shapes or ["0.5b-1", "8b-1"]:
+    """The time of each kernel of a step, by name, of models of one block."""
+    for name in ["0.5b-1", "8b-1"]:
         profiles.step(table, a.work, name)
 
 
@@ -106,7 +106,7 @@ def main():
     for name in a.parts:
         try:
             PARTS[name](a, table)
-        except (processes.Failed, subprocess.CalledProcessError, KeyError, OSError) as ended:
+        except (processes.Failed, subprocess.SubprocessError, KeyError, OSError) as ended:
             # What is measured of other parts still counts.
             table.add(name, "stopped", f"{type(ended).__name__}: {ended}"[:2000], "an end", False)
         if a.out:

@@ -36,7 +36,7 @@ struct Text {
 static const Text TEXTS[] = {{"stacks.h", text_of_stacks}, {"threads.h", text_of_threads}, {"machine.h", text_of_machine},
                              {"entry.h", text_of_entry}};
 
-// Each number is rounded as the text says; 16 bits are read as pairs and as eights, which strict aliasing forbids.
+// Products are fused with sums as NVRTC does; 16 bits are read as pairs and as eights, which strict aliasing forbids.
 static const char *const FLAGS[] = {"-std=c++17", "-O2", "-march=native", "-w", "-ffp-contract=fast", "-fno-math-errno",
                                     "-fno-strict-aliasing", "-fno-threadsafe-statics", "-fvisibility=hidden", "-fPIC",
                                     "-shared", "-Wl,--as-needed"};

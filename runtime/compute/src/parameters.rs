@@ -199,16 +199,24 @@ impl Parameters {
     ///
     /// # Errors
     /// [`Error::Argument`] if there is no such slot, [`Error::Shape`] if the slot is not `[rows, columns]` or the numbers of
-    /// tokens differ. Also for tensors of another device.
+    /// tokens differ, [`Error::Dtype`] on an accelerator if the two have different types. Also for tensors of another device.
     pub fn accumulate_product(&self, index: usize, factor: f32, left: &Tensor, right: &Tensor) -> Result<()> {
         let Some(accelerator) = &self.accelerator else {
             return self.accumulate(index, &linear_weight_gradient(factor, left, right)?);
         };
-        if left.elem_count() == 0 {
+        let gradient = self.gradient(index)?;
+        let ((tokens, rows), (_, columns)) = (left.dims2()?, right.dims2()?);
+        if gradient.dims() != [rows, columns] {
+            let shape = gradient.dims();
+            return Err(Error::shape(format!(
+                "a gradient {shape:?} was given a product of shape {:?}",
+                [rows, columns]
+            )));
+        }
+        if tokens == 0 {
             return Ok(());
         }
-        let (left, right) = (MatrixView::transposed(left), MatrixView::plain(right));
-        accelerator.multiply(&self.gradient(index)?, left, right, factor, true)
+        accelerator.multiply(&gradient, MatrixView::transposed(left), MatrixView::plain(right), factor, true)
     }
 
     /// Sets every gradient to zero.

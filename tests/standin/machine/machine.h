@@ -43,7 +43,7 @@ static inline uint4 make_uint4(u32 x, u32 y, u32 z, u32 w) { return {x, y, z, w}
 static inline float __uint_as_float(u32 x) { float y; memcpy(&y, &x, 4); return y; }
 static inline u32 __float_as_uint(float x) { u32 y; memcpy(&y, &x, 4); return y; }
 static inline float __int_as_float(int x) { return __uint_as_float((u32)x); }
-// The compiler fuses products with sums, as NVRTC does, but not these. Kept from it by a call that it cannot see through.
+// The compiler fuses products with sums, as NVRTC does, but not these: `noinline` keeps it from doing so.
 #define ROUNDED_BY_ITSELF __attribute__((noinline, noclone)) static float
 ROUNDED_BY_ITSELF __fadd_rn(float a, float b) { return a + b; }
 ROUNDED_BY_ITSELF __fsub_rn(float a, float b) { return a - b; }

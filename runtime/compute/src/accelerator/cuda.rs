@@ -229,7 +229,8 @@ mod tests {
     use crate::accelerator::Accelerator;
     use crate::parity::TestDevice;
 
-    /// On a real GPU the driver copies while the test goes on; small numbers of bytes and large ones take other ways.
+    /// Shows something on a GPU only, where the driver may copy while the test goes on: the stand-in copies at once. Small and
+    /// large numbers of bytes take other ways.
     #[test]
     #[ignore = "needs cuda"]
     fn cuda_an_upload_has_read_its_numbers_when_it_returns() {

@@ -118,10 +118,12 @@ on_each_device! {
         }
         let product = on.leaf(&left).t().unwrap().matmul(on.leaf(&right).as_tensor()).unwrap();
         on.close("gradient", &parameters.gradient(2).unwrap(), &(product * 3.0).unwrap());
-        // Slots beside it stay as they are, and no tokens add nothing.
         let before = parameters.gradient_norm().unwrap();
         let none = [2, 8].map(|width| on.normal("none", &[0, width]));
         parameters.accumulate_product(2, 1.0, &none[0], &none[1]).unwrap();
+        assert_eq!(parameters.gradient_norm().unwrap(), before, "no tokens");
+        assert!(parameters.accumulate_product(1, 1.0, &none[0], &none[1]).is_err(), "another shape, no tokens");
+        // Slots beside it stay as they are.
         parameters.accumulate(2, &single(parameters.gradient(2).unwrap()).neg().unwrap()).unwrap();
         assert!(before > 0.0 && parameters.gradient_norm().unwrap() == 0.0);
         assert!(parameters.accumulate_product(1, 1.0, &left, &right).is_err(), "another shape");

@@ -99,8 +99,8 @@ pub(super) fn attention_backward(
     Ok((dq, dk, dv))
 }
 
-/// Returns how many query heads of a group one block of the kernel of dk and dv sums: the whole group if that leaves
-/// [`BLOCKS`] blocks for each multiprocessor, else the most that do, else 1. `tiles` is the number of tiles of keys times
+/// Returns how many query heads of a group one block of the kernel of dk and dv sums: the largest divisor of the group that
+/// leaves [`BLOCKS`] blocks for each multiprocessor, else 1. `tiles` is the number of tiles of keys times
 /// that of key-value heads.
 fn heads_of_block(group: usize, tiles: usize, processors: usize) -> usize {
     let enough = |share: &usize| group.is_multiple_of(*share) && tiles * (group / share) >= BLOCKS * processors;
@@ -120,7 +120,8 @@ struct Layer<'a> {
 #[derive(Clone, Copy)]
 struct Tiles {
     tiling: Tiling,
-    /// Blocks for each tile: one for each head, times the parts into which a head's features are split.
+    /// Blocks for each tile: one for each head, or for each group of heads that a block sums, times the parts into which a
+    /// head's features are split.
     heads: usize,
     parts: u32,
     threads: u32,
@@ -252,5 +253,20 @@ impl<'a> Layer<'a> {
         let blocks = (plan.count, extent(tiles.heads)?, tiles.parts);
         let grid = Grid::cube(blocks, tiles.threads, extent(tiles.shared)?);
         self.device.launch(kernel, self.build, grid, &[first, &last].concat())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::heads_of_block;
+
+    #[test]
+    fn a_block_sums_as_many_heads_as_leave_every_multiprocessor_its_blocks() {
+        // 8 rows of 2,048 tokens on an H200: 8B has 256 tiles and 8 key-value heads, 0.5B has 2 of these and groups of 7.
+        assert_eq!(heads_of_block(4, 256 * 8, 132), 4);
+        assert_eq!(heads_of_block(7, 256 * 2, 132), 1);
+        assert_eq!(heads_of_block(4, 64 * 8, 132), 1);
+        assert_eq!(heads_of_block(6, 352, 132), 2);
+        assert_eq!(heads_of_block(1, 1, 132), 1);
     }
 }

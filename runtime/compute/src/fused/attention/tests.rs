@@ -23,10 +23,11 @@ fn shapes() -> [AttentionShape; 5] {
 
 /// Head sizes that are multiples of 8, which tensor cores take: sizes with tiles of their own, one that is rounded up,
 /// and three whose features two blocks share.
-fn even_shapes() -> [AttentionShape; 8] {
+fn even_shapes() -> [AttentionShape; 9] {
     let plain = AttentionShape { heads: 4, kv_heads: 2, head_dim: 64, scale: 0.125, window: None, soft_cap: None };
     [
         AttentionShape { window: Some(150), ..plain },
+        AttentionShape { window: Some(70), soft_cap: Some(2.0), ..plain },
         AttentionShape { kv_heads: 1, head_dim: 56, soft_cap: Some(1.5), ..plain },
         AttentionShape { heads: 2, kv_heads: 1, head_dim: 80, scale: 0.11, ..plain },
         AttentionShape { heads: 2, kv_heads: 2, head_dim: 96, scale: 0.1, ..plain },

@@ -81,9 +81,10 @@ fn every_kernel_compiles_everywhere_in_the_registers_that_are_recorded() {
         found.into_iter().map(move |(kernel, used)| ((format!("{kernel} {variant}"), capability), used))
     });
     let rows: BTreeMap<(String, u32), String> = rows.collect();
-    if version().is_ok_and(|version| version == RECORDED) {
-        assert_recorded(&page(&rows));
-    }
+    // Another version compiles all kernels as well, but in other registers.
+    let version = version().unwrap_or_default();
+    assert!(version == RECORDED, "absent `nvrtc`: registers are recorded for {RECORDED:?}, this is {version:?}");
+    assert_recorded(&page(&rows));
 }
 
 /// One line for each kernel and variant, with a column for each compute capability.
@@ -93,13 +94,12 @@ fn page(rows: &BTreeMap<(String, u32), String>) -> String {
     write!(page, "{:<46}", "kernel").unwrap();
     CAPABILITIES.iter().for_each(|capability| write!(page, "{:>9}", format!("sm_{capability}")).unwrap());
     let mut last = "";
-    for ((kernel, capability), used) in rows {
+    for ((kernel, _), used) in rows {
         if kernel != last {
             write!(page, "\n{kernel:<46}").unwrap();
             last = kernel;
         }
         write!(page, "{used:>9}").unwrap();
-        debug_assert!(CAPABILITIES.contains(capability));
     }
     page + "\n"
 }

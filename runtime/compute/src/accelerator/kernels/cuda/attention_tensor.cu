@@ -25,7 +25,7 @@
 #define FORWARD_STACK (HEAD_DIM <= 128 ? 2 : 1)
 #endif
 #ifndef FORWARD_KEYS
-// 64 where they fit the registers of a thread without a spill; at head size 64 an H200 is 12 % faster with 32.
+// By measurement on an H200, see README.md; `registers.txt` has the spills.
 #define FORWARD_KEYS (HEAD_DIM > 64 && HEAD_DIM <= 80 || HEAD_DIM == 128 ? 64 : 32)
 #endif
 #define FORWARD_QUERIES (16 * ATTENTION_WARPS * FORWARD_STACK)
@@ -33,14 +33,12 @@
 // dq: queries of a tile (16 a warp), and keys.
 #define DQ_QUERIES (16 * ATTENTION_WARPS)
 #ifndef DQ_KEYS
-// 64 were 7 % slower at head size 64 on an H200, and 18 % at 128.
 #define DQ_KEYS 32
 #endif
 
 // dk and dv: keys of a tile (16 a warp), queries, and blocks that share the features of a tile.
 #define DKV_KEYS (16 * ATTENTION_WARPS)
 #ifndef DKV_QUERIES
-// 64 at head size 128: 13 % faster than 32 on an H200, in spite of a spill; at 64 they are 7 % slower.
 // 16 at head size 256, where 32 would take more shared memory than small processors (8.6, 8.9, 12.0) let a block have.
 #define DKV_QUERIES (HEAD_DIM == 128 ? 64 : HEAD_DIM < 256 ? 32 : 16)
 #endif
@@ -265,7 +263,7 @@ KERNEL(ATTENTION_THREADS) attention(GLOBAL act *out, GLOBAL float *lse, GLOBAL c
                             u32 query = place.first + line + 16 * s + lane / 4 + 8 * (i / 2);
                             float slope, &score = scores[s][n][i];
                             score = bent_score<CAPPED>(score, measure, slope);
-                            if (!sees(query, start + 8 * n + lane % 4 * 2 + i % 2, window)) score = -INFINITE;
+                            if (!whole && !sees(query, start + 8 * n + lane % 4 * 2 + i % 2, window)) score = -INFINITE;
                         }
                     }
                 }
@@ -390,7 +388,7 @@ KERNEL(ATTENTION_THREADS) attention_dq(GLOBAL act *dq, GLOBAL const act *dout, G
             sync_block();
             if (more) fetch_values(start + DQ_KEYS);
             row_products<1, DQ_KEYS>(weights, queries, line, keys);
-            // Whether every query of the tile sees every key. Rows past the last query are zeros, and nobody reads their sums.
+            // Whether every query of the tile sees every key. Sums of rows past the last query are not written.
             bool whole = start + DQ_KEYS <= place.first + 1 && (window == 0 || place.first + DQ_QUERIES <= start + window);
             with_flag(whole, [&](auto all) {
                 UNROLL for (int n = 0; n < DQ_KEYS / 8; ++n) {
@@ -500,8 +498,8 @@ KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL f
             await_groups<0>();
             sync_block();
             row_products<1, DKV_QUERIES>(weights, keys, line, queries);
-            // Whether every query of the tile sees every key. Rows past the last query or key are zeros: a query's add nothing,
-            // and nobody reads the sums of a key's.
+            // Whether every query of the tile sees every key. Rows past the end are zeros: padding queries add 0, sums of
+            // padding keys are not written.
             bool whole = now.start + 1 >= place.first + DKV_KEYS &&
                          (window == 0 || now.start + DKV_QUERIES <= place.first + window);
             with_flag(whole, [&](auto all) {

@@ -255,7 +255,7 @@ inline u32 ballot(bool yes) { return (u32)(simd_vote::vote_t)simd_ballot(yes); }
 
 // Waits for all threads of the group, and shows them what was written to its memory and to the device's.
 inline void sync_block() { threadgroup_barrier(mem_flags::mem_threadgroup | mem_flags::mem_device); }
-// The same for the group's memory alone, where threads share no memory of the device.
+// Waits for all threads of the group, and shows them what was written to its memory, not to the device's.
 inline void sync_shared() { threadgroup_barrier(mem_flags::mem_threadgroup); }
 inline void sync_warp() { simdgroup_barrier(mem_flags::mem_threadgroup); }
 
