@@ -6,7 +6,7 @@
 use std::collections::BTreeMap;
 
 use crate::support::given_scores::GivenScores;
-use crate::support::golden::{assert_file, between, root};
+use crate::support::golden::assert_section;
 use crate::support::golden_rows::{self, name, package};
 use crate::support::tiny_run::{TestObserver, Workspace};
 use serde_json::json;
@@ -268,8 +268,6 @@ fn table(method: &str) -> String {
 #[test]
 fn the_settings_on_the_pages_are_those_of_the_manifests() {
     for method in ["dpo", "orpo", "cpo", "kto", "abliterate", "steer"] {
-        let path = format!("methods/{method}/README.md");
-        let page = std::fs::read_to_string(root().join(&path)).unwrap();
-        assert_file(&path, &between(&page, "settings", &table(method)));
+        assert_section(&format!("methods/{method}/README.md"), "settings", &table(method));
     }
 }

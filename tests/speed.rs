@@ -6,7 +6,7 @@ mod drawing;
 mod results;
 mod table;
 
-use crate::support::golden::{assert_file, between, root};
+use crate::support::golden::{assert_file, assert_section, root};
 use results::{COMPARED, Comparison, OURS, Results};
 use serde_json::json;
 
@@ -52,9 +52,8 @@ fn measured() -> Vec<Machine> {
 #[test]
 fn the_pages_say_what_was_measured() {
     let machines = measured();
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let readme = between(&readme, "ahead", &table::head(&machines));
-    assert_file("README.md", &between(&readme, "speed", &table::summary(&machines)));
+    assert_section("README.md", "ahead", &table::head(&machines));
+    assert_section("README.md", "speed", &table::summary(&machines));
     assert_file("tests/peers/README.md", &table::page(&machines));
 }
 

@@ -7,7 +7,7 @@ use serde_json::Value;
 use tunebox_sandbox::confinement::{CONFINED, Ring};
 
 use super::folders;
-use crate::support::golden::{assert_file, between, root};
+use crate::support::golden::{assert_file, assert_section, root};
 use crate::support::{method_table, picture};
 
 fn help(words: &[&str]) -> String {
@@ -38,16 +38,12 @@ fn the_page_of_the_commands_is_their_help() {
 #[test]
 fn the_readme_shows_the_method_as_it_is() {
     let source = std::fs::read_to_string(root().join("methods/lora/src/lib.rs")).unwrap();
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let wanted = between(&readme, "method", &format!("```rust\n{}\n```\n", source.trim_end()));
-    assert_file("README.md", &wanted);
+    assert_section("README.md", "method", &format!("```rust\n{}\n```\n", source.trim_end()));
 }
 
 #[test]
 fn the_readme_lists_the_methods_by_what_their_components_say() {
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let wanted = between(&readme, "methods", &format!("{}\n", method_table::table(&root())));
-    assert_file("README.md", &wanted);
+    assert_section("README.md", "methods", &format!("{}\n", method_table::table(&root())));
 }
 
 /// The table of speed on a GPU from figures in the form that `tests/gpu/run.py --out` writes: each case beside its fastest
@@ -78,9 +74,7 @@ fn gpu_table(results: &Value) -> String {
 #[test]
 fn the_readme_shows_what_was_measured_on_a_gpu() {
     let results = std::fs::read_to_string(root().join("tests/gpu/results/nvidia-h200.json")).unwrap();
-    let readme = std::fs::read_to_string(root().join("README.md")).unwrap();
-    let wanted = between(&readme, "gpu", &gpu_table(&serde_json::from_str(&results).unwrap()));
-    assert_file("README.md", &wanted);
+    assert_section("README.md", "gpu", &gpu_table(&serde_json::from_str(&results).unwrap()));
 }
 
 /// The folders of `attacks/`, by name.

@@ -1,6 +1,7 @@
 //! Files that are generated and compared: a test fails where they differ, `BLESS=1` rewrites them.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Mutex, PoisonError};
 
 /// The root of the repository.
 pub(crate) fn root() -> PathBuf {
@@ -29,10 +30,14 @@ pub(crate) fn assert_file(path: &str, wanted: &str) {
     );
 }
 
-/// A text with what stands between two marks replaced.
-pub(crate) fn between(text: &str, name: &str, inside: &str) -> String {
+/// Compares what stands between the marks `name` of a page with what it should be, or writes it under `BLESS=1`. One test at a
+/// time: several write the same page.
+pub(crate) fn assert_section(path: &str, name: &str, wanted: &str) {
+    static PAGES: Mutex<()> = Mutex::new(());
+    let _alone = PAGES.lock().unwrap_or_else(PoisonError::into_inner);
+    let page = std::fs::read_to_string(root().join(path)).unwrap();
     let (begin, end) = (format!("<!-- {name}:begin -->\n"), format!("<!-- {name}:end -->"));
-    let start = text.find(&begin).unwrap_or_else(|| panic!("no mark `{name}`")) + begin.len();
-    let stop = text.find(&end).unwrap_or_else(|| panic!("no end mark `{name}`"));
-    format!("{}{inside}{}", &text[..start], &text[stop..])
+    let start = page.find(&begin).unwrap_or_else(|| panic!("{path} has no mark `{name}`")) + begin.len();
+    let stop = page.find(&end).unwrap_or_else(|| panic!("{path} has no end mark `{name}`"));
+    assert_file(path, &format!("{}{wanted}{}", &page[..start], &page[stop..]));
 }
