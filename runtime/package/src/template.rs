@@ -26,8 +26,21 @@ pub const DESCRIPTION: &str = "What this method does, in a sentence";
 const PLACEHOLDER: &str = "blank";
 
 /// The data shapes that have a template: folders in `sdk/template/shapes` with the source in each language, and with the
-/// part of the README that the shape decides.
+/// part of the README that the shape decides. `contrast` has no folder: its template is that of `instructions` with
+/// the texts in [`CONTRAST_TEXTS`] replaced.
 pub const SHAPES: [&str; 6] = ["supervised", "preference", "unpaired", "prompts", "instructions", "contrast"];
+
+/// What the templates of `instructions` say, and what those of `contrast` say in its place, replaced in this order.
+const CONTRAST_TEXTS: [(&str, &str); 8] = [
+    ("lines with `harmful` or `harmless`, or both", "lines with `positive` and `negative`"),
+    ("harmful", "positive"),
+    ("harmless", "negative"),
+    ("Instructions", "Contrast"),
+    ("instructions", "contrast"),
+    ("Token::FromEnd(0)", "Token::TargetMean"),
+    ("Token_FromEnd(0)", "Token_TargetMean()"),
+    ("at the last token", "averaged over the answer"),
+];
 
 /// What a new method begins with.
 #[derive(Debug, Clone, Copy)]
@@ -71,7 +84,8 @@ impl Template {
     /// appears whole or not at all. `more` is called with the path of the unfinished folder, which has all files
     /// already, and may add files to it.
     ///
-    /// # Errors A file or folder of that name exists; a folder that cannot be written; an error of `more`.
+    /// # Errors
+    /// A file or folder of that name exists; a folder that cannot be written; an error of `more`.
     pub fn write<E: From<Error>>(
         &self,
         parent: &Path,
@@ -91,8 +105,9 @@ impl Template {
     /// Writes the files into a folder that exists; nothing in it is replaced. `more` is called with the folder itself,
     /// before the files appear in it.
     ///
-    /// # Errors An entry of the folder has the name of one of the files or of a folder that they are in; a folder that
-    /// cannot be written; an error of `more`. None of the files is added then; what `more` wrote stays.
+    /// # Errors
+    /// An entry of the folder has the name of one of the files or of a folder that they are in; a folder that cannot be
+    /// written; an error of `more`. None of the files is added then; what `more` wrote stays.
     pub fn write_here<E: From<Error>>(
         &self,
         folder: &Path,
@@ -164,7 +179,7 @@ fn method_files(name: &str, language: Language, start: Start<'_>) -> Result<File
     match (language, start) {
         (_, Start::Shape(shape)) => {
             fill_page(&mut files, shape);
-            files.insert(place, template_file(&format!("shapes/{shape}/{source}")).into());
+            files.insert(place, shape_file(shape, source).into());
         }
         (Language::Rust, Start::Like(like)) => like::rewrite(&mut files, name, like)?,
         (Language::Python, Start::Like(like)) => {
@@ -179,17 +194,22 @@ fn method_files(name: &str, language: Language, start: Start<'_>) -> Result<File
 
 /// Puts the loss and the tables of a shape's page into the template's README, in place of `{loss}` and `{tables}`.
 fn fill_page(files: &mut Files, shape: &str) {
-    let (loss, tables) = template_file(&format!("shapes/{shape}/page.md")).split_once("\n\n").unwrap_or_default();
+    let part = shape_file(shape, "page.md");
+    let (loss, tables) = part.split_once("\n\n").unwrap_or_default();
     if let Some(page) = files.get_mut("README.md") {
         let text = String::from_utf8_lossy(page).replace("{loss}", loss).replace("{tables}", tables.trim_end());
         *page = text.into_bytes();
     }
 }
 
-/// The text of a file of the templates; empty if there is none, or it is not UTF-8.
-fn template_file(path: &str) -> &'static str {
+/// The text of a file of a shape's template; empty if there is none, or it is not UTF-8.
+fn shape_file(shape: &str, file: &str) -> String {
+    let (folder, replaced): (_, &[_]) =
+        if shape == "contrast" { ("instructions", &CONTRAST_TEXTS) } else { (shape, &[]) };
+    let path = format!("shapes/{folder}/{file}");
     let found = FILES.iter().find(|(known, _)| *known == path);
-    found.and_then(|(_, bytes)| std::str::from_utf8(bytes).ok()).unwrap_or_default()
+    let text = found.and_then(|(_, bytes)| std::str::from_utf8(bytes).ok()).unwrap_or_default();
+    replaced.iter().fold(text.to_owned(), |text, (from, to)| text.replace(from, to))
 }
 
 /// Returns the files of the template whose paths begin with `prefix`, without it. In paths and contents, `blank.py`

@@ -1,8 +1,8 @@
 """What this method does, in a sentence.
 
-d = mean(a of harmful texts) − mean(a of harmless texts), with a the activations at the output of a layer, at the last
-token. The run writes d as a steering vector; the weights stay as they are. Put a direction of your own into
-`direction`.
+d = mean(a of harmful texts) − mean(a of harmless texts), with a the activations at the output of a layer,
+at the last token. The run writes d as a steering vector; the weights stay as they are. Put a direction of your
+own into `direction`.
 """
 
 from tunebox import Batch, Error, Tensor, hidden, method, metric, policy, setting
