@@ -4,13 +4,14 @@
 //! changes the parameters by whole tensors, which are checked first. State, extra parameters and the copy for a perturbation count
 //! against `activation_bytes`.
 
+mod checks;
 mod names;
 
-use tunebox_compute::parameters::all_finite;
 use tunebox_compute::{DType, Tensor};
 use tunebox_model::error::Error;
 use wasmtime::component::Resource;
 
+use self::checks::check_shape;
 use self::names::{layer_of, role_of};
 use crate::bindings::optimizer::{Host, HostParameter, HostPerturbation};
 use crate::method_parameters::ALL_PARAMETERS;
@@ -307,20 +308,6 @@ impl State {
         Ok(elements)
     }
 
-    /// Returns a tensor that becomes state or part of a parameter, without its graph. Charges the work for each number.
-    /// Errors: `dtype-mismatch` unless it is `f32`, `invalid-argument` for a number that is not finite.
-    fn detach_finite(&mut self, handle: &Handle) -> Result<Tensor> {
-        let tensor = self.tensor_node(handle)?.tensor.detach();
-        let dtype = || format!("parameters are `f32`, this is `{}`", tensor.dtype().as_str());
-        ensure(tensor.dtype() == DType::F32, || Refusal::new(ErrorCode::DtypeMismatch, dtype()))?;
-        self.meters.charge_units(tensor.elem_count() as u64)?;
-        // An expanded view is made contiguous.
-        let _scratch = self.reserve(4 * tensor.elem_count() as u64)?;
-        let tensor = tensor.contiguous()?;
-        ensure(all_finite(&tensor)?, || Refusal::argument("a number of the tensor is not finite"))?;
-        Ok(tensor)
-    }
-
     /// Returns a parameter and the tensor of its shape that is to change it, without the tensor's graph. Errors:
     /// `unsupported` for a parameter that the host updates; `invalid-argument` while a perturbation is active, and for a
     /// number that is not finite; `dtype-mismatch`, `shape-mismatch`.
@@ -345,46 +332,6 @@ impl State {
         train_state.policy.note_update();
         Ok(work(&mut train_state)?)
     }
-
-    /// Returns `unsupported` if the host updates the parameters, `invalid-argument` while a perturbation is active.
-    fn check_can_change(&self) -> Result<()> {
-        let host =
-            "the host updates the parameters; a method that does it itself says `update: \"method\"` in its manifest";
-        ensure(self.updates_itself, || Refusal::new(ErrorCode::Unsupported, host))?;
-        self.check_unperturbed()
-    }
-
-    /// Returns `invalid-argument` while a perturbation is active.
-    pub(crate) fn check_unperturbed(&self) -> Result<()> {
-        let active = "a perturbation is active; drop its handle first";
-        ensure(self.train_state().method_parameters.unperturbed.is_none(), || Refusal::argument(active))
-    }
-
-    /// Returns `invalid-argument` if the accumulation window does not end with the batch of this call: the losses so far have
-    /// the denominator of the whole window.
-    pub(crate) fn check_window_ends(&self) -> Result<()> {
-        let open = "the accumulation window goes on after this batch, so its gradient is not complete; update when \
-                    `batch.ends-window` is true";
-        ensure(!self.window_is_open, || Refusal::argument(open))
-    }
-
-    /// Returns `invalid-argument` unless a name of a state, an extra parameter or a sequence has 1 to `name_bytes` letters,
-    /// digits, `_`, `.` and `-` of ASCII.
-    fn check_name(&self, name: &str) -> Result<()> {
-        let longest = self.limits.name_bytes;
-        let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
-        let good = (1..=longest).contains(&name.len()) && name.bytes().all(letter);
-        let rule = || {
-            Refusal::argument(format!("a name has 1 to {longest} of the characters a-z, A-Z, 0-9, `_`, `.` and `-`"))
-        };
-        ensure(good, rule)
-    }
-
-    /// Returns `invalid-argument` for a sequence's name that is not allowed or a scale that is not finite.
-    fn check_noise(&self, sequence: &str, scale: f32) -> Result<()> {
-        self.check_name(sequence)?;
-        super::hidden::check_finite("the scale", scale)
-    }
 }
 
 /// The number of a slot; `None` for all parameters as one vector.
@@ -400,15 +347,9 @@ fn noise_name(sequence: &str, number: u32) -> String {
     format!("method-noise/{number}/{sequence}")
 }
 
-/// Returns `shape-mismatch` unless a tensor for the parameter `name` has its shape.
-fn check_shape(name: &str, wanted: &[usize], given: &[usize]) -> Result<()> {
-    let other = || format!("`{name}` has the shape {wanted:?}, the tensor has {given:?}");
-    ensure(wanted == given, || Refusal::new(ErrorCode::ShapeMismatch, other()))
-}
-
-/// The error for a handle whose parameter is gone.
+/// The error for a handle whose parameter the run no longer has.
 fn missing_parameter() -> Error {
-    Error::Argument("the parameter is gone".into())
+    Error::Argument("the run no longer has this parameter".into())
 }
 
 #[cfg(test)]
