@@ -19,7 +19,7 @@ check_calls()
 from wit_world import exports  # noqa: E402
 from wit_world.imports import run  # noqa: E402
 
-import tunebox.tensor  # noqa: E402, F401  every tensor has operators, whoever made it
+import tunebox.tensor  # noqa: E402, F401  defines the operators of tensors, also of those that the host returns
 from tunebox import errors, settings  # noqa: E402
 from tunebox.declaration import declared  # noqa: E402
 

@@ -175,10 +175,11 @@ template <bool CAPPED> DEVICE float bent_score(float product, Measure measure, f
     return measure.cap * curve;
 }
 
-// Runs `work(Flag<CAPPED>())`: a loop over tiles is compiled once with a cap and once without.
+// A flag that is known when what takes it is compiled.
 template <bool VALUE> struct Flag {
     static constexpr bool value = VALUE;
 };
+// Runs `work`, which is compiled once for a flag that is true and once for one that is false.
 template <typename F> DEVICE void with_flag(bool flag, F work) {
     if (flag) {
         work(Flag<true>());
