@@ -3,20 +3,37 @@
 Usage: attention.py [--shape 14,2,64] [--rows 8x2048]…
 Compiles the kernels' text by itself, so a variant needs no build of tunebox. Needs cupy and PyTorch.
 """
-import argparse, os
+import argparse, os, tempfile
 import cupy, numpy, torch
+from cupy_backends.cuda.libs import nvrtc
 
 KERNELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "runtime", "compute", "src", "accelerator", "kernels")
-FILES = ["cuda/machine.cuh", "cuda/prelude.cuh", "dialect.h", "attention.h", "cuda/attention_tiles.cu", "attention_plain.h", "cuda/attention_tensor.cu"]
-# Sizes of tiles that `-D` may change.
-VARIANTS = [{}, {"FORWARD_STACK": 1}, {"FORWARD_KEYS": 32}, {"FORWARD_KEYS": 64}, {"DQ_KEYS": 64}, {"DKV_QUERIES": 32}, {"DKV_QUERIES": 64}]
+FILES = ["cuda/machine.cuh", "cuda/prelude.cuh", "dialect.h", "attention.h", "cuda/attention_tiles.cu", "attention_plain.h",
+         "cuda/attention_sizes.cuh", "cuda/warpgroup.cuh", "cuda/attention_mma.cu", "cuda/attention_wgmma.cu", "cuda/attention_tensor.cu",
+         "cuda/attention_tensor_back.cu"]
+# Macros that `-D` may change.
+VARIANTS = [{}, {"WARPGROUPS": 1}, {"FORWARD_STACK": 1}, {"FORWARD_KEYS": 32}, {"DQ_KEYS": 32}, {"DKV_QUERIES": 32}]
 SCALE, REPEATS = 0.125, 10
 
 
-def module(dim, variant):
-    text = f"#define ACTIVATION 1\n#define HEAD_DIM {dim}\n" + "\n".join(open(os.path.join(KERNELS, name)).read() for name in FILES)
-    options = ("--std=c++17", "--device-as-default-execution-space", *(f"-D{name}={value}" for name, value in variant.items()))
-    return cupy.RawModule(code=text, backend="nvrtc", options=options)
+def source(dim):
+    return f"#define ACTIVATION 1\n#define HEAD_DIM {dim}\n" + "\n".join(open(os.path.join(KERNELS, name)).read() for name in FILES)
+
+
+def module(text, variant):
+    """Machine code for this GPU, as tunebox has it compiled; for 9.0 with the instructions of warpgroups, which it has not."""
+    capability = cupy.cuda.Device().compute_capability
+    options = [f"--gpu-architecture=sm_{capability}" + ("a" if capability == "90" else ""), "--std=c++17",
+               "--device-as-default-execution-space", *(f"-D{name}={value}" for name, value in variant.items())]
+    program = nvrtc.createProgram(text, "attention.cu", (), ())
+    try:
+        nvrtc.compileProgram(program, options)
+    except nvrtc.NVRTCError:
+        raise SystemExit(nvrtc.getProgramLog(program)) from None
+    with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
+        file.write(nvrtc.getCUBIN(program))
+        file.flush()
+        return cupy.RawModule(path=file.name)
 
 
 def tiles(batch, length, size):
@@ -76,17 +93,17 @@ class Case:
         """The three kernels as calls, by name."""
         d = self.dim
         queries = 64 * variant.get("FORWARD_STACK", 2 if d <= 128 else 1)
-        keys = variant.get("FORWARD_KEYS", 64 if d in (80, 128) else 32)
+        keys = variant.get("FORWARD_KEYS", 64 if d <= 80 or d == 128 else 32)
         places, spans = tiles(self.batch, self.length, queries)
         places.sort(key=lambda place: -place[0])
         forward = self.launch(module, "attention", (len(places), self.heads), 2 * (d + 8) * (queries + 2 * keys),
                               [self.out, self.lse, self.q, self.k, self.v], places, spans)
-        keys = variant.get("DQ_KEYS", 32)
+        keys = variant.get("DQ_KEYS", 64 if d <= 128 else 32)
         places, spans = tiles(self.batch, self.length, 64)
         places.sort(key=lambda place: -place[0])
         read = [self.dout, self.q, self.k, self.v, self.lse, self.delta]
         dq = self.launch(module, "attention_dq", (len(places), self.heads), 4 * (d + 8) * (64 + keys), [self.dq, *read], places, spans)
-        queries = variant.get("DKV_QUERIES", 64 if d == 128 else 32)
+        queries = variant.get("DKV_QUERIES", 64 if d <= 64 or d == 128 else 32)
         places.sort(key=lambda place: place[0])
         first = [None, None, self.parts, numpy.uint32(1), numpy.uint32(self.tokens), *read]
         dkv = self.launch(module, "attention_dkv", (len(places), self.heads), 4 * (d + 8) * (64 + queries) + 8 * queries, first, places, spans)
@@ -125,7 +142,7 @@ def main():
             print(f"heads {shape}, {rows}: PyTorch forward {forward:.3f} ms ({2 * unit / forward:.0f} TFLOP/s), backward {back:.3f} ms ({5 * unit / back:.0f})", flush=True)
             for variant in VARIANTS:
                 try:
-                    calls = case.kernels(module(case.dim, variant), variant)
+                    calls = case.kernels(module(source(case.dim), variant), variant)
                     calls["forward"]()
                     products = (case.dout.float() * case.out.float()).view(-1, case.heads, case.dim)
                     case.delta.copy_(products.sum(-1))
@@ -137,4 +154,5 @@ def main():
                     print(f"  {variant}: {type(ended).__name__}: {str(ended)[:200]}", flush=True)
 
 
-main()
+if __name__ == "__main__":
+    main()

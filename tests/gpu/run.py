@@ -2,7 +2,7 @@
 
 Usage: run.py PART… [--work /tmp/tunebox-gpu] [--out FILE] [--shape 1b]…
 Parts: `parity` (each test beside the CPU), `curve` (loss curves beside the CPU), `qlora` (the same over NF4), `speed` (steps
-beside PEFT), `nested` (steps over NF4), `long` (rows of 16,384), `profile` (kernels of a step by name, needs `ncu`). Ends with
+beside PEFT), `nested` (steps over NF4), `long` (rows of 16,384), `profile` (kernels of a step by name). Ends with
 1 if something is not as wanted; `--out` takes the figures as JSON. Tests, profiles and measured programs have time limits.
 """
 import argparse, concurrent.futures, os, platform, shutil, subprocess, sys, time
@@ -85,9 +85,10 @@ def long(a, table):
 
 
 def profile(a, table):
-    """The time of each kernel of a step, by name, of models of one block."""
-    for name in ["0.5b-1", "8b-1"]:
-        profiles.step(table, a.work, name)
+    """The time of each kernel of a step, by name."""
+    for name in a.shapes or ["0.5b", "8b-4"]:
+        for batch, sequence in [(4, 1024), (8, 2048)]:
+            profiles.step(table, a.work, name, batch, sequence)
 
 
 PARTS = {"parity": parity, "curve": curve, "qlora": qlora, "speed": beside, "nested": nested, "long": long, "profile": profile}

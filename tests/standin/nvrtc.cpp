@@ -28,13 +28,14 @@ struct Program {
 EMBED(text_of_stacks, "stacks.h");
 EMBED(text_of_threads, "threads.h");
 EMBED(text_of_machine, "machine.h");
+EMBED(text_of_warpgroup, "warpgroup.h");
 EMBED(text_of_entry, "entry.h");
 
 struct Text {
     const char *name, *text;
 };
 static const Text TEXTS[] = {{"stacks.h", text_of_stacks}, {"threads.h", text_of_threads}, {"machine.h", text_of_machine},
-                             {"entry.h", text_of_entry}};
+                             {"warpgroup.h", text_of_warpgroup}, {"entry.h", text_of_entry}};
 
 // Products are fused with sums as NVRTC does; 16 bits are read as pairs and as eights, which strict aliasing forbids.
 static const char *const FLAGS[] = {"-std=c++17", "-O2", "-march=native", "-w", "-ffp-contract=fast", "-fno-math-errno",
@@ -193,6 +194,8 @@ API int nvrtcCompileProgram(void *handle, int count, const char *const *options)
     auto &program = *(Program *)handle;
     Asked asked;
     std::string all = machine_digest() + program.source;
+    const char *warpgroups = getenv("TUNEBOX_STANDIN_WARPGROUPS");
+    if (warpgroups && !strcmp(warpgroups, "1")) asked.macros.push_back("-DWARPGROUPS=1"), all += "\nwarpgroups";
     for (int i = 0; i < count; ++i) {
         if (!understand(asked, options[i])) {
             program.log = std::string("nvrtc: error: invalid value for an option, or an unknown one: ") + options[i] + "\n";

@@ -42,13 +42,14 @@ def confine(limit):
         resource.setrlimit(resource.RLIMIT_DATA, (limit, limit))
 
 
-def run(command, confined=False, timeout=None):
+def run(command, confined=False, timeout=None, env=None):
     """Runs to the end. Confined, a program that needs more memory than is free raises OutOfMemory. After `timeout` seconds
     the program is killed and Failed is raised."""
     free = free_bytes() if confined else None
     limit = free - RESERVE if free else None
     with tempfile.TemporaryFile("w+") as errors:
-        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, preexec_fn=lambda: confine(limit))
+        child = subprocess.Popen(command, stdout=subprocess.PIPE, stderr=errors, text=True, env=env,
+                                 preexec_fn=lambda: confine(limit))
         timer = threading.Timer(timeout or threading.TIMEOUT_MAX, child.kill)
         timer.daemon = True
         timer.start()

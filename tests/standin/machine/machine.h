@@ -200,6 +200,7 @@ template <int left> static inline void await_groups() {
     Copies &own = copies[number_of()];
     if (own.groups <= left) return;
     u32 arrived = own.groups - left, upto = own.ends[arrived - 1];
+    if (upto > 0) hidden[number_of()] = true;
     for (u32 i = 0; i < upto; ++i) {
         if (own.list[i].there) memcpy(own.list[i].to, own.list[i].from, 16);
         else memset(own.list[i].to, 0, 16);
@@ -208,5 +209,7 @@ template <int left> static inline void await_groups() {
     own.count -= upto, own.groups = left;
     for (u32 i = 0; i < left; ++i) own.ends[i] = own.ends[i + arrived] - upto;
 }
+
+#include "warpgroup.h"
 
 #endif

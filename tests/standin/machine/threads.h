@@ -64,6 +64,8 @@ static Warp warps[MOST_WARPS];
 static Exchange exchanges[2][MOST_WARPS];
 static Copies copies[MOST_THREADS];
 static bool copied;
+// Threads whose copies have arrived since they last showed them to the tensor cores.
+static bool hidden[MOST_THREADS];
 static Stack stacks[MOST_THREADS], *unused[MOST_THREADS];
 static u32 made_stacks, unused_stacks;
 static u32 at_barrier, unfinished;
@@ -183,7 +185,7 @@ static void run_block(u32 count) {
 }
 
 static void forget_copies(u32 count) {
-    for (u32 t = 0; t < count; ++t) copies[t].count = copies[t].groups = 0;
+    for (u32 t = 0; t < count; ++t) copies[t].count = copies[t].groups = 0, hidden[t] = false;
     copied = false;
 }
 

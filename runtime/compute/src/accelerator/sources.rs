@@ -50,7 +50,12 @@ impl Language {
                     ATTENTION,
                     include_str!("kernels/cuda/attention_tiles.cu"),
                     ATTENTION_PLAIN,
+                    include_str!("kernels/cuda/attention_sizes.cuh"),
+                    include_str!("kernels/cuda/warpgroup.cuh"),
+                    include_str!("kernels/cuda/attention_mma.cu"),
+                    include_str!("kernels/cuda/attention_wgmma.cu"),
                     include_str!("kernels/cuda/attention_tensor.cu"),
+                    include_str!("kernels/cuda/attention_tensor_back.cu"),
                 ],
                 #[cfg(any(test, target_os = "macos"))]
                 Self::Metal => &[ATTENTION, include_str!("kernels/metal/attention_tiles.metal"), ATTENTION_PLAIN],

@@ -98,6 +98,17 @@ template <typename T> DEVICE T block_sum(T value, LOCAL T *parts, Here here) {
     return sum;
 }
 
+// The largest number of a block of at most 1024 threads, in every thread. `parts`: WARP numbers.
+DEVICE float block_most(float value, LOCAL float *parts, Here here) {
+    value = warp_most(value);
+    sync_block();
+    if (here.index % WARP == 0) parts[here.index / WARP] = value;
+    sync_block();
+    float largest = parts[0];
+    for (u32 warp = 1; warp < here.threads / WARP; ++warp) largest = fmaxf(largest, parts[warp]);
+    return largest;
+}
+
 // An index if it is below `bound`, else 0 and a fault.
 DEVICE u32 inside(u32 index, u32 bound, FAULT_WORD word) {
     if (index < bound) return index;

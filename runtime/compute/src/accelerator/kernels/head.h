@@ -13,7 +13,6 @@
 // 32768 words and 512 to 2048 rows keep both products large; a tile takes rows · pitch · 4 bytes.
 
 #define HEAD_THREADS 512
-#define HEAD_WARPS 16
 
 // Which sums are wanted, as bits.
 #define TAP_ENTROPY 1u
@@ -35,62 +34,22 @@ struct Part {
     float largest, sum, square, weighted, plain;
 };
 
-// The sums over the words of both. Nothing yet has −∞ as its largest, and 0 · ∞ would not be a number.
-DEVICE Part merged(Part a, Part b) {
-    bool first = a.largest >= b.largest;
-    Part high = first ? a : b, low = first ? b : a;
-    if (low.largest == -INFINITE) {
-        // 0, or what is not a number, which every sum must find.
-        high.sum += low.sum;
-        high.plain += low.plain;
-        return high;
-    }
-    float gap = low.largest - high.largest, shrink = expf(gap);
-    high.sum = fmaf(shrink, low.sum, high.sum);
-    high.square = fmaf(shrink * shrink, low.square, high.square);
-    high.weighted += shrink * (low.weighted + gap * low.sum);
-    high.plain += low.plain;
-    return high;
-}
-
-// Adds a word with logit z.
-DEVICE void add_word(THREAD Part &part, float z, u32 taps) {
-    if (z > part.largest) {
-        float gap = part.largest - z, shrink = expf(gap);
-        if (taps & TAP_ENTROPY) part.weighted = part.sum > 0.0f ? shrink * (part.weighted + gap * part.sum) : 0.0f;
-        part.sum *= shrink;
-        part.square *= shrink * shrink;
-        part.largest = z;
-    }
-    float e = expf(z - part.largest);
+// Adds a word with logit z, and returns its e.
+DEVICE float add_word(THREAD Part &part, float z, u32 taps) {
+    float gap = z - part.largest, e = expf(gap);
     part.sum += e;
     if (taps & TAP_LOG_SUM_SQUARE) part.square = fmaf(e, e, part.square);
-    if (taps & TAP_ENTROPY) part.weighted = fmaf(e, z - part.largest, part.weighted);
+    if (taps & TAP_ENTROPY) part.weighted = fmaf(e, gap, part.weighted);
     part.plain += z;
+    return e;
 }
 
-// The sums of all threads of a block, in thread 0. `parts`: 5 · HEAD_WARPS numbers.
-DEVICE Part merged_block(Part part, LOCAL float *parts, Here here) {
-    UNROLL for (u32 mask = WARP / 2; mask > 0; mask /= 2) {
-        Part other = {shuffle_xor(part.largest, mask), shuffle_xor(part.sum, mask), shuffle_xor(part.square, mask),
-                      shuffle_xor(part.weighted, mask), shuffle_xor(part.plain, mask)};
-        // The lower lane first, in both lanes.
-        bool upper = (here.index & mask) != 0;
-        part = merged(upper ? other : part, upper ? part : other);
-    }
-    sync_block();
-    if (here.index % WARP == 0) {
-        LOCAL float *own = parts + here.index / WARP * 5;
-        own[0] = part.largest, own[1] = part.sum, own[2] = part.square, own[3] = part.weighted, own[4] = part.plain;
-    }
-    sync_block();
-    if (here.index == 0) {
-        for (u32 warp = 1; warp < here.threads / WARP; ++warp) {
-            LOCAL const float *other = parts + warp * 5;
-            Part next = {other[0], other[1], other[2], other[3], other[4]};
-            part = merged(part, next);
-        }
-    }
+// The sums of all threads of a block, in every thread. All have the same `largest`. `parts`: WARP numbers.
+DEVICE Part sum_block(Part part, u32 taps, LOCAL float *parts, Here here) {
+    part.sum = block_sum(part.sum, parts, here);
+    if (taps & TAP_LOG_SUM_SQUARE) part.square = block_sum(part.square, parts, here);
+    if (taps & TAP_ENTROPY) part.weighted = block_sum(part.weighted, parts, here);
+    if (taps & TAP_MEAN) part.plain = block_sum(part.plain, parts, here);
     return part;
 }
 
@@ -106,49 +65,39 @@ DEVICE float apply_soft_cap(float x, float factor, float height, THREAD float &s
     return z;
 }
 
-// The sums over a row of a tile, in thread 0.
-DEVICE Part scan_tile(GLOBAL const float *line, u32 words, float factor, float height, u32 taps, LOCAL float *parts,
-                      Here here) {
-    Part part = {-INFINITE, 0.0f, 0.0f, 0.0f, 0.0f};
+// Begins the sums over a row of a tile: `largest` is the largest logit of the tile and of those before, in every thread.
+DEVICE Part begin_part(GLOBAL const float *line, u32 words, float factor, float height, float before,
+                       LOCAL float *parts, Here here) {
+    float high = before;
     ALONG(at, N, words, are_aligned(line), here, {
         Numbers<N> numbers = load<N>(line + at);
         UNROLL for (int i = 0; i < N; ++i) {
             float slope;
-            add_word(part, apply_soft_cap(numbers.at[i], factor, height, slope), taps);
+            high = fmaxf(high, apply_soft_cap(numbers.at[i], factor, height, slope));
         }
     })
-    return merged_block(part, parts, here);
+    Part part = {block_most(high, parts, here), 0.0f, 0.0f, 0.0f, 0.0f};
+    return part;
 }
 
-// Adds a tile's sums to those of the row; thread 0. Returns the largest logit before.
-DEVICE float merge_tile(Sums all, u32 row, Part part, bool begins, u32 taps) {
-    Double none = to_double(0.0f), square = none, weighted = none, plain = none;
-    float before = begins ? -INFINITE : all.largest[row];
-    Double sum = begins ? none : get(all.sum, row);
-    if (!begins) {
-        if (taps & TAP_LOG_SUM_SQUARE) square = get(all.square, row);
-        if (taps & TAP_ENTROPY) weighted = get(all.weighted, row);
-        if (taps & TAP_MEAN) plain = get(all.plain, row);
-    }
-    float largest = fmaxf(before, part.largest);
+// Adds a tile's sums to those of the row; thread 0. `before` is the row's largest logit without the tile.
+DEVICE void merge_tile(Sums all, u32 row, float before, Part part, bool begins, u32 taps) {
+    // What is not yet there weighs nothing.
     bool nothing_yet = before == -INFINITE;
-    // What is not yet there weighs nothing. One of the two gaps is 0, and its share 1.
-    Factor old_gap = nothing_yet ? (Factor)0 : (Factor)before - (Factor)largest;
-    Factor new_gap = (Factor)part.largest - (Factor)largest;
-    Factor old_share = nothing_yet ? (Factor)0 : exp_of(old_gap), new_share = exp_of(new_gap);
-    all.largest[row] = largest;
-    put(all.sum, row, plus(times(sum, old_share), product(new_share, part.sum)));
+    Factor gap = nothing_yet ? (Factor)0 : (Factor)before - (Factor)part.largest;
+    Factor share = nothing_yet ? (Factor)0 : exp_of(gap);
+    Double none = to_double(0.0f), sum = begins ? none : get(all.sum, row);
+    all.largest[row] = part.largest;
+    put(all.sum, row, plus(times(sum, share), part.sum));
     if (taps & TAP_LOG_SUM_SQUARE) {
-        Double old_squares = times(square, old_share * old_share);
-        put(all.square, row, plus(old_squares, product(new_share * new_share, part.square)));
+        Double square = begins ? none : get(all.square, row);
+        put(all.square, row, plus(times(square, share * share), part.square));
     }
     if (taps & TAP_ENTROPY) {
-        Double old_weighted = times(plus(weighted, times(sum, old_gap)), old_share);
-        Double new_weighted = plus(to_double(part.weighted), product(new_gap, part.sum));
-        put(all.weighted, row, plus(old_weighted, times(new_weighted, new_share)));
+        Double weighted = begins ? none : get(all.weighted, row);
+        put(all.weighted, row, plus(times(plus(weighted, times(sum, gap)), share), part.weighted));
     }
-    if (taps & TAP_MEAN) put(all.plain, row, plus(plain, part.plain));
-    return before;
+    if (taps & TAP_MEAN) put(all.plain, row, begins ? to_double(part.plain) : plus(get(all.plain, row), part.plain));
 }
 
 // Writes the target's logit if it is in the tile; thread 0, before the tile is overwritten.
@@ -170,15 +119,24 @@ KERNEL(HEAD_THREADS) head_statistics(GLOBAL const float *tile, GLOBAL const u32 
                                      NUMBER(u32) words, NUMBER(u32) pitch, NUMBER(u32) first, NUMBER(u32) vocabulary,
                                      NUMBER(float) factor, NUMBER(float) height, NUMBER(u32) taps, NUMBER(u32) begins,
                                      FAULT_WORD word WHERE) {
-    SHARED float merging[5 * HEAD_WARPS];
+    SHARED float parts[WARP];
     Here here = HERE;
     Sums all = {largest, target, sum, square, weighted, plain};
     u32 row = here.block.x;
     GLOBAL const float *line = tile + (u64)row * pitch;
-    Part part = scan_tile(line, words, factor, height, taps, merging, here);
+    float before = begins != 0 ? -INFINITE : largest[row];
+    Part part = begin_part(line, words, factor, height, before, parts, here);
+    ALONG(at, N, words, are_aligned(line), here, {
+        Numbers<N> numbers = load<N>(line + at);
+        UNROLL for (int i = 0; i < N; ++i) {
+            float slope;
+            add_word(part, apply_soft_cap(numbers.at[i], factor, height, slope), taps);
+        }
+    })
+    part = sum_block(part, taps, parts, here);
     if (here.index != 0) return;
     find_target(all, row, line, targets, first, words, begins != 0, factor, height, vocabulary, word);
-    merge_tile(all, row, part, begins != 0, taps);
+    merge_tile(all, row, before, part, begins != 0, taps);
 }
 
 // From the sums over the whole vocabulary to the taps, f32 [rows] each; any of the optional ones may be null.
@@ -249,32 +207,29 @@ KERNEL(HEAD_THREADS) head_accumulate(GLOBAL act *to, GLOBAL const float *tile, G
                                      NUMBER(u32) first, NUMBER(u32) vocabulary, NUMBER(u32) width,
                                      NUMBER(float) factor, NUMBER(float) height, NUMBER(u32) taps, NUMBER(u32) begins,
                                      FAULT_WORD word WHERE) {
-    SHARED float merging[5 * HEAD_WARPS];
-    // The largest logit so far, and what shrinks to it.
-    SHARED float measure[2];
+    SHARED float parts[WARP];
     Here here = HERE;
     Sums all = {largest, target, sum, square, weighted, plain};
     u32 row = here.block.x;
     GLOBAL const float *line = tile + (u64)row * pitch;
     GLOBAL act *out = to + (u64)row * pitch;
-    Part part = scan_tile(line, words, factor, height, taps, merging, here);
+    float before = begins != 0 ? -INFINITE : largest[row];
     if (here.index == 0) {
         find_target(all, row, line, targets, first, words, begins != 0, factor, height, vocabulary, word);
-        float before = merge_tile(all, row, part, begins != 0, taps);
-        measure[0] = fmaxf(before, part.largest);
-        measure[1] = before == -INFINITE ? 0.0f : expf(before - measure[0]);
     }
-    // From here on `to` may overwrite the tile.
-    sync_block();
-    float level = measure[0], scale = measure[1];
+    // All threads meet in here: from then on `to` may overwrite the tile.
+    Part part = begin_part(line, words, factor, height, before, parts, here);
     ALONG(at, N, words, are_aligned(line, out), here, {
         Numbers<N> numbers = load<N>(line + at);
         UNROLL for (int i = 0; i < N; ++i) {
             float slope, z = apply_soft_cap(numbers.at[i], factor, height, slope);
-            numbers.at[i] = expf(z - level) * slope;
+            numbers.at[i] = slope * add_word(part, z, taps);
         }
         store(out + at, numbers);
     })
+    part = sum_block(part, taps, parts, here);
+    if (here.index == 0) merge_tile(all, row, before, part, begins != 0, taps);
+    float scale = before == -INFINITE ? 0.0f : expf(before - part.largest);
     if (scale == 1.0f) return;
     GLOBAL float *pull = pulls + (u64)row * width;
     ALONG(at, N, width, are_aligned(pull), here, {

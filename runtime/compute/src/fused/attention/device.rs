@@ -1,6 +1,6 @@
 //! Launches of the attention kernels: those for CUDA's tensor cores where activations have 16 bits and the head size is a
 //! multiple of 8, the plain kernels elsewhere, and always on Metal. Tile sizes are those of
-//! `kernels/cuda/attention_tensor.cu` and `attention_tiles.cu`.
+//! `kernels/cuda/attention_sizes.cuh` and `attention_tiles.cu`.
 
 use candle_core::{DType, Tensor};
 
@@ -163,7 +163,7 @@ impl<'a> Layer<'a> {
         let features = self.features();
         let plain = 4 * (2 * PLAIN * (features + 1) + PLAIN * (PLAIN + 1));
         let queries = if features <= WHOLE { 128 } else { 64 };
-        let keys = if matches!(features, 65..=80 | WHOLE) { 64 } else { 32 };
+        let keys = if features <= 80 || features == WHOLE { 64 } else { 32 };
         let (queries, threads, shared) =
             if cores { (queries, 128, 2 * (features + 8) * (queries + 2 * keys)) } else { (PLAIN, 256, plain) };
         Tiles { tiling: Tiling::Queries(queries), heads: self.shape.heads, parts: 1, threads, shared }
@@ -172,8 +172,9 @@ impl<'a> Layer<'a> {
     /// Returns tile sizes, threads and shared memory of the kernel of dq: of the version for tensor cores if `cores`.
     fn query_tiles(&self, cores: bool) -> Tiles {
         let features = self.features();
+        let keys = if features <= WHOLE { 64 } else { 32 };
         let (queries, threads, shared) =
-            if cores { (64, 128, 4 * (features + 8) * (64 + 32)) } else { self.plain_gradients() };
+            if cores { (64, 128, 4 * (features + 8) * (64 + keys)) } else { self.plain_gradients() };
         Tiles { tiling: Tiling::Queries(queries), heads: self.shape.heads, parts: 1, threads, shared }
     }
 
@@ -182,7 +183,7 @@ impl<'a> Layer<'a> {
     fn key_tiles(&self, cores: bool) -> Tiles {
         let features = self.features();
         let queries = match features {
-            WHOLE => 64,
+            ..=64 | WHOLE => 64,
             ..256 => 32,
             _ => 16,
         };

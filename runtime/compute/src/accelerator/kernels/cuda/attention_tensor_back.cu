@@ -1,0 +1,214 @@
+// The gradients of attention on tensor cores, see attention_tensor.cu.
+
+#if ACTIVATION != 0
+
+// ---- gradients: `attention_delta` (attention_plain.h) first, then both of these in any order ----
+
+// A weight from a product, and the gradient by the product over `scale`: p = 2^(s·unit + log_share) with log_share
+// −lse·log₂e, ds = p·(dp − delta)·(slope of the cap).
+template <bool CAPPED>
+DEVICE void weigh(float &product, float &seed, bool seen, float log_share, float delta, Measure measure) {
+    float slope, score = bent_score<CAPPED>(product, measure, slope);
+    float weight = seen ? power_of_two(fmaf(score, measure.unit, log_share)) : 0.0f;
+    seed = weight * (seed - delta);
+    if constexpr (CAPPED) seed *= slope;
+    product = weight;
+}
+
+// dq: [tokens, heads · dim] contiguous, as dout. Places: queries, QUERIES = DQ_QUERIES (64). Grid: x places, y heads.
+// 128 threads. Dynamic shared memory: 2 · (HEAD_DIM + 8) · 2 · (DQ_QUERIES + DQ_KEYS) bytes.
+KERNEL(ATTENTION_THREADS) attention_dq(GLOBAL act *dq, GLOBAL const act *dout, GLOBAL const act *q, GLOBAL const act *k,
+                                       GLOBAL const act *v, GLOBAL const float *lse, GLOBAL const float *delta,
+                                       GLOBAL const TileEntry *places, GLOBAL const Span *spans, NUMBER(u64) q_stride,
+                                       NUMBER(u64) k_stride, NUMBER(u64) v_stride, NUMBER(u32) heads, NUMBER(u32) group,
+                                       NUMBER(u32) dim, NUMBER(float) scale, NUMBER(float) cap,
+                                       NUMBER(u32) window WHERE) {
+    SHARED_BYTES(shared);
+    act *queries = first_tile(shared), *seeds = queries + TILE_NUMBERS(DQ_QUERIES);
+    act *keys = seeds + TILE_NUMBERS(DQ_QUERIES), *values = keys + TILE_NUMBERS(DQ_KEYS);
+    Scoring scoring = {scale, cap, window};
+    Measure measure = measure_of(scoring);
+    TileEntry place = places[blockIdx.x];
+    const Span *path = spans + place.path;
+    u32 head = blockIdx.y, kv_head = head / group, lane = threadIdx.x % WARP, line = own_line();
+    u64 stride = (u64)heads * dim;
+    k += kv_head * dim, v += kv_head * dim;
+
+    u32 key_hint = 0, value_hint = 0;
+    auto fetch_keys = [&](u32 start) {
+        fetch_positions<DQ_KEYS>(keys, k, k_stride, dim, path, place.count, key_hint, start);
+        end_group();
+    };
+    auto fetch_values = [&](u32 start) {
+        fetch_positions<DQ_KEYS>(values, v, v_stride, dim, path, place.count, value_hint, start);
+        end_group();
+    };
+    u32 begin = first_key(place.first, window) / DQ_KEYS * DQ_KEYS, end = place.first + place.length;
+    fetch_rows<DQ_QUERIES>(queries, q + place.row * q_stride + head * dim, q_stride, dim, place.length);
+    fetch_rows<DQ_QUERIES>(seeds, dout + place.row * stride + head * dim, stride, dim, place.length);
+    fetch_values(begin);
+    fetch_keys(begin);
+    float logs[2], deltas[2];
+    UNROLL for (int side = 0; side < 2; ++side) {
+        u32 row = line + lane / 4 + 8 * side;
+        u64 at = (u64)(place.row + row) * heads + head;
+        logs[side] = row < place.length ? -lse[at] * LOG2_E : 0.0f;
+        deltas[side] = row < place.length ? delta[at] : 0.0f;
+    }
+
+    // Values are done with first, so the next ones come while the scores are made, and the next keys while the seeds
+    // meet those values.
+    float sums[1][HEAD_DIM / 8][4] = {};
+    with_flag(cap != 0.0f, [&](auto capped) {
+        constexpr bool CAPPED = decltype(capped)::value;
+        for (u32 start = begin; start < end; start += DQ_KEYS) {
+            bool more = start + DQ_KEYS < end;
+            float weights[1][DQ_KEYS / 8][4] = {}, slopes[1][DQ_KEYS / 8][4] = {};
+            await_tiles<1>();
+            row_products<1, DQ_KEYS>(slopes, seeds, values);
+            await_tiles<0>();
+            if (more) fetch_values(start + DQ_KEYS);
+            row_products<1, DQ_KEYS>(weights, queries, keys);
+            // Whether every query of the tile sees every key. Sums of rows past the last query are not written.
+            bool whole = start + DQ_KEYS <= place.first + 1 && (window == 0 || place.first + DQ_QUERIES <= start + window);
+            with_flag(whole, [&](auto all) {
+                UNROLL for (int n = 0; n < DQ_KEYS / 8; ++n) {
+                    UNROLL for (int i = 0; i < 4; ++i) {
+                        u32 query = place.first + line + lane / 4 + 8 * (i / 2), key = start + 8 * n + lane % 4 * 2 + i % 2;
+                        bool seen = decltype(all)::value || sees(query, key, window);
+                        weigh<CAPPED>(weights[0][n][i], slopes[0][n][i], seen, logs[i / 2], deltas[i / 2], measure);
+                    }
+                }
+            });
+            mix_rows<1, DQ_KEYS, HEAD_DIM>(sums, slopes, keys, 0);
+            sync_block();
+            if (more) fetch_keys(start + DQ_KEYS);
+        }
+    });
+    write_rows<HEAD_DIM>(dq + (u64)place.row * stride + head * dim, sums[0], line, place.length, stride, 0, dim, scale,
+                         scale);
+}
+
+// A tile of queries that meets a tile of keys: which head, which span, from which position on.
+struct Meeting {
+    u32 head, number, start, end, row;
+};
+
+// The queries of a span that see any key of a place.
+DEVICE void enter(Meeting &meeting, const Span *spans, TileEntry place, u32 window) {
+    Span span = spans[meeting.number];
+    meeting.start = most(span.first, place.first), meeting.end = span.first + span.length;
+    if (window != 0) meeting.end = least(meeting.end, place.first + place.length - 1 + window);
+    meeting.row = span.row + (meeting.start - span.first);
+}
+
+// Goes on to the next tile that is not empty, this one included; false after the last head's last.
+DEVICE bool settle(Meeting &meeting, const Span *spans, TileEntry place, u32 window, u32 heads_end) {
+    while (meeting.start >= meeting.end) {
+        if (++meeting.number == place.path + place.count) {
+            meeting.number = place.path;
+            if (++meeting.head == heads_end) return false;
+        }
+        enter(meeting, spans, place, window);
+    }
+    return true;
+}
+
+// dk and dv: [tokens, kv_heads · dim] contiguous: sums over the heads of a group, in order, and over all queries that
+// see the keys, those of the own sequence first. Places: keys, KEYS = DKV_KEYS (64). Grid: x places, y heads / share, z
+// DKV_SPLIT (1 up to head size 128, else 2). 128 threads. Scores are transposed here: their rows are keys.
+// A block sums `share` heads of a group. Where that is the whole group, `parts` is null; else dk and dv are null and the
+// sums go to parts, [group / share, 2, tokens, kv_heads · dim], dk before dv, to be added in order by `add_parts`.
+// Dynamic shared memory: 2 · (HEAD_DIM + 8) · 2 · (DKV_KEYS + DKV_QUERIES) + 8 · DKV_QUERIES bytes.
+KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL float *parts, NUMBER(u32) share,
+                                        NUMBER(u32) tokens, GLOBAL const act *dout, GLOBAL const act *q,
+                                        GLOBAL const act *k, GLOBAL const act *v, GLOBAL const float *lse,
+                                        GLOBAL const float *delta, GLOBAL const TileEntry *places,
+                                        GLOBAL const Span *spans, NUMBER(u64) q_stride, NUMBER(u64) k_stride,
+                                        NUMBER(u64) v_stride, NUMBER(u32) heads, NUMBER(u32) group, NUMBER(u32) dim,
+                                        NUMBER(float) scale, NUMBER(float) cap, NUMBER(u32) window WHERE) {
+    SHARED_BYTES(shared);
+    act *keys = first_tile(shared), *values = keys + TILE_NUMBERS(DKV_KEYS);
+    act *queries = values + TILE_NUMBERS(DKV_KEYS), *seeds = queries + TILE_NUMBERS(DKV_QUERIES);
+    float *logs = (float *)(seeds + TILE_NUMBERS(DKV_QUERIES)), *deltas = logs + DKV_QUERIES;
+    Scoring scoring = {scale, cap, window};
+    Measure measure = measure_of(scoring);
+    TileEntry place = places[blockIdx.x];
+    u32 first_head = blockIdx.y * share, heads_end = first_head + share, kv_head = first_head / group;
+    u32 lane = threadIdx.x % WARP, line = own_line(), feature = blockIdx.z * DKV_FEATURES;
+    u64 stride = (u64)heads * dim;
+
+    auto fetch_queries = [&](Meeting at) {
+        fetch_rows<DKV_QUERIES>(queries, q + at.row * q_stride + at.head * dim, q_stride, dim, at.end - at.start);
+        end_group();
+    };
+    auto fetch_seeds = [&](Meeting at) {
+        u32 length = at.end - at.start, thread = threadIdx.x;
+        fetch_rows<DKV_QUERIES>(seeds, dout + at.row * stride + at.head * dim, stride, dim, length);
+        end_group();
+        if (thread < DKV_QUERIES) {
+            u64 spot = (u64)(at.row + thread) * heads + at.head;
+            logs[thread] = thread < length ? -lse[spot] * LOG2_E : 0.0f;
+            deltas[thread] = thread < length ? delta[spot] : 0.0f;
+        }
+    };
+
+    fetch_rows<DKV_KEYS>(keys, k + place.row * k_stride + kv_head * dim, k_stride, dim, place.length);
+    fetch_rows<DKV_KEYS>(values, v + place.row * v_stride + kv_head * dim, v_stride, dim, place.length);
+    Meeting now = {first_head, place.path, 0, 0, 0};
+    enter(now, spans, place, window);
+    bool going = settle(now, spans, place, window, heads_end);
+    if (going) {
+        fetch_seeds(now);
+        fetch_queries(now);
+    }
+
+    // Seeds are done with first: the next ones come while the keys take theirs, the next queries while those seeds meet
+    // the values.
+    float key_sums[1][DKV_FEATURES / 8][4] = {}, value_sums[1][DKV_FEATURES / 8][4] = {};
+    with_flag(cap != 0.0f, [&](auto capped) {
+        constexpr bool CAPPED = decltype(capped)::value;
+        while (going) {
+            Meeting next = now;
+            next.start += DKV_QUERIES, next.row += DKV_QUERIES;
+            bool more = settle(next, spans, place, window, heads_end);
+            float weights[1][DKV_QUERIES / 8][4] = {}, slopes[1][DKV_QUERIES / 8][4] = {};
+            await_tiles<1>();
+            row_products<1, DKV_QUERIES>(slopes, values, seeds);
+            await_tiles<0>();
+            row_products<1, DKV_QUERIES>(weights, keys, queries);
+            // Whether every query of the tile sees every key. Rows past the end are zeros: padding queries add 0, sums of
+            // padding keys are not written.
+            bool whole = now.start + 1 >= place.first + DKV_KEYS &&
+                         (window == 0 || now.start + DKV_QUERIES <= place.first + window);
+            with_flag(whole, [&](auto all) {
+                UNROLL for (int n = 0; n < DKV_QUERIES / 8; ++n) {
+                    UNROLL for (int i = 0; i < 4; ++i) {
+                        u32 key = place.first + line + lane / 4 + 8 * (i / 2), at = 8 * n + lane % 4 * 2 + i % 2;
+                        bool seen = decltype(all)::value || sees(now.start + at, key, window);
+                        weigh<CAPPED>(weights[0][n][i], slopes[0][n][i], seen, logs[at], deltas[at], measure);
+                    }
+                }
+            });
+            mix_rows<1, DKV_QUERIES, DKV_FEATURES>(value_sums, weights, seeds, feature);
+            sync_block();
+            if (more) fetch_seeds(next);
+            mix_rows<1, DKV_QUERIES, DKV_FEATURES>(key_sums, slopes, queries, feature);
+            sync_block();
+            if (more) fetch_queries(next);
+            now = next, going = more;
+        }
+    });
+    u64 narrow_stride = (u64)(heads / group) * dim, from = (u64)place.row * narrow_stride + kv_head * dim;
+    if (parts != nullptr) {
+        u64 size = tokens * narrow_stride;
+        float *own = parts + first_head % group / share * 2 * size + from;
+        write_rows<DKV_FEATURES>(own, key_sums[0], line, place.length, narrow_stride, feature, dim, scale, scale);
+        write_rows<DKV_FEATURES>(own + size, value_sums[0], line, place.length, narrow_stride, feature, dim, 1.0f, 1.0f);
+        return;
+    }
+    write_rows<DKV_FEATURES>(dk + from, key_sums[0], line, place.length, narrow_stride, feature, dim, scale, scale);
+    write_rows<DKV_FEATURES>(dv + from, value_sums[0], line, place.length, narrow_stride, feature, dim, 1.0f, 1.0f);
+}
+
+#endif
