@@ -66,3 +66,6 @@ method! {
     metrics: ["loss", "reward", "kl", "advantage-spread"],
     paper: "arXiv:2402.14740",
 }
+
+#[cfg(test)]
+mod tests;

@@ -64,7 +64,8 @@ class Bench:
 
     `settings` are the method's, by the names of `run.toml`; `records` are as in a data file, one micro-batch unless `set`
     has `train.batch`. Without records, `rows` of `width` tokens are generated in the method's shape. `sample` takes the
-    tiny trained model in the place of one with random weights. `set` gives further keys of `run.toml`, such as
+    tiny trained model in the place of one with random weights. `verifiers` are the tables `[[verifier]]` of `run.toml`, such as
+    `{"use": "number"}`: `judge` and the rewards come from them. `set` gives further keys of `run.toml`, such as
     `{"train.accumulation": 2}`. `state` is what `state()` of another run gave.
     """
 
@@ -77,11 +78,13 @@ class Bench:
         rows: int | None = None,
         width: int | None = None,
         sample: bool = False,
+        verifiers: list[dict[str, Any]] | None = None,
         set: dict[str, Any] | None = None,  # noqa: A002  the option of the command line
         state: bytes | None = None,
     ) -> None:
         wanted = {"settings": settings or {}, "seed": seed, "sample": sample, "set": set or {}}
-        optional = {"records": records, "rows": rows, "width": width, "state": None if state is None else state.hex()}
+        optional = {"records": records, "rows": rows, "width": width, "verifiers": verifiers,
+                    "state": None if state is None else state.hex()}
         self._wanted = wanted | {name: value for name, value in optional.items() if value is not None}
         #: The report of the last call.
         self.report = Report()

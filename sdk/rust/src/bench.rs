@@ -102,6 +102,17 @@ impl<M: Method + Declared> Bench<M> {
         self
     }
 
+    /// Adds a verifier, a table `[[verifier]]` of `run.toml`, such as `json!({ "use": "number" })`. [`judge`](crate::judge)
+    /// and the rewards of the run come from these. The host finds it when the run starts.
+    #[must_use]
+    pub fn verifier(mut self, table: impl Into<Value>) -> Self {
+        match self.wanted.get_mut("verifiers").and_then(Value::as_array_mut) {
+            Some(tables) => tables.push(table.into()),
+            None => self.wanted["verifiers"] = json!([table.into()]),
+        }
+        self
+    }
+
     /// Restores the method from the [`state`](Run::state) of another run when this one starts.
     #[must_use]
     pub fn resume(self, state: &[u8]) -> Self {

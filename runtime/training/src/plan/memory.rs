@@ -42,7 +42,7 @@ impl Estimate {
         self.weights + self.training + self.activations + self.scratch + self.head + self.runtime
     }
 
-    /// Estimates the memory of a run from its policy, its optimizer, and `tokens`, the most tokens that a step holds at once.
+    /// Estimates the memory of a run from its policy, the host's optimizer if it has one, and `tokens`, the most tokens that a step holds at once.
     /// `recompute` says which activations the backward pass recomputes. `runtime` is the number of bytes in use beside
     /// the weights, from [`bytes_beside_weights`].
     #[must_use]
@@ -50,7 +50,7 @@ impl Estimate {
         policy: &Policy,
         tokens: Tokens,
         recompute: Recompute,
-        optimizer: &OptimizerSettings,
+        optimizer: Option<&OptimizerSettings>,
         runtime: u64,
     ) -> Self {
         let trainable = policy.adapter().trainable() as u64;
@@ -62,7 +62,7 @@ impl Estimate {
         Self {
             weights: policy.model().weights.bytes(),
             training: 2 * precision.bytes(Purpose::Trained, trainable)
-                + optimizer.state_bytes(policy.parameters().slots())
+                + optimizer.map_or(0, |settings| settings.state_bytes(policy.parameters().slots()))
                 + copied,
             activations: pass.kept.max(caches),
             scratch: pass.scratch,

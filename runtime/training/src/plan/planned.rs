@@ -10,6 +10,7 @@ use tunebox_compute::optimizer::{OptimizerKind, OptimizerSettings};
 use tunebox_compute::precision::{Base, Storage};
 use tunebox_model::decoder::Recompute;
 use tunebox_model::{Policy, Weights};
+use tunebox_package::Updates;
 
 use super::inputs::Inputs;
 use super::memory::{Estimate, Tokens};
@@ -203,7 +204,13 @@ fn estimate_memory(
     let train = &settings.file.train;
     let recompute = if train.recompute { Recompute::Blocks } else { Recompute::None };
     let tokens = Tokens::of(settings, &inputs.data, method, train.batch);
-    Estimate::of(&inputs.policy, tokens, recompute, optimizer, inputs.runtime_bytes)
+    Estimate::of(&inputs.policy, tokens, recompute, host_optimizer(method, optimizer), inputs.runtime_bytes)
+}
+
+/// Returns `optimizer` if the host updates the parameters; `None` if the method does, whose own state counts in its limit
+/// of `activation-bytes`.
+fn host_optimizer<'a>(method: &PlannedMethod, optimizer: &'a OptimizerSettings) -> Option<&'a OptimizerSettings> {
+    (method.package.manifest.update == Updates::Host).then_some(optimizer)
 }
 
 /// Returns pairs of a use, such as activations, and its number format in words, for display. With NF4, the format of the
@@ -237,8 +244,8 @@ impl Plan {
         let train = &run.settings.file.train;
         let tokens = |batch| Tokens::of(&run.settings, &run.data, &run.method, batch);
         let (now, one) = (tokens(train.batch), tokens(1));
-        let need =
-            |tokens, recompute| Estimate::of(&self.policy, tokens, recompute, &run.optimizer, whole.runtime).total();
+        let optimizer = host_optimizer(&run.method, &run.optimizer);
+        let need = |tokens, recompute| Estimate::of(&self.policy, tokens, recompute, optimizer, whole.runtime).total();
         let present = if train.recompute { Recompute::Blocks } else { Recompute::None };
         let quantized = self.nf4_weight_bytes().map(|weights| {
             ("model.precision=nf4", whole.total().saturating_sub(whole.weights).saturating_add(weights))

@@ -13,7 +13,7 @@ use tunebox_sandbox::StepReport;
 use tunebox_sandbox::native::{Twin, UnitTest};
 
 use super::runner::{Runner, disconnected};
-use crate::configuration::{RandomRecords, RunSettings};
+use crate::configuration::{RandomRecords, RunSettings, VerifierTable};
 use crate::error::Error;
 use crate::metrics::MetricTotals;
 use crate::plan::{Plan, create_engine, plan_with_method, prepare_native};
@@ -95,6 +95,8 @@ struct TestRequest {
     width: Option<u32>,
     /// The saved state that the method starts from, in hexadecimal digits.
     state: Option<String>,
+    /// The tables `[[verifier]]` of a run file.
+    verifiers: Vec<VerifierTable>,
     /// Further keys of a run file.
     set: Map<String, Value>,
 }
@@ -158,6 +160,7 @@ impl TestRequest {
         let further = self.set.iter().map(|(key, value)| format_assignment(key, value));
         overrides.extend(settings.chain(further).collect::<Result<Vec<_>, _>>()?);
         let mut settings = RunSettings::from_overrides(&overrides)?;
+        settings.file.verifier.clone_from(&self.verifiers);
         let (records, sequence) = (self.random_rows() as usize, self.width.unwrap_or(16) as usize);
         settings.random = self.records.is_none().then_some(RandomRecords { records, sequence, seed: self.seed });
         Ok(settings)
@@ -226,6 +229,7 @@ mod tests {
         let why = |text: &str| TestRequest::parse(text).unwrap_err().why().unwrap();
         assert!(why(r#"{"sizes": 3}"#).contains("`sizes`"));
         assert!(why(r#"{"records": []}"#).contains("no record"));
+        assert!(why(r#"{"verifiers": [{"weight": 2}]}"#).contains("`use`"));
         assert!(TestRequest::parse(r#"{"state": "0g"}"#).unwrap().saved_state().is_err());
     }
 }
