@@ -30,7 +30,17 @@ fn the_page_of_the_commands_is_their_help() {
         "# The commands\n\nGenerated from `--help`; `BLESS=1 cargo test` rewrites it.\n\n```text\n{overview}\n```\n"
     );
     for name in names {
-        let _ = write!(page, "\n## {name}\n\n```text\n{}\n```\n", help(&[&name]));
+        let text = help(&[&name]);
+        if name == "run-file" {
+            let _ = write!(
+                page,
+                "\n## {name}\n\nPrints the [reference of run files](run-file.md); `--schema` prints their JSON schema.\n"
+            );
+            let about = "What `tunebox help run-file` prints; `BLESS=1 cargo test` rewrites it.";
+            assert_file("runtime/cli/run-file.md", &format!("# The run file\n\n{about}\n\n```text\n{text}\n```\n"));
+        } else {
+            let _ = write!(page, "\n## {name}\n\n```text\n{text}\n```\n");
+        }
     }
     assert_file("runtime/cli/README.md", &page);
 }

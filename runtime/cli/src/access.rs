@@ -34,8 +34,8 @@ impl Access {
     }
 
     /// Prepares the run of these settings. In the child, lists the files that the run reads. In the parent, lists none, but
-    /// fetches the model and compiles method and verifiers. Returns `None` after that if the run computes on an
-    /// accelerator. Errors: a model that cannot be fetched, or a component that is refused.
+    /// compiles method and verifiers and fetches the model. Returns `None` after that if the run computes on an
+    /// accelerator. Errors: wrong settings, a component that is refused, or a model that cannot be fetched.
     pub(crate) fn prepare_run(
         terminal: Terminal,
         settings: &RunSettings,
@@ -45,8 +45,8 @@ impl Access {
         if global.supervised {
             access.read = readable(settings);
         } else {
-            fetch(settings)?;
             access.code = Some(compile_run(terminal, settings, true)?);
+            fetch(settings)?;
         }
         Ok(Some(access).filter(|_| computes_on_cpu(&settings.file.train.device)))
     }

@@ -5,8 +5,12 @@ use std::path::PathBuf;
 use clap::Args;
 use clap::builder::{PossibleValuesParser, TypedValueParser};
 
+use crate::key_flags::KeyFlags;
 use crate::package::trust::TrustOptions;
-use crate::terminal::Terminal;
+use crate::terminal::{Failure, Terminal};
+
+/// The run file of a command that names none.
+pub(crate) const RUN_FILE: &str = "run.toml";
 
 /// Creates the parser of an option whose value is one of the words in `choices`, which are pairs of word and parsed value.
 /// Any other word is an error, and help lists the words.
@@ -49,7 +53,9 @@ pub(crate) struct RunOptions {
     /// JSONL file with the training records
     #[arg(long)]
     pub(crate) data: Option<String>,
-    /// Set a key of the run file, for example `train.rate=1e-4`. Can be repeated
+    #[command(flatten)]
+    pub(crate) keys: KeyFlags,
+    /// Set a key of the run file, for example `train.clip=0.5`; `tunebox help run-file` lists the keys. Can be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     pub(crate) set: Vec<String>,
     /// Name of the run's folder [default: the method's name and the next free number]
@@ -68,8 +74,9 @@ pub(crate) struct RunOptions {
 impl RunOptions {
     /// Translates the options, and the method and precision of the command, to `KEY=VALUE` overrides of a run file, with
     /// values as TOML strings. Options that were not given are left out. The overrides of `--set` come last, unchanged, and
-    /// so take precedence.
-    pub(crate) fn overrides(&self, method: Option<String>, precision: Option<String>) -> Vec<String> {
+    /// so take precedence. Fails if a flag that sets a key and a `--set` give the same key.
+    pub(crate) fn overrides(&self, method: Option<String>, precision: Option<String>) -> Result<Vec<String>, Failure> {
+        let keys = self.keys.overrides(&self.set)?;
         let options = [
             ("model.path", self.model.clone()),
             ("model.precision", precision),
@@ -79,7 +86,7 @@ impl RunOptions {
             ("train.device", self.device.clone()),
         ];
         let given = options.into_iter().filter_map(|(key, value)| Some((key, toml::Value::String(value?))));
-        given.map(|(key, value)| format!("{key}={value}")).chain(self.set.iter().cloned()).collect()
+        Ok(given.map(|(key, value)| format!("{key}={value}")).chain(keys).collect())
     }
 }
 

@@ -5,9 +5,10 @@ use std::path::Path;
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
 use tunebox_package::Reference;
-use tunebox_training::configuration::find_key;
+use tunebox_training::configuration::find_meant_key;
 
 use crate::commands::CommandLine;
+use crate::key_flags::flag_of_key;
 use crate::package::describe::describe_settings;
 use crate::terminal::{Terminal, escape};
 
@@ -25,7 +26,7 @@ pub(crate) fn parse() -> CommandLine {
             && let Some(settings) = settings_help(&words)
         {
             let _ = error.print();
-            Terminal { json: false, quiet: false, verbose: false }.print_line(format!("\n{}", escape(&settings)));
+            Terminal { json: false, quiet: false, verbose: false }.print_rows(&format!("\n{}", escape(&settings)));
             std::process::exit(0);
         }
         add_set_tip(error, &words).exit()
@@ -56,19 +57,22 @@ fn flag_value<'a>(words: &'a [String], flag: &str) -> Option<&'a str> {
     joined.or(next.map(String::as_str).filter(|word| !word.starts_with('-')))
 }
 
-/// Replaces clap's suggestion in the error of an unknown flag by how `--set` sets the run file key whose last part is
-/// the flag's name, with the flag's value if one is given. Returns any other error unchanged, and so the error of a
-/// command without `--set` or of a flag that is no key.
+/// Replaces clap's suggestion in the error of an unknown flag that means a key of the run file, also by its name in another
+/// trainer: by the flag that sets the key, if there is one, else by how `--set` sets it, with the flag's value if one is
+/// given. Returns any other error unchanged, and so the error of a command without `--set`, or of a flag that means no key.
 fn add_set_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
     let flag = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag.clone(),
         _ => return error,
     };
     let has_set = words.iter().any(|word| COMMANDS_WITH_SET.contains(&word.as_str()));
-    let Some(key) = flag.strip_prefix("--").filter(|_| has_set).and_then(find_key) else { return error };
+    let Some(key) = flag.strip_prefix("--").filter(|_| has_set).and_then(find_meant_key) else { return error };
     let value = flag_value(words, &flag).unwrap_or("…");
     error.remove(ContextKind::SuggestedArg);
-    let tip = format!("it is a key of the run file: '--set {key}={value}'");
+    let tip = match flag_of_key(&key) {
+        Some(own) => format!("it is called '{own} {value}' here"),
+        None => format!("it is a key of the run file: '--set {key}={value}'"),
+    };
     error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
     error
 }
@@ -87,10 +91,13 @@ mod tests {
             let words = split(words);
             add_set_tip(CommandLine::try_parse_from(&words).unwrap_err(), &words).to_string()
         };
-        let tip = "tip: it is a key of the run file: '--set train.steps=5'";
-        assert!(error("tunebox train --sample --steps 5").contains(tip));
-        assert!(error("tunebox train --sample --steps=5").contains(tip));
-        assert!(!error("tunebox list --steps 5").contains("--set"));
+        let tip = "tip: it is a key of the run file: '--set train.clip=5'";
+        assert!(error("tunebox train --sample --clip 5").contains(tip));
+        assert!(error("tunebox train --sample --clip=5").contains(tip));
+        assert!(!error("tunebox list --clip 5").contains("--set"));
+        assert!(error("tunebox train --sample --max-grad-norm 5").contains(tip), "its name in another trainer");
+        let own = "tip: it is called '--rate 1e-4' here";
+        assert!(error("tunebox check --learning_rate 1e-4").contains(own));
         assert!(error("tunebox train --mehtod dpo").contains("'--method'"));
     }
 

@@ -31,21 +31,19 @@ pub(crate) fn sampling_parameters(options: &SamplingOptions) -> Sampling {
 
 /// Generates one completion of a prompt (token ids) and returns it with its decoded text, in which special tokens are
 /// left out. Calls `on_text` during the generation with each piece of text as soon as its characters are complete, and
-/// with the rest at the end. Fails if nothing was generated, or if the model has no tokenizer.
+/// with the rest at the end; if it returns false, the completion ends. Fails if nothing was generated, or if the model has no
+/// tokenizer.
 pub(crate) fn complete(
     policy: &Policy,
     prompt: &[u32],
     sampling: &Sampling,
-    on_text: &mut dyn FnMut(&str),
+    on_text: &mut dyn FnMut(&str) -> bool,
 ) -> Result<(Completion, String), Failure> {
     let tokenizer = policy.model().tokenizer()?;
     let mut stream = StreamDecoder::new(true);
     let completions = generate(policy, &View::Policy, &[prompt.to_vec()], sampling, &mut |_, id| {
         // A decoding error of a piece is returned by the decoding of the whole below.
-        if let Ok(text) = stream.push(tokenizer, id) {
-            on_text(&text);
-        }
-        true
+        stream.push(tokenizer, id).map_or(true, |text| on_text(&text))
     })?;
     on_text(&stream.finish(tokenizer)?);
     let Some(completion) = completions.into_iter().next() else {

@@ -37,13 +37,15 @@ fn this_program(command: &str) -> Result<Program, Failure> {
 const INTERRUPT_WINDOW: Duration = Duration::from_millis(200);
 
 /// Installs the handler of Ctrl-C and returns the flag that the first Ctrl-C sets to true. A second one, more than 200 ms
-/// after the first, ends the process with exit code 130. Fails if the process has a handler already.
+/// after the first, ends the process with exit code 130, unless the flag was set to false in between. Fails if the process
+/// has a handler already.
 pub(crate) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
-    let (flag, mut first) = (Arc::clone(&stop), None);
+    let (flag, mut first) = (Arc::clone(&stop), Instant::now());
     ctrlc::set_handler(move || {
-        flag.store(true, Ordering::SeqCst);
-        if first.get_or_insert_with(Instant::now).elapsed() > INTERRUPT_WINDOW {
+        if !flag.swap(true, Ordering::SeqCst) {
+            first = Instant::now();
+        } else if first.elapsed() > INTERRUPT_WINDOW {
             std::process::exit(Exit::Interrupted as i32);
         }
     })

@@ -33,6 +33,9 @@ pub struct Explanation {
     /// The call stack inside the method.
     #[serde(default)]
     pub trace: Option<Trace>,
+    /// Further errors that the same check found, each without `further` of its own; empty for most errors.
+    #[serde(default)]
+    pub further: Vec<Explanation>,
 }
 
 /// The call stack inside a method at the time of the error.

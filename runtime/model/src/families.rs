@@ -46,14 +46,22 @@ impl Configuration {
     /// run.
     pub fn from_hugging_face(config: &Value, file: &Path) -> Result<Self> {
         let whole = Fields::new(config, file)?;
-        let found: &str = whole.require("model_type")?;
-        let Some(family) = FAMILIES.iter().find(|family| family.model_types.contains(&found)) else {
-            let known: Vec<&str> = FAMILIES.iter().flat_map(|family| family.model_types).copied().collect();
-            return Err(whole.value_error("model_type", &format!("one of {}", known.join(", "))));
-        };
+        let family = find_family(&whole)?;
         let configuration = hugging_face::read(&whole, family)?;
         configuration.check(file)?;
         Ok(configuration)
+    }
+
+    /// Checks that the parsed `config.json` of a model names a known family; `file` names the file in errors. A file that
+    /// names none passes: [`Configuration::from_hugging_face`] reports it.
+    ///
+    /// # Errors
+    /// When the family is not known.
+    pub(crate) fn check_family(config: &Value, file: &Path) -> Result<()> {
+        if !config["model_type"].is_string() {
+            return Ok(());
+        }
+        find_family(&Fields::new(config, file)?).map(drop)
     }
 
     /// Appends the `eos_token_id` values of a parsed `generation_config.json`, such as end-of-turn tokens, to `eos`.
@@ -105,6 +113,16 @@ impl Configuration {
     pub fn parameter_count(&self) -> u64 {
         weight_shapes(self).iter().map(|(_, shape)| shape.iter().map(|side| *side as u64).product::<u64>()).sum()
     }
+}
+
+/// Finds the family that lists the `model_type` of a `config.json`.
+fn find_family(whole: &Fields<'_>) -> Result<&'static Family> {
+    let found: &str = whole.require("model_type")?;
+    let family = FAMILIES.into_iter().find(|family| family.model_types.contains(&found));
+    family.ok_or_else(|| {
+        let known: Vec<&str> = FAMILIES.iter().flat_map(|family| family.model_types).copied().collect();
+        whole.value_error("model_type", &format!("one of {}", known.join(", ")))
+    })
 }
 
 /// The family of a configuration, by name; Llama for an unknown name.

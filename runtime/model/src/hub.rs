@@ -10,7 +10,7 @@ use tunebox_foundation::environment;
 use tunebox_foundation::explain::Explanation;
 
 use crate::error::{Error, Result};
-use crate::source::COMPANIONS;
+use crate::source::{COMPANIONS, check_family};
 use crate::weights::safetensors::{self, INDEX, SINGLE, is_plain};
 
 /// The address of the hub if `HF_ENDPOINT` is not set.
@@ -222,14 +222,19 @@ impl Hub {
 }
 
 /// Fetches `config.json`, those of `README.md` and [`COMPANIONS`] that exist, and all weight files: those of the index if
-/// there is one, else [`SINGLE`]. Returns their folder. `there` are the files of the repository; if it lacks
+/// there is one, else [`SINGLE`]. Returns their folder. Fails before weights are fetched if the family is not known. `there`
+/// are the files of the repository; if it lacks
 /// `config.json` or weights, fetches nothing and returns `None`. `fetch` gets a file by its name and returns its path.
 fn fetch_folder(there: &[&str], fetch: &mut dyn FnMut(&str) -> Result<PathBuf>) -> Result<Option<PathBuf>> {
     let has = |file: &str| there.contains(&file);
     if !has("config.json") || !(has(SINGLE) || has(INDEX)) {
         return Ok(None);
     }
-    for companion in ["config.json", "README.md"].into_iter().chain(COMPANIONS).filter(|file| has(file)) {
+    if let Some(folder) = fetch("config.json")?.parent() {
+        // Before gigabytes of weights that cannot be run.
+        check_family(folder)?;
+    }
+    for companion in ["README.md"].into_iter().chain(COMPANIONS).filter(|file| has(file)) {
         fetch(companion)?;
     }
     let first = fetch(if has(INDEX) { INDEX } else { SINGLE })?;

@@ -9,6 +9,7 @@ use sha2::{Digest, Sha256};
 use tunebox_foundation::hexadecimal::hexadecimal;
 use tunebox_foundation::{bounded, paths};
 
+use crate::configuration::Configuration;
 use crate::error::{Error, MODEL_FORMS, Result};
 use crate::hub::{Hub, Name};
 use crate::weights::safetensors;
@@ -71,9 +72,10 @@ impl Source {
 
     /// The source for the folder or file `path`, which exists: a folder with `config.json` and safetensors, a GGUF
     /// file, or a folder with one GGUF file and no `config.json`. `name` is what the user gave. Errors: none of these,
-    /// several GGUF files, or a broken index of weight files.
+    /// several GGUF files, a family that is not known, or a broken index of weight files.
     fn from_path(name: &str, path: &Path) -> Result<Self> {
         let (path, weights) = if path.is_dir() && path.join("config.json").is_file() {
+            check_family(path)?;
             (path.to_path_buf(), safetensors::files(path)?)
         } else {
             let file = find_gguf_file(path)?;
@@ -136,6 +138,17 @@ impl Source {
         let fresh = digest(self.weight_files())?;
         Ok(self.digest.get_or_init(|| fresh).clone())
     }
+}
+
+/// Largest `config.json` that [`check_family`] reads, in bytes.
+const MAX_CONFIG_BYTES: u64 = 1 << 20;
+
+/// Fails if the `config.json` in a model's folder names a family that is not known, so that this is reported before weights
+/// are missed or fetched. Reports nothing else about that file, and does not read one of more than [`MAX_CONFIG_BYTES`].
+pub(crate) fn check_family(folder: &Path) -> Result<()> {
+    let file = folder.join("config.json");
+    let text = bounded::read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
+    serde_json::from_str(&text).map_or(Ok(()), |config| Configuration::check_family(&config, &file))
 }
 
 /// Finds the GGUF file at a path: the path itself, or the only one directly in a folder. Goes by the extension `gguf`,
@@ -219,6 +232,13 @@ mod tests {
         let error = Source::open(&folder.path().display().to_string(), true).unwrap_err();
         let why = error.explanation().why;
         assert_eq!(why.unwrap(), "it has neither `model.safetensors` nor `model.safetensors.index.json`");
+    }
+
+    #[test]
+    fn a_family_that_is_not_known_is_named_before_missing_weights() {
+        let folder = folder_with("config.json", r#"{"model_type": "mamba"}"#);
+        let error = Source::open(&folder.path().display().to_string(), true).unwrap_err();
+        assert!(error.to_string().contains("mamba") && error.to_string().contains("model_type"), "{error}");
     }
 
     #[test]

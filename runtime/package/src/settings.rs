@@ -40,16 +40,34 @@ fn unknown_setting(manifest: &Manifest, name: &str) -> SettingError {
 /// Returns every setting of the manifest, in its order, as name and value: the value in `given`, else the default.
 /// Errors: a key that is no setting, a value of another kind or outside its range, a setting without value and default.
 pub fn resolve_settings(manifest: &Manifest, given: &toml::Table) -> Result<Vec<(String, Value)>, SettingError> {
-    let is_known = |name: &String| manifest.settings.iter().any(|setting| setting.name == *name);
-    if let Some(name) = given.keys().find(|name| !is_known(name)) {
+    if let Some(name) = unknown_keys(manifest, given).next() {
         return Err(unknown_setting(manifest, name));
     }
-    let resolved = |setting: &Setting| {
-        let value = resolve(&manifest.name, setting, given.get(&setting.name));
-        let failed = |error| SettingError { name: setting.name.clone(), is_unknown: false, source: error };
-        Ok((setting.name.clone(), value.map_err(failed)?))
-    };
-    manifest.settings.iter().map(resolved).collect()
+    manifest.settings.iter().map(|setting| resolve_named(manifest, setting, given)).collect()
+}
+
+/// Returns all errors that [`resolve_settings`] can fail with: first unknown keys, then wrong and missing values in the
+/// order of the manifest.
+#[must_use]
+pub fn setting_errors(manifest: &Manifest, given: &toml::Table) -> Vec<SettingError> {
+    let unknown = unknown_keys(manifest, given).map(|name| unknown_setting(manifest, name));
+    let wrong = manifest.settings.iter().filter_map(|setting| resolve_named(manifest, setting, given).err());
+    unknown.take(MAX_UNKNOWN).chain(wrong).collect()
+}
+
+/// The most errors about unknown keys that [`setting_errors`] returns.
+const MAX_UNKNOWN: usize = 64;
+
+/// The keys in `given` that are no setting of the manifest.
+fn unknown_keys<'a>(manifest: &'a Manifest, given: &'a toml::Table) -> impl Iterator<Item = &'a String> {
+    given.keys().filter(|name| !manifest.settings.iter().any(|setting| setting.name == **name))
+}
+
+/// Returns the name and the value of one setting as [`resolve_settings`] does.
+fn resolve_named(manifest: &Manifest, setting: &Setting, given: &toml::Table) -> Result<(String, Value), SettingError> {
+    let value = resolve(&manifest.name, setting, given.get(&setting.name));
+    let failed = |error| SettingError { name: setting.name.clone(), is_unknown: false, source: error };
+    Ok((setting.name.clone(), value.map_err(failed)?))
 }
 
 /// Returns the value of one setting of a method: the one that is given, converted and checked, else the default.

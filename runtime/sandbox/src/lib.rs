@@ -69,6 +69,7 @@ pub use engine::{Engine, Method, StartProcess};
 pub use error::{DeniedCall, Error};
 pub use fault::{Function, Stop};
 pub use grants::{Grants, interface_of};
+pub use imports::NEW_TOKENS;
 pub use limits::{LIMITS, Limit, Limits, NOT_COUNTED, Unit};
 pub use method_parameters::{Extra, MethodParameters};
 pub use profile::{Profiler, Recorded};

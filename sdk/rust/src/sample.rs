@@ -17,7 +17,8 @@ use crate::bindings::tunebox::method::sample;
 use crate::error::{certain, checked};
 use crate::{Result, Rows, Tensor, View};
 
-/// How to sample: temperature 1, no top-k, top-p 1, no min-p, 1 completion, the run's own limit of new tokens.
+/// How to sample: temperature 1, no top-k, top-p 1, no min-p, 1 completion, 256 new tokens or the run's own limit if that is
+/// less.
 pub struct Sampler(sample::Sampler);
 
 impl Default for Sampler {

@@ -24,7 +24,7 @@ pub(crate) struct Bench {
     /// files]
     #[arg(long, value_parser = ["f32", "bf16", "f16", "nf4"])]
     precision: Option<String>,
-    /// Measure only this part: `training`, steps with their memory and their fraction of the matrix product speed;
+    /// Measure only this part: `training`, steps with their memory and their fraction of the matrix-multiply speed;
     /// `scoring` of rows without training; `generation` by greedy decoding; `start-up`, the time to open the model and to
     /// compile and instantiate the method; `overhead`, the time of the steps spent in the sandbox. Can be repeated
     #[arg(long, value_parser = one_of(PHASES), value_delimiter = ',')]
@@ -140,9 +140,9 @@ fn show_report(terminal: Terminal, measured: &Measured, steps: u32) {
     if let Some(training) = &measured.training {
         let (speed, seconds, peak) =
             (training.tokens_per_second, training.step_seconds, peak_text(training.peak_bytes));
-        let utilization = training
-            .utilization
-            .map_or_else(String::new, |fraction| format!(", {:.0} % of the matrix product speed", 100.0 * fraction));
+        let utilization = training.utilization.map_or_else(String::new, |fraction| {
+            format!(", {:.0} % of this machine's matrix-multiply speed", 100.0 * fraction)
+        });
         let sizes = format!("{batch} × {sequence}, rank {rank}, median of {steps}");
         terminal.status("Step", format!("{speed:.1} tokens/s, {sizes}: {seconds:.3} s{utilization}{peak}"));
     }

@@ -1,5 +1,8 @@
 //! `tunebox chat`: a conversation; `/compare` shows the answers with and without the adapter.
 
+use std::sync::Arc;
+use std::sync::atomic::{AtomicBool, Ordering};
+
 use clap::Args;
 use rustyline::DefaultEditor;
 use rustyline::error::ReadlineError;
@@ -11,6 +14,7 @@ use crate::access::Access;
 use crate::arguments::{Global, SamplingOptions};
 use crate::generation::{complete, encode_chat, sampling_parameters};
 use crate::model::{LoadedModel, ModelOptions};
+use crate::processes::stop_on_interrupt;
 use crate::steering::SteeringOptions;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
@@ -29,7 +33,8 @@ pub(crate) struct Chat {
 
 const CHAT_HELP: &str = "/compare   answer the last question again, with and without the adapter\n\
                     /new       start a new conversation\n\
-                    /exit      quit (or Ctrl-D)";
+                    /exit      quit (or Ctrl-D)\n\
+                    Ctrl-C     stop an answer";
 
 /// Shown with a model that was trained on the sample.
 const SINGLE_QUESTIONS_NOTE: &str =
@@ -44,6 +49,8 @@ struct Conversation {
     /// The messages that a conversation starts with.
     opening: Vec<Message>,
     messages: Vec<Message>,
+    /// Set by Ctrl-C, which stops the answer that is being generated.
+    stop: Arc<AtomicBool>,
 }
 
 impl Chat {
@@ -54,7 +61,7 @@ impl Chat {
         Ok(access.map(|access| Access { edits_lines: true, ..access }))
     }
 
-    /// Loads the model and reads lines from the terminal until `/exit`, Ctrl-D or Ctrl-C.
+    /// Loads the model and reads lines from the terminal until `/exit`, Ctrl-D, or Ctrl-C twice in a row at the prompt.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut loaded = self.model.load(terminal, global)?;
         self.steering.add_vectors(terminal, &mut loaded.policy)?;
@@ -65,6 +72,7 @@ impl Chat {
             sampling: sampling_parameters(&self.sampling),
             messages: opening.clone(),
             opening,
+            stop: stop_on_interrupt()?,
         };
         let unreadable = |error: ReadlineError| {
             Failure::usage(format!("the terminal cannot be read: {error}"), "`tunebox generate` needs no terminal")
@@ -74,13 +82,20 @@ impl Chat {
         if self.model.existing_folder().is_some_and(is_sample) {
             terminal.message(SINGLE_QUESTIONS_NOTE);
         }
+        let mut is_leaving = false;
         loop {
             match editor.readline("> ") {
                 Ok(line) => {
+                    is_leaving = false;
                     let _ = editor.add_history_entry(&line);
                     if !conversation.handle_line(terminal, line.trim())? {
                         return Ok(ExitStatus::Success);
                     }
+                }
+                // Ctrl-C may have been meant for an answer that has just ended.
+                Err(ReadlineError::Interrupted) if !is_leaving => {
+                    is_leaving = true;
+                    terminal.message("`/exit`, Ctrl-D or another Ctrl-C quits.");
                 }
                 Err(ReadlineError::Eof | ReadlineError::Interrupted) => return Ok(ExitStatus::Success),
                 Err(error) => return Err(unreadable(error)),
@@ -106,20 +121,24 @@ impl Conversation {
     }
 
     /// Adds a question to the conversation, prints the model's answer while it is generated, and adds the answer,
-    /// without white space at its end, to the conversation.
+    /// without white space at its end, to the conversation. Ctrl-C stops the answer, which is added as far as it is.
     fn answer(&mut self, terminal: Terminal, question: &str) -> Result<(), Failure> {
         self.messages.push(Message::new("user", question));
         let policy = &self.loaded.policy;
         let prompt = encode_chat(policy, &self.messages)?;
-        let (_, text) = complete(policy, &prompt, &self.sampling, &mut |piece| terminal.print_model_text(piece))?;
+        self.stop.store(false, Ordering::SeqCst);
+        let (_, text) = complete(policy, &prompt, &self.sampling, &mut |piece| {
+            terminal.print_model_text(piece);
+            !self.stop.load(Ordering::SeqCst)
+        })?;
         terminal.print("\n");
         self.messages.push(Message::new("assistant", text.trim_end()));
         Ok(())
     }
 
-    /// Prints two new answers to the last question, by the base model and by the adapted or steered one, each line behind
-    /// `base` or `adapted`. The conversation stays as it is. If there is no question yet, or the model does not differ from
-    /// its base, only shows a message that says so.
+    /// Prints two new answers to the last question while they are generated, by the base model and by the adapted or steered
+    /// one, each line behind `base` or `adapted`. Ctrl-C stops the comparison. The conversation stays as it is. If there is no
+    /// question yet, or the model does not differ from its base, only shows a message that says so.
     fn compare(&self, terminal: Terminal) -> Result<(), Failure> {
         let Some(last) = self.messages.iter().rposition(|message| message.role == "user") else {
             terminal.message("there is no question to compare yet");
@@ -130,12 +149,47 @@ impl Conversation {
             return Ok(());
         }
         let prompt = encode_chat(&self.loaded.policy, &self.messages[..=last])?;
+        self.stop.store(false, Ordering::SeqCst);
         for (name, policy) in [("base", &self.loaded.base_policy()?), ("adapted", &self.loaded.policy)] {
-            let (_, text) = complete(policy, &prompt, &self.sampling, &mut |_| {})?;
-            for (i, line) in text.trim_end().lines().enumerate() {
-                terminal.print_model_text(&format!("{:8} │ {line}\n", if i == 0 { name } else { "" }));
+            let mut lines = LabeledLines::default();
+            terminal.print(format!("{name:8} │ "));
+            complete(policy, &prompt, &self.sampling, &mut |piece| {
+                terminal.print_model_text(&lines.push(piece));
+                !self.stop.load(Ordering::SeqCst)
+            })?;
+            terminal.print("\n");
+            if self.stop.load(Ordering::SeqCst) {
+                break;
             }
         }
         Ok(())
+    }
+}
+
+/// Text that comes in pieces and is shown with a margin on each line. Holds white space back until other text follows, so that
+/// none is shown at the end.
+#[derive(Debug, Default)]
+struct LabeledLines {
+    held: String,
+}
+
+impl LabeledLines {
+    /// Takes a piece of text and returns what can be shown of it and of the white space before it.
+    fn push(&mut self, piece: &str) -> String {
+        self.held.push_str(piece);
+        let shown: String = self.held.drain(..self.held.trim_end().len()).collect();
+        shown.replace("\r\n", "\n").replace('\n', &format!("\n{:8} │ ", ""))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn pieces_of_an_answer_become_lines_with_a_margin_and_no_blanks_at_the_end() {
+        let mut lines = LabeledLines::default();
+        let shown: Vec<String> = ["One", " ", "two\n", "\n", "three", "\n \n"].map(|piece| lines.push(piece)).into();
+        assert_eq!(shown, ["One", "", " two", "", "\n         │ \n         │ three", ""]);
     }
 }

@@ -13,7 +13,8 @@ use tunebox_training::plan::{free, no_effect_warning, open_package};
 use tunebox_training::{Listed, Plan, RunSettings, memory_of_plan, plan, runs};
 
 use crate::access::Access;
-use crate::arguments::Global;
+use crate::arguments::{Global, RUN_FILE};
+use crate::key_flags::KeyFlags;
 use crate::package::build::show_types;
 use crate::package::describe::{expect_no_run, train_built_command, train_command};
 use crate::package::trust::TrustOptions;
@@ -25,8 +26,10 @@ use tunebox_foundation::format::bytes;
 #[derive(Debug, Args)]
 pub(crate) struct Check {
     /// Run file, method folder, `.wasm` file, or package in the store
-    #[arg(default_value = "run.toml")]
+    #[arg(default_value = RUN_FILE)]
     subject: PathBuf,
+    #[command(flatten)]
+    keys: KeyFlags,
     /// Set a key of the run file; for a method, a limit as `limits.NAME=VALUE`. Can be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
@@ -62,7 +65,11 @@ impl Check {
 
     /// Reads the settings of the run file with the overrides of `--set`.
     fn read_settings(&self, global: &Global) -> Result<RunSettings, Failure> {
-        let mut settings = RunSettings::load(&self.subject, &self.set)?;
+        if self.subject == Path::new(RUN_FILE) && !self.subject.exists() {
+            let hint = "`tunebox init` writes one; or name a run file, or a method";
+            return Err(Failure::usage(format!("there is no `{RUN_FILE}` in this folder"), hint));
+        }
+        let mut settings = RunSettings::load(&self.subject, &self.keys.overrides(&self.set)?)?;
         settings.offline = global.offline;
         settings.compiling = compile_settings()?;
         Ok(settings)
@@ -102,6 +109,10 @@ impl Check {
     /// those of its folder's `run.toml` and of `--set`, as before a run. Shows the result; a refused component is an error.
     fn check_method(&self, terminal: Terminal) -> CommandResult {
         expect_no_run(&self.subject)?;
+        if let Some(flag) = self.keys.first() {
+            let what = format!("`{flag}` is for run files, and `{}` is a method", self.subject.display());
+            return Err(Failure::usage(what, "leave it out, or name a run file"));
+        }
         let limits = RunSettings::limits_of_method(&self.subject.to_string_lossy(), &self.set)?;
         let found = Reference::parse(&self.subject.to_string_lossy(), Path::new("."))?;
         self.trust.check_package(terminal, &found)?;

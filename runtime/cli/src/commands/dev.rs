@@ -30,7 +30,7 @@ pub(crate) struct Dev {
     #[arg(default_value = ".")]
     folder: PathBuf,
     /// Run file [default: `run.toml` of the folder, else the sample]. Trains until Ctrl-C, or for the steps or epochs given
-    /// with `--set`
+    /// by a flag or `--set`
     run: Option<PathBuf>,
     #[command(flatten)]
     options: RunOptions,
@@ -96,10 +96,10 @@ impl Dev {
 
     /// Reads the settings of a run from the run file that was given, else from an existing `run.toml` of the folder, else
     /// from `--model` and `--data` if one is given, else from the sample; with the folder as method and the options on top.
-    /// A run name in the file is dropped. If `is_learning` (the method imports `learn`), the run is endless unless `--set`
-    /// gives steps or epochs; else the steps of the file stay. Epochs of `--set` remove the steps of the file.
+    /// A run name in the file is dropped. If `is_learning` (the method imports `learn`), the run is endless unless the
+    /// options give steps or epochs; else the steps of the file stay. Epochs of the options remove the steps of the file.
     fn read_settings(&self, is_learning: bool) -> Result<RunSettings, Failure> {
-        let overrides = self.options.overrides(Some(self.method_folder().display().to_string()), None);
+        let overrides = self.options.overrides(Some(self.method_folder().display().to_string()), None)?;
         let file = self.run_file().filter(|path| self.run.is_some() || path.is_file());
         let mut settings = match file {
             Some(path) => RunSettings::load(&path, &overrides)?,

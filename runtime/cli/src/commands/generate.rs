@@ -47,6 +47,7 @@ impl Generate {
             if !terminal.json {
                 terminal.print_model_text(piece);
             }
+            true
         })?;
         if !terminal.json {
             terminal.print("\n");

@@ -87,7 +87,7 @@ impl Inspect {
         if !terminal.json {
             let signed = signer_text(&package, publisher.as_ref());
             let made = provenance.as_ref().map_or("none".to_owned(), provenance_text);
-            terminal.print_line(escape(&describe_package(&package, &imports, [&signed, &made], &parts)));
+            terminal.print_rows(&escape(&describe_package(&package, &imports, [&signed, &made], &parts)));
         }
         terminal.event(json!({
             "name": package.manifest.name, "version": package.manifest.version, "origin": package.origin,

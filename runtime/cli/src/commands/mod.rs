@@ -8,6 +8,7 @@ mod dev;
 mod doctor;
 mod eval;
 mod generate;
+mod init;
 mod inspect;
 mod internal;
 mod key;
@@ -17,6 +18,7 @@ mod new;
 mod pack;
 mod pull;
 mod push;
+mod run_file;
 mod score;
 mod test;
 mod train;
@@ -43,6 +45,8 @@ pub(crate) enum Command {
     /// Train a model with a method; writes an adapter, an edited model or steering vectors
     #[command(visible_alias = "run")]
     Train(Box<train::Train>),
+    /// Write a run file for a model and data
+    Init(init::Init),
     /// Create a method folder that builds, tests and trains
     New(new::New),
     /// Train with a method folder, and reload the method whenever its source changes
@@ -57,6 +61,8 @@ pub(crate) enum Command {
     Chat(chat::Chat),
     /// Check a run file or a method without training, and estimate memory
     Check(check::Check),
+    /// Explain every key of a run file, or print their JSON schema
+    RunFile(run_file::RunFile),
     /// Show what a method is and what it can access, without running it
     Inspect(inspect::Inspect),
     /// Create a key pair to sign packages with
@@ -135,6 +141,8 @@ impl Command {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         match self {
             Self::Train(command) => command.run(terminal, global),
+            Self::Init(command) => command.run(terminal),
+            Self::RunFile(command) => Ok(command.run(terminal)),
             Self::New(command) => command.run(terminal),
             Self::Dev(command) => command.run(terminal, global),
             Self::Eval(command) => command.run(terminal, global),

@@ -11,7 +11,7 @@ use tunebox_sandbox::{Profiler, Recorded};
 use tunebox_training::{RunSettings, execute, plan};
 
 use crate::access::Access;
-use crate::arguments::{Global, RunOptions};
+use crate::arguments::{Global, RUN_FILE, RunOptions};
 use crate::processes::{compile_settings, stop_on_interrupt, worker_program};
 use crate::run::display::RunDisplay;
 use crate::run::plan::{find_rings, show_plan};
@@ -20,7 +20,7 @@ use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Train {
-    /// Run file; or give `--model` and `--data`, or `--sample`
+    /// Run file; or give `--model` and `--data`, or `--sample` [default: `run.toml`, if it exists]
     run: Option<PathBuf>,
     /// Method to train with: a built-in one, a method folder, a `.wasm` file, or `NAME[@VERSION]` of a package in the
     /// store. With `--help`, lists its settings [default: lora]
@@ -67,7 +67,7 @@ impl Train {
         let write = vec![PathBuf::from(&settings.file.run.folder)];
         let access = Access::prepare_run(terminal, &settings, global)?;
         Ok(access.map(|mut access| {
-            access.read.extend(self.run.clone());
+            access.read.extend(self.run_file().map(Path::to_owned));
             Access { write, ..access }
         }))
     }
@@ -101,21 +101,32 @@ impl Train {
         profiled.map(|()| status)
     }
 
+    /// The run file: the argument, else [`RUN_FILE`] of the current folder if it exists and neither `--sample` nor both
+    /// `--model` and `--data` are given.
+    fn run_file(&self) -> Option<&Path> {
+        let options = &self.options;
+        let needs_none = options.sample || (options.model.is_some() && options.data.is_some());
+        let usual = Path::new(RUN_FILE);
+        self.run.as_deref().or_else(|| Some(usual).filter(|file| !needs_none && file.is_file()))
+    }
+
     /// Reads the settings from the run file, from the sample (`--sample`), or from `--model` and `--data` alone; the
-    /// other options override them. Fails if none of these is given, or if the run file is a folder.
+    /// other options override them. Fails if there is none of these, or if the run file is a folder.
     fn read_settings(&self, offline: bool) -> Result<RunSettings, Failure> {
         let options = &self.options;
-        let is_bare = self.run.is_none() && !options.sample;
+        let run = self.run_file();
+        let is_bare = run.is_none() && !options.sample;
         let method = self.method.clone().or_else(|| is_bare.then(|| "lora".to_owned()));
-        let overrides = options.overrides(method, self.precision.clone());
-        let mut settings = match &self.run {
+        let overrides = options.overrides(method, self.precision.clone())?;
+        let mut settings = match run {
             Some(path) if path.is_dir() => return Err(folder_failure(path)),
             Some(path) => RunSettings::load(path, &overrides)?,
             None if options.sample => RunSettings::sample(&overrides)?,
             None if options.model.is_none() || options.data.is_none() => {
                 return Err(Failure::usage(
-                    "there is nothing to train",
-                    "`tunebox train --sample` trains the bundled sample; else give a run file, or `--model` and `--data`",
+                    format!("there is nothing to train: no run file is given, and `{RUN_FILE}` does not exist"),
+                    "`tunebox init` writes one, `tunebox train --sample` trains the bundled sample; \
+                     or give `--model` and `--data`",
                 ));
             }
             None => RunSettings::from_overrides(&overrides)?,

@@ -6,8 +6,8 @@ use tunebox_training::configuration::ENDLESS;
 use tunebox_training::{Event, Observer, StepEvent};
 
 use super::plan::{show_rings, show_summary};
-use crate::terminal::Terminal;
 use crate::terminal::progress::step_bar;
+use crate::terminal::{Terminal, width};
 use tunebox_foundation::format::{bytes, grouped, number};
 
 /// Shows the events of a run.
@@ -86,8 +86,9 @@ impl RunDisplay {
         }
         let tokens_per_second = self.tokens / self.seconds.max(1e-9);
         (self.tokens, self.seconds) = (0.0, 0.0);
-        let (head, row) =
-            (format_table_head(event, self.is_training), format_table_row(event, tokens_per_second, self.is_training));
+        let width = width();
+        let head = format_table_head(event, self.is_training, width);
+        let row = format_table_row(event, tokens_per_second, self.is_training, width);
         let is_new = head != self.head;
         self.head.clone_from(&head);
         self.write_above(|| {
@@ -161,43 +162,56 @@ fn step_json(event: &StepEvent) -> Value {
 /// Metrics in a row of the table; `metrics.jsonl` has all of them.
 const MAX_COLUMNS: usize = 4;
 
-/// Iterates over the first [`MAX_COLUMNS`] metrics of a step as (name, value, column width). The width is that of the name
-/// and two more, and at least 10 characters.
-fn metric_columns(event: &StepEvent) -> impl Iterator<Item = (&str, f64, usize)> {
-    event.metrics.iter().take(MAX_COLUMNS).map(|(name, value)| (name.as_str(), *value, name.chars().count().max(8) + 2))
+/// Columns of a row for the step, the gradient's norm, the learning rate and the speed, and the peak of memory.
+const OTHER_COLUMNS: usize = 8 + 10 + 10 + 10 + 11;
+
+/// Iterates over the first metrics of a step as (name, value, column width): at most [`MAX_COLUMNS`], and only as many as fit
+/// into a row of `width` characters, but one in any case. The width of a column is that of the name and two more, and at least
+/// 10 characters.
+fn metric_columns(event: &StepEvent, width: usize) -> impl Iterator<Item = (&str, f64, usize)> {
+    let columns = event.metrics.iter().take(MAX_COLUMNS);
+    let columns = columns.map(|(name, value)| (name.as_str(), *value, name.chars().count().max(8) + 2));
+    let mut used = OTHER_COLUMNS;
+    columns
+        .enumerate()
+        .take_while(move |(number, (.., columns))| {
+            used += columns;
+            *number == 0 || used <= width
+        })
+        .map(|(_, column)| column)
 }
 
 /// Formats the heads of the table of steps: the step, each metric of `event`, if `is_training` the gradient's norm and
-/// the learning rate, then tokens per second and the peak of memory.
-fn format_table_head(event: &StepEvent, is_training: bool) -> String {
-    let names: String = metric_columns(event).map(|(name, _, width)| format!("{name:>width$}")).collect();
-    let training = if is_training { format!("{:>11}{:>11}", "gradient", "rate") } else { String::new() };
-    format!("{:>8}{names}{training}{:>11}{:>11}", "step", "tokens/s", "peak")
+/// the learning rate, then tokens per second and the peak of memory. Leaves out metrics that do not fit into `width`
+/// characters.
+fn format_table_head(event: &StepEvent, is_training: bool, width: usize) -> String {
+    let names: String = metric_columns(event, width).map(|(name, _, width)| format!("{name:>width$}")).collect();
+    let training = if is_training { format!("{:>10}{:>10}", "gradient", "rate") } else { String::new() };
+    format!("{:>8}{names}{training}{:>10}{:>11}", "step", "tokens/s", "peak")
 }
 
 /// Formats one step as a row of the table, with the given speed. Without `is_training` the columns for gradient and
-/// rate are left out.
-fn format_table_row(event: &StepEvent, tokens_per_second: f64, is_training: bool) -> String {
-    let values: String =
-        metric_columns(event).map(|(_, value, width)| format!("{:>width$}", number(value, 4, width - 1))).collect();
-    let gradient = number(event.gradient_norm, 3, 10);
-    let training = if is_training { format!("{gradient:>11}{:>11.2e}", event.rate) } else { String::new() };
+/// rate are left out. Leaves out metrics that do not fit into `width` characters.
+fn format_table_row(event: &StepEvent, tokens_per_second: f64, is_training: bool, width: usize) -> String {
+    let cell = |(_, value, width): (&str, f64, usize)| format!("{:>width$}", number(value, 4, width - 1));
+    let values: String = metric_columns(event, width).map(cell).collect();
+    let gradient = number(event.gradient_norm, 3, 9);
+    let training = if is_training { format!("{gradient:>10}{:>10.2e}", event.rate) } else { String::new() };
     let peak = event.peak.map_or_else(String::new, bytes);
     let speed = grouped(tokens_per_second.round() as u64);
-    format!("{:>8}{values}{training}{speed:>11}{peak:>11}", event.step)
+    format!("{:>8}{values}{training}{speed:>10}{peak:>11}", event.step)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    #[test]
-    fn large_numbers_keep_a_space_between_columns() {
-        let event = StepEvent {
+    fn event(metrics: &[(&str, f64)]) -> StepEvent {
+        StepEvent {
             step: 1,
             total: 2,
             epoch: 0.5,
-            metrics: [("loss", 5e29), ("accuracy", -123_456.0)].map(|(name, value)| (name.to_owned(), value)).into(),
+            metrics: metrics.iter().map(|(name, value)| ((*name).to_owned(), *value)).collect(),
             gradient_norm: 1_234_567_890.0,
             rate: 1e-3,
             tokens: 10,
@@ -206,9 +220,28 @@ mod tests {
             seconds: 1.0,
             skipped: 0,
             peak: None,
-        };
-        let row = format_table_row(&event, 10.0, true);
+        }
+    }
+
+    #[test]
+    fn large_numbers_keep_a_space_between_columns() {
+        let event = event(&[("loss", 5e29), ("accuracy", -123_456.0)]);
+        let row = format_table_row(&event, 10.0, true, 80);
         let cells: Vec<_> = row.split_whitespace().collect();
         assert_eq!(cells, ["1", "5.00e29", "-1.23e5", "1.23e9", "1.00e-3", "10"]);
+    }
+
+    #[test]
+    fn a_row_has_as_many_metrics_as_fit_into_the_terminal() {
+        let names = ["loss", "rewards-chosen", "rewards-rejected", "rewards-margins", "rewards-accuracies"];
+        let event = event(&names.map(|name| (name, 1.0)));
+        let head = |width| format_table_head(&event, true, width);
+        assert!(
+            head(80).chars().count() <= 80 && head(80).contains("rewards-chosen") && !head(80).contains("rejected")
+        );
+        assert!(head(120).chars().count() <= 120 && head(120).contains("rewards-margins"), "{}", head(120));
+        assert!(head(40).contains("loss"), "one metric in any case");
+        assert_eq!(head(usize::MAX).split_whitespace().count(), 9);
+        assert_eq!(format_table_row(&event, 1.0, true, 80).split_whitespace().count(), 6);
     }
 }

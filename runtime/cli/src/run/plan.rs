@@ -80,26 +80,52 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
     terminal.status("Run", folder.display());
     let parameters = grouped(plan.parameters);
     terminal.status("Model", format!("{}, {}, {parameters} weights, on {}", plan.model, plan.family, plan.device));
-    let signed = plan.signer.as_deref().map_or_else(|| "no".to_owned(), |key| format!("by {key}"));
-    let imports = import_names(&plan.imports);
-    terminal.status("Method", format!("{} {}, signed: {signed}, imports {imports}", plan.method, plan.method_version));
-    let (records, report) = (counted(plan.records as u64, "record"), &plan.report);
-    let (targets, tokens) = (grouped(report.targets as u64), grouped(report.tokens as u64));
-    terminal.status("Data", format!("{}, {records}, trains on {targets} of {tokens} tokens", plan.data));
+    terminal.status("Method", method_text(plan, terminal.verbose));
+    terminal.status("Data", data_text(plan));
     terminal.status("Training", training_text(plan));
-    for (what, count) in [
+    let report = &plan.report;
+    let dropped = match report.dropped.len() {
+        1 => "skipped: its answer begins past `data.max-length`",
+        _ => "skipped: their answers begin past `data.max-length`",
+    };
+    let notes = [
         ("skipped", report.skipped.len()),
-        ("skipped: every answer begins after `data.max-length`", report.dropped.len()),
+        (dropped, report.dropped.len()),
         ("truncated at the end", report.truncated),
-    ] {
-        if count > 0 {
-            terminal.note(format!("{} {what}", counted(count as u64, "record")));
-        }
+    ];
+    for (what, count) in notes.into_iter().filter(|(_, count)| *count > 0) {
+        terminal.note(format!("{} {what}", counted(count as u64, "record")));
     }
     if let Some(step) = resumed {
         let changed = plan.method_changed.then_some((plan.method.as_str(), plan.method_version.as_str()));
         terminal.status("Resuming", resuming_text(step, changed));
     }
+}
+
+/// Formats the method with its version, who signed it, and what it imports. The imports of a built-in method are left out
+/// unless `verbose` is true.
+fn method_text(plan: &PlanSummary, verbose: bool) -> String {
+    let origin = match &plan.signer {
+        Some(key) => format!("signed: by {key}"),
+        None if plan.built_in => "built in".to_owned(),
+        None => "signed: no".to_owned(),
+    };
+    let is_brief = plan.built_in && !verbose;
+    let imports = if is_brief { String::new() } else { format!(", imports {}", import_names(&plan.imports)) };
+    format!("{} {}, {origin}{imports}", plan.method, plan.method_version)
+}
+
+/// Formats the data file with its records and tokens, and how many of these are targets if weights are trained on targets.
+fn data_text(plan: &PlanSummary) -> String {
+    let (records, report) = (counted(plan.records as u64, "record"), &plan.report);
+    let (targets, all) = (grouped(report.targets as u64), grouped(report.tokens as u64));
+    let tokens = match report.targets {
+        0 => format!("{all} tokens"),
+        _ if plan.trainable == 0 => format!("{all} tokens"),
+        _ if plan.answers_only => format!("trains on {targets} of {all} tokens (answers only)"),
+        _ => format!("trains on {targets} of {all} tokens"),
+    };
+    format!("{}, {records}, {tokens}", plan.data)
 }
 
 /// Formats from which step a run resumes. `changed` is the name and version of its method if the method changed since.

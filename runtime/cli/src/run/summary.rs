@@ -233,7 +233,7 @@ fn show_answers(terminal: Terminal, question: &str, base: &Policy, after: &[Labe
     let policies = after.iter().map(|(name, policy)| (name.as_str(), policy));
     for (name, policy) in std::iter::once(("before", base)).chain(policies) {
         let prompt = encode_chat(policy, &[Message::new("user", question)])?;
-        let (_, text) = complete(policy, &prompt, &greedy_sampling(), &mut |_| {})?;
+        let (_, text) = complete(policy, &prompt, &greedy_sampling(), &mut |_| true)?;
         terminal.status(name, text.trim());
         answers.push(json!({ "by": name, "answer": text.trim() }));
     }

@@ -51,48 +51,34 @@ impl Failure {
     /// hold any bytes. The source line of the snippet stays as it is; [`cut_line`] replaces its characters.
     fn escaped(&self) -> Explanation {
         let mut explanation = Explanation::clone(&self.explanation);
-        explanation.what = escape(&explanation.what);
-        let Explanation { location, output, why, kept, hint, snippet, trace, .. } = &mut explanation;
-        let note = snippet.as_mut().and_then(|snippet| snippet.note.as_mut());
-        let lines = [location, output, why, kept, hint].into_iter().filter_map(Option::as_mut).chain(note);
-        for line in lines.chain(trace.iter_mut().flat_map(|trace| &mut trace.frames)) {
-            *line = escape(line);
-        }
+        let further = std::mem::take(&mut explanation.further);
+        escape_parts(&mut explanation);
+        explanation.further = further;
+        explanation.further.iter_mut().for_each(escape_parts);
         explanation
     }
 
-    /// Formats the failure for a terminal, with colors: category and title, then the output if there is one, else location
-    /// and source line, then why, what was kept, the hint, and the frames of the method. Frames are left out unless
-    /// `verbose` is true or the method was built with line numbers.
+    /// Formats the failure for a terminal, with colors: each of its errors as [`format_error`] does, with an empty line
+    /// between two.
     pub(crate) fn text(&self, verbose: bool) -> String {
-        let e = self.escaped();
-        let (red, bold, blue) = (bold(AnsiColor::Red), Style::new().bold(), bold(AnsiColor::Blue));
-        let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", e.category, e.what);
-        match &e.output {
-            Some(output) => text += &format!("{output}\n"),
-            None => text += &format_location(e.location.as_deref(), e.snippet.as_ref()),
-        }
-        for (label, line) in [("why: ", &e.why), ("kept:", &e.kept), ("hint:", &e.hint)] {
-            if let Some(line) = line {
-                text += &format!("{blue}{label}{blue:#} {line}\n");
-            }
-        }
-        let frames = e.trace.iter().filter(|trace| verbose || trace.located).flat_map(|trace| &trace.frames);
-        for (index, frame) in frames.enumerate() {
-            let label = if index == 0 { "from:" } else { "     " };
-            text += &format!("{blue}{label}{blue:#} {frame}\n");
-        }
-        text
+        let first = self.escaped();
+        let errors = std::iter::once(&first).chain(&first.further);
+        errors.map(|error| format_error(error, verbose)).collect::<Vec<_>>().join("\n")
     }
 
-    /// The failure as a JSON object with `"event": "error"`.
+    /// The failure as a JSON object with `"event": "error"`. Further errors are a list of such objects, without that key, in
+    /// `further`, which is left out if there are none.
     pub(crate) fn json(&self) -> serde_json::Value {
-        let e = self.escaped();
-        serde_json::json!({
-            "event": "error", "area": e.category, "what": e.what, "place": e.location, "output": e.output,
-            "why": e.why, "kept": e.kept, "hint": e.hint, "exit": self.exit as u8,
-            "frames": e.trace.as_ref().map(|trace| &trace.frames),
-        })
+        let first = self.escaped();
+        let mut event = error_json(&first);
+        if let Some(event) = event.as_object_mut() {
+            event.shift_insert(0, "event".into(), "error".into());
+            event.insert("exit".into(), (self.exit as u8).into());
+        }
+        if !first.further.is_empty() {
+            event["further"] = first.further.iter().map(error_json).collect();
+        }
+        event
     }
 
     /// Writes the failure: as a JSON object to stdout with `--json`, else as text to stderr.
@@ -104,6 +90,49 @@ impl Failure {
             let _ = anstream::stderr().write_all(self.text(terminal.verbose).as_bytes());
         }
     }
+}
+
+/// Escapes every character that acts on a terminal in the texts of one error, except its further errors and the source line
+/// of its snippet.
+fn escape_parts(explanation: &mut Explanation) {
+    explanation.what = escape(&explanation.what);
+    let Explanation { location, output, why, kept, hint, snippet, trace, .. } = explanation;
+    let note = snippet.as_mut().and_then(|snippet| snippet.note.as_mut());
+    let lines = [location, output, why, kept, hint].into_iter().filter_map(Option::as_mut).chain(note);
+    for line in lines.chain(trace.iter_mut().flat_map(|trace| &mut trace.frames)) {
+        *line = escape(line);
+    }
+}
+
+/// The parts of one error as a JSON object, without its further errors.
+fn error_json(e: &Explanation) -> serde_json::Value {
+    serde_json::json!({
+        "area": e.category, "what": e.what, "place": e.location, "output": e.output, "why": e.why,
+        "kept": e.kept, "hint": e.hint, "frames": e.trace.as_ref().map(|trace| &trace.frames),
+    })
+}
+
+/// Formats one error, with colors: category and title, then the output if there is one, else location and source line, then
+/// why, what was kept, the hint, and the frames of the method. Frames are left out unless `verbose` is true or the method was
+/// built with line numbers.
+fn format_error(e: &Explanation, verbose: bool) -> String {
+    let (red, bold, blue) = (bold(AnsiColor::Red), Style::new().bold(), bold(AnsiColor::Blue));
+    let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", e.category, e.what);
+    match &e.output {
+        Some(output) => text += &format!("{output}\n"),
+        None => text += &format_location(e.location.as_deref(), e.snippet.as_ref()),
+    }
+    for (label, line) in [("why: ", &e.why), ("kept:", &e.kept), ("hint:", &e.hint)] {
+        if let Some(line) = line {
+            text += &format!("{blue}{label}{blue:#} {line}\n");
+        }
+    }
+    let frames = e.trace.iter().filter(|trace| verbose || trace.located).flat_map(|trace| &trace.frames);
+    for (index, frame) in frames.enumerate() {
+        let label = if index == 0 { "from:" } else { "     " };
+        text += &format!("{blue}{label}{blue:#} {frame}\n");
+    }
+    text
 }
 
 /// A bold style in this color.
@@ -172,6 +201,18 @@ mod tests {
             assert_eq!(text.matches("\\u{1b}[2J\\u{202e}").count(), times, "{text}");
             assert!(!failure.json().to_string().contains('\u{202e}'), "{}", failure.json());
         }
+    }
+
+    #[test]
+    fn further_errors_are_shown_after_the_first_and_listed_in_its_event() {
+        let further = vec![Explanation::new("config", "b\u{1b}[2J").with_hint("mend b")];
+        let failure = Failure::new(Explanation { further, ..Explanation::new("config", "a") }, Exit::Usage);
+        let text = anstream::adapter::strip_str(&failure.text(false)).to_string();
+        assert_eq!(text, "error[config]: a\n\nerror[config]: b\\u{1b}[2J\nhint: mend b\n");
+        let event = failure.json();
+        assert_eq!((&event["event"], &event["exit"]), (&"error".into(), &2.into()));
+        assert_eq!((event["what"].as_str(), event["further"][0]["hint"].as_str()), (Some("a"), Some("mend b")));
+        assert_eq!(Failure::usage("a", "b").json()["further"], serde_json::Value::Null);
     }
 
     #[test]

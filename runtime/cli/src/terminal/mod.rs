@@ -9,6 +9,7 @@ use std::io::{IsTerminal, Write};
 
 use anstyle::{AnsiColor, Style};
 use clap::Args;
+use console::Term;
 use tunebox_foundation::printable::{is_unprintable, printable_except};
 
 pub(crate) use diagnostic::{CommandResult, ExitStatus, Failure};
@@ -28,10 +29,10 @@ pub(crate) struct Terminal {
 }
 
 impl Terminal {
-    /// Writes a message with a label in the margin to stderr: `   Saved runs/one/steps/000010`. Writes nothing with
-    /// `--quiet` or `--json`.
+    /// Writes a message with a label in the margin to stderr: `   Saved runs/one/steps/000010`. Breaks lines at spaces
+    /// where they are longer than the terminal is wide. Writes nothing with `--quiet` or `--json`.
     pub(crate) fn status(&self, label: &str, text: impl Display) {
-        self.write_stderr(&status_lines(label, &text.to_string()));
+        self.write_stderr(&status_lines(label, &text.to_string(), width().saturating_sub(MARGIN + 1)));
     }
 
     /// Writes a message with the label `Warning` to stderr. Writes nothing with `--quiet` or `--json`.
@@ -44,9 +45,10 @@ impl Terminal {
         self.status("Note", text);
     }
 
-    /// Writes the command to type next to stderr, with the label `Next`. Writes nothing with `--quiet` or `--json`.
+    /// Writes the command to type next to stderr, with the label `Next` and without line breaks of its own, so that it can be
+    /// copied. Writes nothing with `--quiet` or `--json`.
     pub(crate) fn suggest(&self, command: impl Display) {
-        self.status("Next", command);
+        self.write_stderr(&status_lines("Next", &command.to_string(), usize::MAX));
     }
 
     /// Writes a message without a label to stderr. Writes nothing with `--quiet` or `--json`.
@@ -84,6 +86,12 @@ impl Terminal {
     /// Writes a line of data to stdout and flushes it, also with `--quiet`. Adds the line end.
     pub(crate) fn print_line(&self, line: impl Display) {
         self.print(format!("{line}\n"));
+    }
+
+    /// Writes rows of a label and a text to stdout, also with `--quiet`. Breaks texts at spaces where a row is longer than the
+    /// terminal is wide, as [`wrap_rows`] does. Adds the line end.
+    pub(crate) fn print_rows(&self, rows: &str) {
+        self.print_line(wrap_rows(rows, columns(&Term::stdout())));
     }
 
     /// Writes text of a model to stdout: unchanged to a pipe or file, with unprintable characters escaped to a terminal.
@@ -159,12 +167,59 @@ fn escape_json(text: &str) -> String {
     escaped
 }
 
-/// Formats a text with a green label, right-aligned to 11 columns, before its first line; further lines are indented.
-/// Escapes unprintable characters and ends the text with one line end.
-fn status_lines(label: &str, text: &str) -> String {
+/// Columns of the label before a message.
+const MARGIN: usize = 11;
+
+/// Formats a text with a green label, right-aligned to [`MARGIN`] columns, before its first line; further lines are indented.
+/// Breaks lines of more than `width` characters at spaces. Escapes unprintable characters and ends the text with one line end.
+fn status_lines(label: &str, text: &str, width: usize) -> String {
     let green = Style::new().bold().fg_color(Some(AnsiColor::Green.into()));
-    let text = escape(text.trim_end_matches('\n')).replace('\n', &format!("\n{:11} ", ""));
-    format!("{green}{label:>11}{green:#} {text}\n")
+    let text = escape(text.trim_end_matches('\n'));
+    let lines: Vec<String> = text.split('\n').flat_map(|line| wrap(line, width)).collect();
+    let text = lines.join(&format!("\n{:MARGIN$} ", ""));
+    format!("{green}{label:>MARGIN$}{green:#} {text}\n")
+}
+
+/// The columns of the terminal that stderr is, at least 40. No limit if it is none.
+pub(crate) fn width() -> usize {
+    columns(&Term::stderr())
+}
+
+/// The columns of a terminal, at least 40. No limit if the stream is none.
+fn columns(stream: &Term) -> usize {
+    let size = stream.is_term().then(|| stream.size_checked()).flatten();
+    size.map_or(usize::MAX, |(_, columns)| usize::from(columns).max(40))
+}
+
+/// Breaks each line that is longer than `width` characters at spaces. If it begins with a label that two spaces end, further
+/// lines are indented to the text after the label, else as the line is.
+fn wrap_rows(rows: &str, width: usize) -> String {
+    let wrap_row = |row: &str| {
+        if row.chars().count() <= width {
+            return row.to_owned();
+        }
+        let begin = row.len() - row.trim_start().len();
+        let (label, text) = row.split_at(row[begin..].find("  ").map_or(begin, |end| begin + end + 2));
+        let indent = label.chars().count();
+        let lines = wrap(text, width.saturating_sub(indent).max(20));
+        format!("{label}{}", lines.join(&format!("\n{:indent$}", "")))
+    };
+    rows.split('\n').map(wrap_row).collect::<Vec<_>>().join("\n")
+}
+
+/// Breaks a line into lines of at most `width` characters, at spaces. A longer word has a line of its own.
+pub(crate) fn wrap(line: &str, width: usize) -> Vec<String> {
+    let mut lines: Vec<String> = Vec::new();
+    for word in line.split(' ') {
+        match lines.last_mut() {
+            Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
+                line.push(' ');
+                line.push_str(word);
+            }
+            _ => lines.push(word.to_owned()),
+        }
+    }
+    lines
 }
 
 #[cfg(test)]
@@ -176,8 +231,25 @@ mod tests {
         let text = "a\u{1b}[2J\u{202e}b\r\tc\nd";
         let escaped = "a\\u{1b}[2J\\u{202e}b\\u{d}\tc\nd";
         assert_eq!(escape(text), escaped);
-        let lines = anstream::adapter::strip_str(&status_lines("Saved", text)).to_string();
+        let lines = anstream::adapter::strip_str(&status_lines("Saved", text, usize::MAX)).to_string();
         assert_eq!(lines, format!("      Saved {}\n", escaped.replace('\n', "\n            ")));
+    }
+
+    #[test]
+    fn a_long_message_is_broken_at_spaces_only() {
+        let lines =
+            anstream::adapter::strip_str(&status_lines("Data", "40 records, 123,456,789 tokens", 20)).to_string();
+        assert_eq!(lines, "       Data 40 records,\n            123,456,789 tokens\n");
+        assert_eq!(wrap("123,456,789", 4), ["123,456,789"]);
+        assert_eq!(wrap("  a  b", 80), ["  a  b"]);
+    }
+
+    #[test]
+    fn a_long_row_goes_on_under_its_text() {
+        let rows = "loss 1.0  Learns\n     tensor  compute on tensors through handles\n             and no more of it";
+        let wanted = "loss 1.0  Learns\n     tensor  compute on tensors\n             through handles\n             and no more of it";
+        assert_eq!(wrap_rows(rows, 34), wanted);
+        assert_eq!(wrap_rows(rows, usize::MAX), rows);
     }
 
     #[test]

@@ -207,3 +207,12 @@ fn models_of_the_cache_are_named_as_on_the_hub_and_nothing_else_is() {
     let hub = Hub::at("https://hub.example", cache.path(), true);
     assert_eq!(hub.cached_models(), ["HuggingFaceTB/SmolLM2-135M", "Qwen/Qwen2.5-0.5B"]);
 }
+
+#[test]
+fn a_family_that_is_not_known_is_refused_before_weights_are_fetched() {
+    let server = Server::start(&[("config.json", br#"{"model_type": "mamba"}"#), ("model.safetensors", b"weights")]);
+    let cache = tempfile::tempdir().unwrap();
+    let error = Hub::at(&server.address, cache.path(), false).fetch(&name()).unwrap_err();
+    assert!(error.to_string().contains("mamba"), "{error}");
+    assert!(!server.asked().iter().any(|path| path.ends_with(".safetensors")), "{:?}", server.asked());
+}

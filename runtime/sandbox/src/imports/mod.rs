@@ -16,6 +16,8 @@ mod tensor;
 mod text;
 mod weights;
 
+pub use sample::NEW_TOKENS;
+
 use crate::bindings::types::{self, Host};
 use crate::refusal::Refusal;
 use crate::state::HostContext;

@@ -20,14 +20,17 @@ use crate::state::{Answer, CompletionsEntry, DEVICE, Handle, HostContext, RowsEn
 /// Bytes of a token of a completion while it is held: id (4), target mark (1), log-probability (4).
 const TOKEN_BYTES: u64 = 9;
 
+/// The most new tokens of a completion unless the method sets another number, if the run allows as many: TRL's default.
+pub const NEW_TOKENS: u32 = 256;
+
 /// Bytes of a completion beside its tokens: three lists, its prompt's number, and how it ended.
 const COMPLETION_BYTES: u64 = 256;
 
 impl HostSampler for HostContext<'_> {
-    /// Returns a handle of a sampler with the default settings: as many new tokens as the run allows.
+    /// Returns a handle of a sampler with the default settings.
     fn new(&mut self) -> wasmtime::Result<Handle<SamplerEntry>> {
         self.enter("sample.sampler.constructor")?;
-        let sampling = Sampling { max_tokens: usize::MAX, ..Sampling::default() };
+        let sampling = Sampling { max_tokens: NEW_TOKENS as usize, ..Sampling::default() };
         Ok(self.table.push(SamplerEntry(sampling)).map_err(Refusal::from)?)
     }
 

@@ -2,14 +2,17 @@
 //!
 //! The schema is generated from `tables`, so documentation, editor completion and the check cannot differ.
 
+use std::sync::OnceLock;
+
 use schemars::generate::SchemaSettings;
 use serde_json::{Map, Value};
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::nearest::nearest;
 
 use super::document::{Document, Underline, join_key};
+use super::names::{find_meant_key, unknown_key_hint};
+use super::problems::Problems;
 use super::tables::RunFile;
-use crate::error::Error;
 
 /// Tests whether a number is within a bound.
 type IsWithin = fn(number: f64, bound: f64) -> bool;
@@ -35,19 +38,22 @@ const TYPES: [(&str, &str, IsOfType); 6] = [
     ("array", "a list", Value::is_array),
 ];
 
-/// Returns the JSON schema of a run file (draft 2020-12), generated from its tables, without references between its
-/// parts.
+/// The JSON schema of a run file (draft 7, which editors of TOML understand), generated from its tables, without references
+/// between its parts.
 #[must_use]
-pub fn schema() -> Value {
-    let settings = SchemaSettings::draft2020_12().with(|settings| settings.inline_subschemas = true);
-    settings.into_generator().into_root_schema_for::<RunFile>().to_value()
+pub fn schema() -> &'static Value {
+    static SCHEMA: OnceLock<Value> = OnceLock::new();
+    SCHEMA.get_or_init(|| {
+        let settings = SchemaSettings::draft07().with(|settings| settings.inline_subschemas = true);
+        settings.into_generator().into_root_schema_for::<RunFile>().to_value()
+    })
 }
 
 /// Finds the dotted key of a run file whose last part equals `name`: `train.steps` for `steps`. Returns the first in
 /// the order of the schema; `None` if there is none. Top-level tables and keys of `[[verifier]]` do not count.
 #[must_use]
 pub fn find_key(name: &str) -> Option<String> {
-    find_key_below(&schema(), "", name)
+    find_key_below(schema(), "", name)
 }
 
 /// Finds the first key named `name` in the table with this schema, whose dotted key is `table`, and in the tables below
@@ -60,141 +66,159 @@ fn find_key_below(schema: &Value, table: &str, name: &str) -> Option<String> {
     properties.iter().find_map(|(key, schema)| find_key_below(schema, &join_key(table, key), name))
 }
 
-/// Checks a document against the schema of run files: keys, types, choices, ranges, required keys.
+/// Checks a document against the schema of run files: keys, types, choices, ranges, required keys. Returns all problems, with
+/// those that reading the document found.
 ///
 /// Numbers and booleans of a `--set` become text where the schema wants text; nothing else of the document changes. A
-/// document without values is checked as an empty table, so its first required key is missing.
-///
-/// # Errors
-/// The first problem, with its location.
-pub(super) fn check(document: &mut Document) -> Result<(), Error> {
+/// document without values is checked as an empty table, so its required keys are missing.
+pub(super) fn check(document: &mut Document) -> Problems {
     let mut table = match document.tree.take() {
         Value::Object(table) => table,
         _ => Map::new(),
     };
-    let result = document.check_table("", &schema(), &mut table);
+    let mut check = Check { document, problems: document.unreadable.clone() };
+    check.check_table("", schema(), &mut table);
+    let problems = check.problems;
     document.tree = Value::Object(table);
-    result
+    problems
 }
 
-impl Document {
+/// Removes the values with a problem from a checked document, and gives the text "" to required settings that are missing
+/// then, so that the rest of the settings can be read and checked against each other.
+pub(super) fn remove_wrong_values(document: &mut Document, problems: &Problems) {
+    problems.keys().for_each(|key| document.remove(key));
+    // What is left is missing.
+    document.unreadable = Problems::default();
+    let missing = check(document);
+    missing.keys().for_each(|key| document.insert_text(key));
+}
+
+/// A check of a document, with the problems that it found so far.
+struct Check<'a> {
+    document: &'a Document,
+    problems: Problems,
+}
+
+impl Check<'_> {
+    /// Adds a problem with the dotted key `key`. `what` is the problem.
+    fn add(&mut self, key: &str, underline: Underline, what: String, hint: Option<String>, note: Option<String>) {
+        self.problems.push(key, underline, Explanation { hint, ..Explanation::new("config", what) }, note);
+    }
+
     /// Checks every value of `table`, whose dotted key is `path` (empty for the whole file), in the order of the table;
     /// that it has no key outside of the schema, if the schema permits no others; then that no required key is missing.
-    /// Fails at the first problem.
-    fn check_table(&self, path: &str, schema: &Value, table: &mut Map<String, Value>) -> Result<(), Error> {
+    fn check_table(&mut self, path: &str, schema: &Value, table: &mut Map<String, Value>) {
         let nothing = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&nothing);
         for (key, value) in table.iter_mut() {
             match properties.get(key) {
-                Some(below) => self.check_value(&join_key(path, key), below, value)?,
+                Some(below) => self.check_value(&join_key(path, key), below, value),
                 None if schema["additionalProperties"] == Value::Bool(false) => {
-                    return Err(self.unknown_key(path, key, properties));
+                    let note = match path {
+                        "" => "not a table of a run file".to_owned(),
+                        _ => format!("not a key of `[{path}]`"),
+                    };
+                    let (what, hint) = (format!("unknown key `{key}`"), unknown_key_hint(path, key, properties));
+                    self.add(&join_key(path, key), Underline::Key, what, Some(hint), Some(note));
                 }
                 None => {}
             }
         }
-        self.check_required(path, schema, table)
+        self.check_required(path, schema, table);
     }
 
-    /// Checks that `table`, whose dotted key is `path`, has every required key. Fails for the first that is missing; if
-    /// that is a table with required keys, the error names the first of those.
-    fn check_required(&self, path: &str, schema: &Value, table: &Map<String, Value>) -> Result<(), Error> {
-        let mut required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
-        let Some(key) = required.find(|key| !table.contains_key(*key)) else { return Ok(()) };
-        let missing = join_key(path, key);
-        let below = &schema["properties"][key];
-        if below["properties"].is_object() {
-            // Name the missing key of a missing table, not the table.
-            self.check_table(&missing, below, &mut Map::new())?;
+    /// Checks that `table`, whose dotted key is `path`, has every required key. Of a missing table with required keys, those
+    /// are missing instead of the table.
+    fn check_required(&mut self, path: &str, schema: &Value, table: &Map<String, Value>) {
+        let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
+        for key in required.filter(|key| !table.contains_key(*key)) {
+            let (missing, below) = (join_key(path, key), &schema["properties"][key]);
+            let known = self.problems.len();
+            if below["properties"].is_object() {
+                self.check_table(&missing, below, &mut Map::new());
+            }
+            if self.problems.len() == known {
+                let what = format!("`{missing}` is missing");
+                self.add(&missing, Underline::Key, what, Some(missing_hint(&missing)), None);
+            }
         }
-        let problem = Explanation::new("config", format!("`{missing}` is missing")).with_hint(missing_hint(&missing));
-        Err(self.error(&missing, Underline::Key, problem, None))
     }
 
     /// Checks the type, choice and range of the value at the dotted key `path`, then the values in it. Of alternatives
     /// (`anyOf`), takes the first with the value's type, null left out, else the first. Converts a number or boolean of
-    /// a `--set` to text where the schema wants text.
-    fn check_value(&self, path: &str, schema: &Value, value: &mut Value) -> Result<(), Error> {
+    /// a `--set` to text where the schema wants text. Ignores null, which stands for a number that cannot be read.
+    fn check_value(&mut self, path: &str, schema: &Value, value: &mut Value) {
+        if value.is_null() {
+            return;
+        }
         if let Some(cases) = schema["anyOf"].as_array() {
             let cases = || cases.iter().filter(|case| case["type"] != "null");
             let fits = |case: &&Value| type_names(case).iter().any(|name| has_type(value, name));
             // A value of no case's type is reported by the first case.
-            return cases().find(fits).or(cases().next()).map_or(Ok(()), |case| self.check_value(path, case, value));
+            if let Some(case) = cases().find(fits).or(cases().next()) {
+                self.check_value(path, case, value);
+            }
+            return;
         }
         let names = type_names(schema);
         let is_scalar = value.is_number() || value.is_boolean();
-        if names.contains(&"string") && is_scalar && self.is_override(path) {
+        if names.contains(&"string") && is_scalar && self.document.is_override(path) {
             // `--set run.name=42` means the text.
             *value = Value::String(value.to_string());
         }
         if !names.is_empty() && !names.iter().any(|name| has_type(value, name)) {
-            return Err(self.wrong_type(path, &names, value));
+            return self.add_wrong_type(path, &names, value);
         }
-        self.check_choice(path, schema, value)?;
-        self.check_range(path, schema, value)?;
+        self.check_choice(path, schema, value);
+        self.check_range(path, schema, value);
         match value {
             Value::Object(table) => self.check_table(path, schema, table),
-            Value::Array(items) => items.iter_mut().enumerate().try_for_each(|(number, item)| {
-                let inside = if item.is_object() { join_key(path, &number.to_string()) } else { path.to_owned() };
-                self.check_value(&inside, &schema["items"], item)
-            }),
-            _ => Ok(()),
+            Value::Array(items) => {
+                for (number, item) in items.iter_mut().enumerate() {
+                    let inside = if item.is_object() { join_key(path, &number.to_string()) } else { path.to_owned() };
+                    self.check_value(&inside, &schema["items"], item);
+                }
+            }
+            _ => {}
         }
     }
 
-    /// The error about the value at `path`, whose type is not among the schema types `names`.
-    fn wrong_type(&self, path: &str, names: &[&str], value: &Value) -> Error {
+    /// Adds the problem of the value at `path`, whose type is not among the schema types `names`.
+    fn add_wrong_type(&mut self, path: &str, names: &[&str], value: &Value) {
         let expected = TYPES.iter().filter(|(name, ..)| names.contains(name)).map(|(_, words, _)| *words);
         let expected = format!("{} is wanted", expected.collect::<Vec<_>>().join(" or "));
-        let mut problem = Explanation::new("config", format!("`{path}` is {}, {expected}", describe_value(value)));
-        if value.is_string() {
-            problem.hint = table_hint(path);
-        }
-        self.error(path, Underline::Value, problem, Some(expected))
+        let what = format!("`{path}` is {}, {expected}", describe_value(value));
+        let hint = table_hint(path).filter(|_| value.is_string());
+        self.add(path, Underline::Value, what, hint, Some(expected));
     }
 
     /// Checks that a text is one of the choices, if the schema lists choices. Accepts values that are no text.
-    fn check_choice(&self, path: &str, schema: &Value, value: &Value) -> Result<(), Error> {
+    fn check_choice(&mut self, path: &str, schema: &Value, value: &Value) {
         let choices = choices(schema);
-        match value.as_str() {
-            Some(text) if !choices.is_empty() && !choices.contains(&text) => {
-                let problem = Explanation::new("config", format!("`{path}` cannot be `{text}`"));
-                let problem = problem.with_hint(suggest(text, &choices, "it can be"));
-                Err(self.error(path, Underline::Value, problem, None))
-            }
-            _ => Ok(()),
+        let wrong = value.as_str().filter(|text| !choices.is_empty() && !choices.contains(text));
+        if let Some(text) = wrong {
+            let (what, hint) = (format!("`{path}` cannot be `{text}`"), suggest(text, &choices, "it can be"));
+            self.add(path, Underline::Value, what, Some(hint), None);
         }
     }
 
     /// Checks a number against the bounds of the schema ([`BOUNDS`]), those that it has. Accepts values that are no
     /// numbers.
-    fn check_range(&self, path: &str, schema: &Value, value: &Value) -> Result<(), Error> {
-        let Some(number) = value.as_f64() else { return Ok(()) };
+    fn check_range(&mut self, path: &str, schema: &Value, value: &Value) {
+        let Some(number) = value.as_f64() else { return };
         let bounds = BOUNDS.iter().filter_map(|(key, words, test)| Some((schema[*key].as_f64()?, words, test)));
         if bounds.clone().all(|(bound, _, test)| test(number, bound)) {
-            return Ok(());
+            return;
         }
         let range = bounds.map(|(bound, words, _)| format!("{words} {bound}")).collect::<Vec<_>>().join(" and ");
-        let problem = Explanation::new("config", format!("`{path}` is {value}, it must be {range}"));
-        Err(self.error(path, Underline::Value, problem, None))
-    }
-
-    /// The error about a key of `table` that the schema does not have; `properties` are the known keys. The hint names
-    /// a similar one.
-    fn unknown_key(&self, table: &str, key: &str, properties: &Map<String, Value>) -> Error {
-        let known: Vec<&str> = properties.keys().map(String::as_str).collect();
-        let (list, note) = match table {
-            "" => ("tables".to_owned(), "not a table of a run file".to_owned()),
-            _ => (format!("keys of `[{table}]`"), format!("not a key of `[{table}]`")),
-        };
-        let problem = Explanation::new("config", format!("unknown key `{key}`")).with_hint(suggest(key, &known, &list));
-        self.error(&join_key(table, key), Underline::Key, problem, Some(note))
+        self.add(path, Underline::Value, format!("`{path}` is {value}, it must be {range}"), None, None);
     }
 }
 
 /// The names of the JSON types that a schema permits; empty if it permits all. Documented choices (`oneOf`) are
 /// strings.
-fn type_names(schema: &Value) -> Vec<&str> {
+#[must_use]
+pub fn type_names(schema: &Value) -> Vec<&str> {
     match &schema["type"] {
         Value::String(name) => vec![name],
         Value::Array(names) => names.iter().filter_map(Value::as_str).collect(),
@@ -205,7 +229,8 @@ fn type_names(schema: &Value) -> Vec<&str> {
 
 /// The texts that the schema permits: those of its `enum` or `const`, or of each case of its `oneOf`. Empty if any text is
 /// permitted.
-fn choices(schema: &Value) -> Vec<&str> {
+#[must_use]
+pub fn choices(schema: &Value) -> Vec<&str> {
     let several = schema["enum"].as_array().into_iter().flatten().chain([&schema["const"]]);
     let documented = schema["oneOf"].as_array().into_iter().flatten().flat_map(choices);
     several.filter_map(Value::as_str).chain(documented).collect()
@@ -230,7 +255,7 @@ fn describe_value(value: &Value) -> &'static str {
 
 /// Returns a hint that lists the words `known` after `intro`, and first proposes the one that is most similar to
 /// `word`, if [`nearest`] finds one.
-fn suggest(word: &str, known: &[&str], intro: &str) -> String {
+pub(super) fn suggest(word: &str, known: &[&str], intro: &str) -> String {
     let list = known.join(", ");
     match nearest(word, known.iter().copied()) {
         Some(name) => format!("did you mean `{name}`? ({intro}: {list})"),
@@ -244,7 +269,7 @@ pub(super) fn override_hint(assignment: &str) -> String {
     let example = "for example `--set train.batch=2`";
     match assignment.split_once('=').filter(|(name, _)| !name.is_empty() && !name.contains('.')) {
         None => example.into(),
-        Some((name, value)) => match find_key(name.trim()) {
+        Some((name, value)) => match find_meant_key(name.trim()) {
             Some(key) => format!("did you mean `--set {key}={value}`?"),
             None => format!("{example}; a setting of the method is `--set method.{}={value}`", name.trim()),
         },

@@ -12,6 +12,7 @@ use toml::de::{DeTable, DeValue};
 use tunebox_foundation::explain::{Explanation, Snippet};
 
 use super::check::override_hint;
+use super::problems::Problems;
 use crate::error::Error;
 
 /// The most parts of a key in `--set`: far more than any setting has, far fewer than the TOML parser accepts.
@@ -29,6 +30,9 @@ pub struct Document {
     spans: BTreeMap<String, (Range<usize>, Range<usize>)>,
     /// The `--set` arguments as typed, by dotted key.
     overrides: BTreeMap<String, String>,
+    /// The numbers that cannot be read; the tree has null in their place.
+    #[serde(skip)]
+    pub(super) unreadable: Problems,
 }
 
 /// The part of `key = value` that an error message underlines.
@@ -51,10 +55,11 @@ pub struct SettingLocation {
 
 impl Document {
     /// Parses the text of a run file and records the position of every key; messages call the file `name`. Empty text
-    /// is an empty document.
+    /// is an empty document. Numbers outside `i64` or not finite become null, and problems that the check of the document
+    /// reports.
     ///
     /// # Errors
-    /// Text that is not TOML, and numbers outside `i64` or not finite, with their location.
+    /// Text that is not TOML, with its location.
     pub fn parse(name: &str, text: &str) -> Result<Self, Error> {
         let mut document = Self { name: name.to_owned(), text: text.to_owned(), ..Self::default() };
         let table = DeTable::parse(text).map_err(|error| {
@@ -62,7 +67,7 @@ impl Document {
             let problem = Explanation::new("config", format!("the run file is not valid TOML: {message}"));
             locate_error(problem, error.span().map(|span| document.location_of(&span)), None)
         })?;
-        document.tree = Value::Object(document.read_table("", table.get_ref())?);
+        document.tree = Value::Object(document.read_table("", table.get_ref()));
         Ok(document)
     }
 
@@ -121,12 +126,26 @@ impl Document {
         self.overrides.keys().any(|known| is_key_within(known, key))
     }
 
-    /// Removes `key` from the values of the top-level table `table`; its position in the file stays. Does nothing if
-    /// either does not exist.
-    pub(super) fn remove(&mut self, table: &str, key: &str) {
-        if let Some(Value::Object(table)) = self.tree.get_mut(table) {
-            table.shift_remove(key);
+    /// Removes the value at the dotted key `key`, which may lead through the items of lists; its position in the file stays.
+    /// Does nothing if it does not exist.
+    pub(super) fn remove(&mut self, key: &str) {
+        let (table, last) = key.rsplit_once('.').unwrap_or(("", key));
+        if let Some(Value::Object(table)) = self.value_mut(table) {
+            table.shift_remove(last);
         }
+    }
+
+    /// Gives the text "" to the dotted key `key`, and creates the tables above it that are missing. Does nothing if the key
+    /// leads through another value than a table or list.
+    pub(super) fn insert_text(&mut self, key: &str) {
+        let path: Vec<String> = key.split('.').map(str::to_owned).collect();
+        let _ = insert_at_path(&mut self.tree, &path, "".into());
+    }
+
+    /// The value at the dotted key `key`, which may lead through the items of lists; the whole tree for an empty key.
+    fn value_mut(&mut self, key: &str) -> Option<&mut Value> {
+        let pointer = if key.is_empty() { String::new() } else { format!("/{}", key.replace('.', "/")) };
+        self.tree.pointer_mut(&pointer)
     }
 
     /// The `--set` argument that gave a key, a table above it, or, for a table that is not in the file, a key below it.
@@ -148,25 +167,25 @@ impl Document {
     }
 
     /// Converts a TOML table to JSON and records the position of every key in it. `above` is the table's dotted key.
-    fn read_table(&mut self, above: &str, table: &DeTable<'_>) -> Result<Map<String, Value>, Error> {
+    fn read_table(&mut self, above: &str, table: &DeTable<'_>) -> Map<String, Value> {
         let mut map = Map::new();
         for (key, value) in table {
             let path = join_key(above, key.get_ref());
             self.spans.insert(path.clone(), (key.span(), value.span()));
-            map.insert(key.get_ref().to_string(), self.read_value(&path, value.get_ref())?);
+            map.insert(key.get_ref().to_string(), self.read_value(&path, value.get_ref()));
         }
-        Ok(map)
+        map
     }
 
     /// Converts the TOML value at the dotted key `path` to JSON. Dates and times become text. Records the position of every
-    /// key in a table, and of every table in a list under its number in the list (from 0). Fails for a number outside `i64`
-    /// or not finite.
-    fn read_value(&mut self, path: &str, value: &DeValue<'_>) -> Result<Value, Error> {
-        Ok(match value {
+    /// key in a table, and of every table in a list under its number in the list (from 0). A number outside `i64` or not
+    /// finite becomes null and a problem.
+    fn read_value(&mut self, path: &str, value: &DeValue<'_>) -> Value {
+        match value {
             DeValue::String(text) => Value::String(text.to_string()),
             DeValue::Boolean(truth) => Value::Bool(*truth),
             DeValue::Datetime(time) => Value::String(time.to_string()),
-            DeValue::Table(table) => Value::Object(self.read_table(path, table)?),
+            DeValue::Table(table) => Value::Object(self.read_table(path, table)),
             DeValue::Array(items) => {
                 let mut values = Vec::with_capacity(items.len());
                 for (number, item) in items.iter().enumerate() {
@@ -176,25 +195,26 @@ impl Document {
                     if is_table {
                         self.spans.insert(inside.clone(), (item.span(), item.span()));
                     }
-                    values.push(self.read_value(&inside, item.get_ref())?);
+                    values.push(self.read_value(&inside, item.get_ref()));
                 }
                 Value::Array(values)
             }
             DeValue::Integer(number) => match i64::from_str_radix(number.as_str(), number.radix()) {
                 Ok(number) => number.into(),
-                Err(_) => return Err(self.out_of_range(path, number.as_str(), "a whole number of 64 bits")),
+                Err(_) => self.add_unreadable(path, number.as_str(), "a whole number of 64 bits"),
             },
             DeValue::Float(number) => match number.as_str().parse().ok().and_then(serde_json::Number::from_f64) {
                 Some(number) => Value::Number(number),
-                None => return Err(self.out_of_range(path, number.as_str(), "a finite number")),
+                None => self.add_unreadable(path, number.as_str(), "a finite number"),
             },
-        })
+        }
     }
 
-    /// The error about the number `value` at the dotted key `path`, which must be `range`.
-    fn out_of_range(&self, path: &str, value: &str, range: &str) -> Error {
+    /// Adds the problem of the number `value` at the dotted key `path`, which must be `range`. Returns null.
+    fn add_unreadable(&mut self, path: &str, value: &str, range: &str) -> Value {
         let problem = Explanation::new("config", format!("`{path}` is {value}, it must be {range}"));
-        self.error(path, Underline::Value, problem, None)
+        self.unreadable.push(path, Underline::Value, problem, None);
+        Value::Null
     }
 }
 
@@ -216,10 +236,12 @@ fn locate_error(problem: Explanation, location: Option<SettingLocation>, note: O
     Explanation { snippet, ..problem.with_location(text) }.into()
 }
 
-/// Parses a value typed on the command line as TOML; if that fails, the text itself is the value.
+/// Parses a value typed on the command line as TOML; if that fails, or a number in it cannot be read, the text itself is the
+/// value.
 fn parse_value(text: &str) -> Value {
-    let line = format!("value = {text}");
-    Document::parse("", &line).map_or_else(|_| text.into(), |mut document| document.tree["value"].take())
+    let parsed = Document::parse("", &format!("value = {text}")).ok();
+    let readable = parsed.filter(|document| document.unreadable.is_empty());
+    readable.map_or_else(|| text.into(), |mut document| document.tree["value"].take())
 }
 
 /// Inserts a value at a path into the tree in place of any present value, and creates missing tables and list items. A part

@@ -4,8 +4,8 @@
 
 use schemars::{Schema, SchemaGenerator};
 use serde::Serializer;
-use serde_json::{Map, Value, json};
-use tunebox_sandbox::{LIMITS, Limit, Limits, Unit};
+use serde_json::{Map, Number, Value, json};
+use tunebox_sandbox::{Limit, Limits, Unit};
 
 /// Serializes the limits that differ from the defaults, by name.
 pub(super) fn serialize<S: Serializer>(limits: &Limits, serializer: S) -> Result<S::Ok, S::Error> {
@@ -15,7 +15,7 @@ pub(super) fn serialize<S: Serializer>(limits: &Limits, serializer: S) -> Result
 /// Generates the JSON schema of `[limits]` from the sandbox's list of limits. Other keys are not permitted.
 pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
     let properties: Map<String, Value> =
-        LIMITS.iter().map(|limit| (limit.name.to_owned(), limit_schema(limit))).collect();
+        Limits::default().entries().map(|(limit, usual)| (limit.name.to_owned(), limit_schema(limit, usual))).collect();
     let schema = json!({
         "description": "`[limits]`: limits of the method and the verifiers.",
         "type": "object",
@@ -25,21 +25,20 @@ pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
     Schema::try_from(schema).unwrap_or_default()
 }
 
-/// The JSON schema of one limit: its description, type and range.
-fn limit_schema(limit: &Limit) -> Value {
+/// The JSON schema of one limit: its description, type, range and default.
+fn limit_schema(limit: &Limit, usual: Number) -> Value {
+    let (kind, low) = match limit.unit {
+        Unit::Seconds => ("number", "exclusiveMinimum"),
+        Unit::Bytes | Unit::Count | Unit::Operations | Unit::Instructions => ("integer", "minimum"),
+    };
     let text = limit.text.trim();
-    match limit.unit {
-        Unit::Seconds => {
-            json!({"description": text, "type": "number", "exclusiveMinimum": limit.low, "maximum": limit.high})
-        }
-        Unit::Bytes | Unit::Count | Unit::Operations | Unit::Instructions => {
-            json!({"description": text, "type": "integer", "minimum": limit.low, "maximum": limit.high})
-        }
-    }
+    json!({"description": text, "type": kind, low: limit.low, "maximum": limit.high, "default": usual})
 }
 
 #[cfg(test)]
 mod tests {
+    use tunebox_sandbox::LIMITS;
+
     use super::*;
     use crate::configuration::RunSettings;
 

@@ -6,6 +6,8 @@
 mod check;
 mod document;
 mod limits;
+mod names;
+mod problems;
 mod requests;
 mod sample;
 mod tables;
@@ -19,8 +21,11 @@ use tunebox_foundation::paths::simplify;
 use tunebox_package::Reference;
 use tunebox_sandbox::{CallObserver, Compiling, Profiler};
 
-pub use check::{find_key, schema};
+pub use check::{choices, find_key, schema, type_names};
 pub use document::{Document, SettingLocation, Underline};
+pub use names::find_meant_key;
+pub(crate) use names::meant_key_hint;
+pub(crate) use problems::join;
 pub use requests::Requests;
 pub use tables::{
     AdapterTable, DataTable, ENDLESS, Grant, Initialize, MethodTable, ModelTable, RUNS_FOLDER, RunFile, RunTable,
@@ -29,7 +34,7 @@ pub use tables::{
 
 use crate::error::Error;
 use crate::lock::is_run;
-use crate::plan::NativeMethod;
+use crate::plan::{NativeMethod, setting_problems};
 
 /// Inputs of a replayed run that neither its settings nor its files hold, as `run.lock` recorded them.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,16 +135,33 @@ impl RunSettings {
 
     /// Applies every `--set`, checks the document against the schema, and reads the tables. Paths in the run file are
     /// relative to `folder`. A `--set` of `model.adapter` removes `train.adapter` of the file, unless a `--set` gives that,
-    /// too. All flags beside the tables are off.
+    /// too.
+    ///
+    /// # Errors
+    /// All problems of the document and the `--set` arguments together, and those of the settings that can be read beside
+    /// them: [`setting_problems`].
     fn from_document(mut document: Document, folder: PathBuf, overrides: &[String]) -> Result<Self, Error> {
-        for assignment in overrides {
-            document.set(assignment)?;
-        }
+        let set = |assignment: &String| document.set(assignment).err();
+        let mut errors: Vec<Error> = overrides.iter().filter_map(set).collect();
         // `--set model.adapter` continues an adapter and replaces the new one that the file may describe.
         if document.has_override_within("model.adapter") && !document.has_override_within("train.adapter") {
-            document.remove("train", "adapter");
+            document.remove("train.adapter");
         }
-        check::check(&mut document)?;
+        let problems = check::check(&mut document);
+        if !errors.is_empty() || !problems.is_empty() {
+            let mut rest = document.clone();
+            check::remove_wrong_values(&mut rest, &problems);
+            errors.extend(problems.locate(&document));
+            if let Ok(rest) = Self::from_checked(rest, folder.clone()) {
+                errors.extend(setting_problems(&Self { project: folder.clone(), ..rest }));
+            }
+            join(errors)?;
+        }
+        Self::from_checked(document, folder)
+    }
+
+    /// Reads the tables of a document without problems. All flags beside the tables are off.
+    fn from_checked(document: Document, folder: PathBuf) -> Result<Self, Error> {
         let file = serde_json::from_value(document.tree.clone())
             .map_err(|error| Explanation::new("config", error.to_string()).with_hint("see the schema of run files"))?;
         Ok(Self {

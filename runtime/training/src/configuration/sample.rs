@@ -7,7 +7,7 @@ use tunebox_foundation::files;
 use tunebox_package::Reference;
 use tunebox_sandbox::Limits;
 
-use super::{Document, RunSettings, check};
+use super::{Document, RunSettings, check, problems};
 use crate::error::Error;
 use crate::sample;
 
@@ -63,7 +63,7 @@ impl RunSettings {
 
 /// The tables of a run file that has these limits and otherwise only what every one must have.
 fn minimal_tables(limits: Value) -> Value {
-    json!({ "limits": limits, "model": { "path": "." }, "data": { "path": "." }, "method": { "use": "." } })
+    json!({ "limits": limits, "model": { "path": "." }, "data": { "path": "." }, "method": { "use": "" } })
 }
 
 /// Reads the table `[limits]` of the `run.toml` in a method's folder, with the path of that file. `None` if `method` is no
@@ -79,7 +79,7 @@ fn read_limits(method: &str) -> Result<Option<(PathBuf, Value)>, Error> {
     let Some(limits) = document.tree.get_mut("limits").map(Value::take) else { return Ok(None) };
     // The other tables describe a run that is not this one.
     document.tree = minimal_tables(limits.clone());
-    check::check(&mut document)?;
+    problems::join(check::check(&mut document).locate(&document))?;
     Ok(Some((path, limits)))
 }
 

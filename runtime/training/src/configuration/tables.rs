@@ -65,6 +65,8 @@ pub struct ModelTable {
     pub initialize: Option<Initialize>,
     /// Number format of the frozen matrices of the model's blocks.
     #[serde(default, skip_serializing_if = "Base::is_stored")]
+    // The default is left out of what is serialized, from which the schema takes defaults.
+    #[schemars(extend("default" = "stored"))]
     pub precision: Base,
     /// Revision to fetch for a hub name: a branch, tag or commit.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -86,7 +88,7 @@ pub struct DataTable {
     /// Training data: a JSONL file with one record a line.
     pub path: String,
     /// Validation data: a JSONL file that is scored every `train.validate-every` updates and never trained on. The score is
-    /// the mean negative log-likelihood of a target token (of pairs: of the chosen answer), or for prompts the pass rate.
+    /// the validation loss, the mean loss of a target token (of pairs: of the chosen answer), or for prompts the pass rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation: Option<String>,
     /// Maximum length of an example in tokens; longer examples are cut at the end.

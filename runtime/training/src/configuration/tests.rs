@@ -4,7 +4,7 @@ use tunebox_model::adapter::Targets;
 
 use super::*;
 
-const GOOD: &str = "[model]\npath = \"m\"\n[data]\npath = \"d.jsonl\"\n[method]\nuse = \"lora\"\nbeta = 0.2\n";
+const GOOD: &str = "[model]\npath = \"m\"\n[data]\npath = \"d.jsonl\"\n[method]\nuse = \"dpo\"\nbeta = 0.2\n";
 
 fn read(text: &str, overrides: &[&str]) -> Result<RunSettings, Error> {
     let document = Document::parse("run.toml", text)?;
@@ -161,7 +161,7 @@ fn the_settings_of_a_run_name_a_package_though_a_file_is_called_so() {
 
 #[test]
 fn what_the_file_names_and_is_not_there_is_shown_in_the_line_that_names_it() {
-    let settings = read(&GOOD.replace("lora", "lorra"), &[]).unwrap();
+    let settings = read(&GOOD.replace("dpo", "lorra"), &[]).unwrap();
     let error = settings.method_reference().unwrap_err().explanation();
     assert_eq!((error.what.as_str(), error.location.as_deref()), ("there is no method `lorra`", Some("run.toml:6:7")));
     assert_eq!(error.snippet.unwrap().text, "use = \"lorra\"");
@@ -226,5 +226,72 @@ fn every_key_of_the_schema_has_a_description() {
             walk(key, below);
         }
     }
-    walk("run", &schema());
+    walk("run", schema());
+}
+
+/// The messages of all errors of one check, each with its location.
+fn errors_of(text: &str, overrides: &[&str]) -> Vec<(String, String)> {
+    let first = error_of(text, overrides);
+    let location = |error: &Explanation| error.location.clone().unwrap_or_default();
+    std::iter::once(&first).chain(&first.further).map(|error| (error.what.clone(), location(error))).collect()
+}
+
+#[test]
+fn every_problem_is_reported_at_once_by_position_whatever_finds_it() {
+    let text = "[train]\nlearning_rate = 1\nrate = nan\nmomentum = 0.5\nschedule = \"linaer\"\n[train.adapter]\nrank = 0\n\
+                [model]\npath = \"m\"\nprecision = \"nf5\"\n[method]\nuse = \"grpo\"\nbata = 1\nepsilon = -1\n";
+    let found = errors_of(text, &["train.seed=x", "nothing"]);
+    let wanted = [
+        ("unknown key `learning_rate`", "run.toml:2:1"),
+        ("`train.rate` is nan, it must be a finite number", "run.toml:3:8"),
+        ("the optimizer `adamw` does not use `train.momentum`", "run.toml:4:1"),
+        ("`linaer` is no schedule", "run.toml:5:12"),
+        ("`train.adapter.rank` is 0, it must be at least 1 and at most 4096", "run.toml:7:8"),
+        ("`model.precision` cannot be `nf5`", "run.toml:10:13"),
+        ("`grpo` learns from rewards, and the run has no verifier", "run.toml:12:7"),
+        ("unknown key `bata`", "run.toml:13:1"),
+        ("`epsilon` is -1, it must be at least 0 and below 1", "run.toml:14:11"),
+        ("`--set nothing` is not of the form `table.key=value`", ""),
+        ("`train.seed` is text, a whole number is wanted", "`--set train.seed=x`"),
+        ("`data.path` is missing", "run.toml"),
+    ];
+    // The list of schedules is left out.
+    let short = |what: &'_ str| what.split(';').next().unwrap().to_owned();
+    let found: Vec<(String, &str)> = found.iter().map(|(what, location)| (short(what), location.as_str())).collect();
+    assert_eq!(found, wanted.map(|(what, location)| (what.to_owned(), location)));
+}
+
+#[test]
+fn the_number_of_problems_in_one_message_is_bounded() {
+    let unknown: String = (0..50).map(|number| format!("key-{number} = 1\n")).collect();
+    let found = errors_of(&format!("{GOOD}[train]\n{unknown}"), &[]);
+    assert_eq!((found.len(), found[20].0.as_str()), (21, "30 more problems are not shown"));
+    let many: String = (0..5000).map(|number| format!("key-{number} = 1\n")).collect();
+    assert_eq!(errors_of(&format!("{GOOD}[train]\n{many}"), &[])[20].0, "at least 180 more problems are not shown");
+}
+
+#[test]
+fn a_key_of_another_trainer_or_table_is_told_its_name_here() {
+    let hint = |table: &str, key: &str| error_of(&format!("{GOOD}{table}\n{key} = 1\n"), &[]).hint.unwrap();
+    assert_eq!(hint("[train]", "learning_rate"), "did you mean `rate`?");
+    assert_eq!(hint("[train]", "lora_alpha"), "did you mean `alpha` of `[train.adapter]`?");
+    assert_eq!(hint("[train]", "max-length"), "did you mean `max-length` of `[data]`?");
+    assert_eq!(hint("[train.adapter]", "per_device_train_batch_size"), "did you mean `batch` of `[train]`?");
+    assert_eq!(hint("[run]", "nothing-alike"), "keys of `[run]`: name, folder");
+    let of_method = |key: &str| error_of(&GOOD.replace("beta = 0.2", &format!("{key} = 1\n[train]\nx = 1")), &[]);
+    let further = |key: &str| of_method(key).hint.unwrap();
+    assert_eq!(further("num_train_epochs"), "did you mean `epochs` of `[train]`?");
+    assert!(further("max_new_tokens").contains("settings: loss, beta"), "`dpo` has no such setting");
+    assert_eq!(error_of(GOOD, &["lr=1e-4"]).hint.unwrap(), "did you mean `--set train.rate=1e-4`?");
+}
+
+#[test]
+fn a_method_that_learns_from_rewards_needs_a_verifier_before_anything_is_opened() {
+    let text = GOOD.replace("dpo", "grpo");
+    let plain = read(&text.replace("beta = 0.2\n", ""), &[]).unwrap();
+    let problems = crate::plan::setting_problems(&plain);
+    assert_eq!(problems.len(), 1);
+    assert_eq!(problems[0].to_string(), "`grpo` learns from rewards, and the run has no verifier");
+    let judged = read(&format!("{text}[[verifier]]\nuse = \"number\"\n"), &[]).unwrap();
+    assert!(crate::plan::setting_problems(&judged).is_empty());
 }

@@ -15,6 +15,7 @@ mod window;
 
 pub use dataset::{Dataset, Reading, Report, Skipped};
 pub use encode::{Encoder, Example};
+pub use parse::shape_of_line;
 pub use random::random_dataset;
 pub(crate) use sampler::{BatchSampler, Batching, Cursor};
 pub use shape::{Content, Record, Shape, TextOrMessages};

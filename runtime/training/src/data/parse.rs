@@ -28,7 +28,8 @@ impl Record {
 
 /// Returns the first of the wanted shapes whose required fields a line has; `None` if the line is not a JSON object or
 /// has none of the shapes. The values of the fields are not checked: null counts, too.
-pub(super) fn shape_of_line(line: &[u8], wanted: &[Shape]) -> Option<Shape> {
+#[must_use]
+pub fn shape_of_line(line: &[u8], wanted: &[Shape]) -> Option<Shape> {
     let (text, object) = parse_object(line, wanted).ok()?;
     find_shape(text, &object, wanted).ok()
 }

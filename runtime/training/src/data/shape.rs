@@ -133,6 +133,24 @@ impl Shape {
         }
     }
 
+    /// The usual peak learning rate of AdamW on such records. For all weights, TRL's defaults: 2e-5 for learning from answers,
+    /// 1e-6 for learning from preferences, labels and rewards. For an adapter ten times that, as of "LoRA Without Regret"
+    /// (Schulman et al., 2025).
+    #[must_use]
+    pub fn usual_rate(self, is_adapter: bool) -> f64 {
+        match self {
+            Self::Messages | Self::PromptCompletion | Self::Text => {
+                if is_adapter {
+                    2e-4
+                } else {
+                    2e-5
+                }
+            }
+            _ if is_adapter => 1e-5,
+            _ => 1e-6,
+        }
+    }
+
     /// The table entry of this shape: names, sides, fields and an example line.
     pub(super) fn facts(self) -> &'static Facts {
         SHAPES.iter().find(|facts| facts.shape == self).unwrap_or(&SHAPES[0])

@@ -19,6 +19,7 @@ use super::method::{PlannedMethod, load_method, load_verifiers, no_effect_warnin
 use super::model::{changed_base_warning, check_precision};
 use super::optimizer::{check_device, optimizer_settings};
 use super::planned::{Plan, PlannedRun, build_summary};
+use super::problems::check_settings;
 use crate::configuration::{RunSettings, Underline};
 use crate::data::{BatchSampler, Batching, Dataset, Shape};
 use crate::error::{Error, damaged};
@@ -29,10 +30,11 @@ use crate::learner::LearningRate;
 /// run for this process. Packages named without a version are pinned to the stored one.
 ///
 /// # Errors
-/// A wrong setting; a model, data, method or verifier that cannot be found, read or used; a new run whose folder
+/// All wrong settings together, before anything is opened; a model, data, method or verifier that cannot be found, read or used; a new run whose folder
 /// exists; nothing to resume; and a resumed run whose inputs or settings differ from those of its checkpoint.
 pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
     settings.pin_versions();
+    check_settings(&settings)?;
     let engine = create_engine(&settings)?;
     let method = load_method(&settings, &engine)?;
     plan_with_method(settings, &engine, method)
@@ -53,12 +55,13 @@ pub struct CompiledCode {
 /// `settings.compiling` names no program that compiles what is not built in.
 ///
 /// # Errors
-/// A method or verifier that cannot be found, read or admitted.
+/// All wrong settings together; a method or verifier that cannot be found, read or admitted.
 pub fn compile(mut settings: RunSettings, has_method: bool) -> Result<CompiledCode, Error> {
     if settings.compiling.program.is_none() {
         return Ok(CompiledCode { folder: None, warning: None, _temporary: None });
     }
     settings.pin_versions();
+    check_settings(&settings)?;
     let mut engine = self::create_engine(&settings)?;
     let (warning, mut temporary) = (engine.warning().map(str::to_owned), None);
     if warning.is_some() || settings.compiling.cache.is_none() {
@@ -94,7 +97,8 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     let identity = complete_identity(known, &settings, &inputs)?;
     check_same_run(&settings, &destination.name, destination.checkpoint.as_ref(), &identity)?;
     let sampler = create_sampler(&settings, &destination, &inputs.data)?;
-    let learning_rate = learning_rate(&settings, &inputs.policy, sampler.windows_per_epoch() as u64)?;
+    let learning_rate =
+        learning_rate(&settings, &inputs.policy, inputs.data.shape, sampler.windows_per_epoch() as u64)?;
     let claimed = destination.checkpoint.as_ref().filter(|(_, state)| state.step > learning_rate.steps);
     if let Some((path, state)) = claimed {
         return Err(damaged(path, format!("it claims step {} of {}", state.step, learning_rate.steps)));
@@ -183,22 +187,27 @@ fn create_sampler(settings: &RunSettings, destination: &Destination, data: &Data
         .ok_or_else(|| damaged(&destination.folder, "its place in the data is past the end of the data"))
 }
 
-/// Builds the learning-rate settings of a run. The default peak is 2e-5 for training all weights and 2e-4 for an adapter.
+/// Builds the learning-rate settings of a run. The default peak is the usual rate of records of `shape`
+/// ([`Shape::usual_rate`]).
 /// `windows` is the number of updates in an epoch; if `train.steps` is not set, the run has `windows` × `train.epochs`
 /// steps, with 1 epoch unless set. Fails for an unknown schedule.
-fn learning_rate(settings: &RunSettings, policy: &Policy, windows: u64) -> Result<LearningRate, Error> {
+fn learning_rate(settings: &RunSettings, policy: &Policy, shape: Shape, windows: u64) -> Result<LearningRate, Error> {
     let train = &settings.file.train;
-    let schedule: Schedule = train.schedule.parse().map_err(|error: tunebox_compute::Error| {
-        settings.error("train.schedule", Underline::Value, Explanation::new("config", error.to_string()))
-    })?;
-    let default = if policy.adapter().is_full() { 2e-5 } else { 2e-4 };
+    let schedule = schedule(settings)?;
     Ok(LearningRate {
-        peak: train.rate.unwrap_or(default),
+        peak: train.rate.unwrap_or_else(|| shape.usual_rate(!policy.adapter().is_full())),
         schedule,
         warmup: u64::from(train.warmup),
         steps: train.steps.map_or_else(|| windows * u64::from(train.epochs.unwrap_or(1)), u64::from),
         clip: train.clip,
         skip_non_finite: train.skip_non_finite,
+    })
+}
+
+/// The learning-rate schedule of a run. Fails for an unknown one, located at `train.schedule`.
+pub(super) fn schedule(settings: &RunSettings) -> Result<Schedule, Error> {
+    settings.file.train.schedule.parse().map_err(|error: tunebox_compute::Error| {
+        settings.error("train.schedule", Underline::Value, Explanation::new("config", error.to_string()))
     })
 }
 

@@ -5,13 +5,13 @@
 use std::path::{Path, PathBuf};
 use std::time::SystemTime;
 
-use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files;
 use tunebox_foundation::paths::simplify;
 
 use super::identity::check_same_run;
 use crate::checkpoint::{self, Identity, State};
-use crate::configuration::{ENDLESS, RunSettings};
+use crate::configuration::{ENDLESS, RunSettings, Underline};
 use crate::error::{Error, path_error};
 use crate::lock::{self, is_run};
 use crate::runs::{RunLock, is_endless, is_running, nearest_run, start_option};
@@ -160,6 +160,12 @@ fn next_name(runs: &Path, method: &str) -> String {
     free.unwrap_or_else(|| method.to_owned())
 }
 
+/// Fails, located at `run.name`, if the settings give a name that no run can have.
+pub(super) fn check_run_name(settings: &RunSettings) -> Result<(), Error> {
+    let checked = settings.file.run.name.as_deref().map_or(Ok(String::new()), check_name);
+    checked.map(drop).map_err(|error| settings.error("run.name", Underline::Value, error.explanation()))
+}
+
 /// Returns `name` if it can be the name of a folder on every system: 1 to 100 ASCII letters, digits, `-`, `_` and `.`,
 /// not starting with `.`. Fails otherwise.
 fn check_name(name: &str) -> Result<String, Error> {
@@ -175,8 +181,6 @@ fn check_name(name: &str) -> Result<String, Error> {
 
 #[cfg(test)]
 mod tests {
-    use tunebox_foundation::explain::Explain as _;
-
     use super::*;
 
     #[test]

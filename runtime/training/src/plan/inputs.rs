@@ -104,13 +104,19 @@ fn build_policy(settings: &RunSettings, model: Arc<Model>, learns: bool, sides: 
             other => other.into(),
         });
     };
-    if settings.is_given("train.adapter") {
-        let what = "`train.adapter` describes a new adapter, `model.adapter` continues an old one";
-        let hint = "leave one of them out; the old adapter keeps its kind, rank and places";
-        return Err(settings.conflict("train.adapter", Underline::Key, what, hint));
-    }
+    check_one_adapter(settings)?;
     let folder = settings.path("model.adapter", written);
     Policy::open(model, Some(&folder), own).map_err(|error| settings.with_location("model.adapter", error))
+}
+
+/// Fails if the settings give both `model.adapter` and `train.adapter`.
+pub(super) fn check_one_adapter(settings: &RunSettings) -> Result<(), Error> {
+    if settings.file.model.adapter.is_none() || !settings.is_given("train.adapter") {
+        return Ok(());
+    }
+    let what = "`train.adapter` describes a new adapter, `model.adapter` continues an old one";
+    let hint = "leave one of them out; the old adapter keeps its kind, rank and places";
+    Err(settings.conflict("train.adapter", Underline::Key, what, hint))
 }
 
 /// Bytes of activations that one pass may keep for its backward pass even if it then holds more than [`rows_per_pass`].

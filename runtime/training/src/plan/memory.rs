@@ -9,6 +9,7 @@ use tunebox_compute::precision::Purpose;
 use tunebox_compute::{DType, Device, Weight, device};
 use tunebox_model::decoder::Recompute;
 use tunebox_model::{Policy, Weights};
+use tunebox_sandbox::NEW_TOKENS;
 
 use super::method::PlannedMethod;
 use crate::configuration::RunSettings;
@@ -170,7 +171,7 @@ impl Tokens {
         let length = data.report.length as u64;
         if data.shape == Shape::Prompts {
             let rest = length.saturating_sub(sizes.record);
-            let new = method.new_tokens().map_or(rest, |most| most.min(rest));
+            let new = method.new_tokens().unwrap_or(u64::from(NEW_TOKENS)).min(rest);
             // With dropout each row has its own masks, so a prompt cannot be shared by its completions.
             let shared = settings.file.train.adapter.dropout == 0.0 && settings.file.model.adapter.is_none();
             return sizes.with_generation(new, method.completions(), shared);

@@ -7,7 +7,7 @@ use std::sync::Arc;
 use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_package::digest::sha256;
-use tunebox_package::settings::SettingError;
+use tunebox_package::settings::{SettingError, setting_errors};
 use tunebox_package::{
     Manifest, Package, Reference, Updates, World, component, manifest, read_manifest, resolve_settings,
 };
@@ -15,7 +15,7 @@ use tunebox_sandbox::native::{Twin, every_interface};
 use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, StartProcess, Value, Verifier, interface_of};
 
 use super::trust;
-use crate::configuration::{RunSettings, Underline};
+use crate::configuration::{RunSettings, Underline, find_meant_key, join, meant_key_hint};
 use crate::data::Shape;
 use crate::error::Error;
 use crate::observer::Version;
@@ -194,31 +194,53 @@ fn prepare(
         let what = format!("method `{name}` learns from records of the shape `{shape}`, which cannot be read yet");
         settings.error("method.use", Underline::Value, Explanation::new("config", what))
     })?;
-    if package.manifest.update == Updates::Method {
-        check_own_updates(settings, &package)?;
-    }
+    join(own_update_problems(settings, &package))?;
     let values = resolve_method_settings(settings, &package)?;
     let limits = settings.file.limits.clone();
     let admitted = admit(&package, &limits)?;
     Ok(PlannedMethod { package, settings: values, shapes, limits, admitted })
 }
 
-/// Checks a method whose manifest says that it updates the parameters itself. Fails if its component does not import
-/// `optimizer`, and for a setting of the run that only the host's optimizer uses, at its key.
-fn check_own_updates(settings: &RunSettings, package: &Package) -> Result<(), Error> {
+/// Checks a method whose manifest says that it updates the parameters itself. Returns an error if its component does not
+/// import `optimizer`, else one for each setting of the run that only the host's optimizer uses, at its key. Returns nothing
+/// for any other method.
+pub(super) fn own_update_problems(settings: &RunSettings, package: &Package) -> Vec<Error> {
     let name = &package.manifest.name;
-    if !package.imports.iter().any(|import| interface_of(import) == Some("optimizer")) {
-        let what = format!("`{name}` says `update: \"method\"` in its manifest and never calls `optimizer`");
-        return Err(Explanation::new("method", what)
-            .with_why("nothing would update the parameters: the host makes no optimizer for such a method")
-            .with_hint("its author can call `optimizer`, or remove `update` from the manifest")
-            .into());
+    if package.manifest.update != Updates::Method {
+        return Vec::new();
     }
-    let unused = super::optimizer::optimizer_keys().find(|key| settings.changes_train(key));
-    let Some(key) = unused.map(|key| format!("train.{key}")) else { return Ok(()) };
-    let what = format!("`{name}` updates the parameters itself, so `{key}` has no effect");
-    let hint = format!("remove `{key}`; `tunebox train --method {name} --help` lists the method's own settings");
-    Err(settings.conflict(&key, Underline::Key, &what, &hint))
+    if !imports(package, "optimizer") {
+        let what = format!("`{name}` says `update: \"method\"` in its manifest and never calls `optimizer`");
+        let problem = Explanation::new("method", what)
+            .with_why("nothing would update the parameters: the host makes no optimizer for such a method")
+            .with_hint("its author can call `optimizer`, or remove `update` from the manifest");
+        return vec![problem.into()];
+    }
+    let error = |key: &str| {
+        let key = format!("train.{key}");
+        let what = format!("`{name}` updates the parameters itself, so `{key}` has no effect");
+        let hint = format!("remove `{key}`; `tunebox train --method {name} --help` lists the method's own settings");
+        settings.conflict(&key, Underline::Key, &what, &hint)
+    };
+    super::optimizer::optimizer_keys().filter(|key| settings.changes_train(key)).map(error).collect()
+}
+
+/// Whether the component of a package imports the interface with this short name.
+pub(super) fn imports(package: &Package, interface: &str) -> bool {
+    package.imports.iter().any(|import| interface_of(import) == Some(interface))
+}
+
+/// Returns an error for each setting that `given` has at the table `below` of the run file and the package's manifest does
+/// not permit or does not know, and for each that is missing. `used` is the component as the run file names it.
+pub(super) fn component_problems(
+    settings: &RunSettings,
+    below: &str,
+    used: &str,
+    package: &Package,
+    given: &Map<String, Json>,
+) -> Vec<Error> {
+    let wrong = setting_errors(&package.manifest, &toml_table(given));
+    wrong.iter().map(|wrong| setting_error(settings, below, used, &package.manifest, wrong)).collect()
 }
 
 /// Returns the value of every setting of the method, in the manifest's order: from the run file, or the default. A
@@ -226,7 +248,7 @@ fn check_own_updates(settings: &RunSettings, package: &Package) -> Result<(), Er
 /// a default, is an error at its key.
 fn resolve_method_settings(settings: &RunSettings, package: &Package) -> Result<Vec<(String, Value)>, Error> {
     let values = resolve_settings(&package.manifest, &toml_table(&settings.file.method.settings));
-    values.map_err(|error| setting_error(settings, "method", &settings.file.method.r#use, &error))
+    values.map_err(|error| setting_error(settings, "method", &settings.file.method.r#use, &package.manifest, &error))
 }
 
 /// Returns the settings of a run's method as `run.lock` lists them, with every default. If the method rejects one,
@@ -238,11 +260,17 @@ pub(crate) fn lock_settings(settings: &RunSettings, package: &Package) -> Map<St
 
 /// Turns an error about a component's setting into one with the setting's location in the table `below` of the run
 /// file: its key if the setting is unknown, else its value. `below` is `method`, or `verifier.N`. `used` is the
-/// component as the run file names it, for the hint if the error has none.
-fn setting_error(settings: &RunSettings, below: &str, used: &str, wrong: &SettingError) -> Error {
+/// component as the run file names it, for the hint if the error has none. The hint about an unknown setting names the
+/// setting of the run or of the component that is called so by other trainers, if there is one.
+fn setting_error(settings: &RunSettings, below: &str, used: &str, manifest: &Manifest, wrong: &SettingError) -> Error {
     let underline = if wrong.is_unknown { Underline::Key } else { Underline::Value };
     let inspect = || format!("`tunebox inspect {used}` lists settings and ranges");
-    let problem = Explanation { hint: wrong.hint().or_else(|| Some(inspect())), ..wrong.explanation() };
+    let has = |key: &str| {
+        key.strip_prefix("method.").is_none_or(|name| manifest.settings.iter().any(|setting| setting.name == name))
+    };
+    let is_meant = wrong.is_unknown && find_meant_key(&wrong.name).is_some_and(|key| has(&key));
+    let meant = if is_meant { meant_key_hint(below, &wrong.name) } else { None };
+    let problem = Explanation { hint: meant.or(wrong.hint()).or_else(|| Some(inspect())), ..wrong.explanation() };
     settings.error(&format!("{below}.{}", wrong.name), underline, problem)
 }
 
@@ -297,7 +325,7 @@ fn load_verifier(settings: &RunSettings, engine: &Engine, number: usize) -> Resu
     let package = trust::open_package(&found, settings.project())?;
     package.expect_world(World::Verifier)?;
     let values = resolve_settings(&package.manifest, &toml_table(&given.settings))
-        .map_err(|error| setting_error(settings, &key, &given.r#use, &error))?;
+        .map_err(|error| setting_error(settings, &key, &given.r#use, &package.manifest, &error))?;
     let admitted = engine.admit_verifier(&package.bytes, &package.manifest.name, &settings.file.limits)?;
     Ok(PlannedVerifier {
         name: given.name.clone().unwrap_or_else(|| package.manifest.name.clone()),

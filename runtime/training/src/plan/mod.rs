@@ -1,5 +1,6 @@
 //! Everything about a run that can be known before its first step.
 //!
+//! `problems` collects what is wrong with the settings, from them and the manifests of method and verifiers alone.
 //! `build` puts a plan together: `method` loads and admits the components, `folder` chooses the run's folder
 //! and checkpoint, `inputs` opens model, policy and data, `identity` compares the run with its checkpoint, `optimizer`
 //! checks the optimizer's settings, `memory` estimates the memory, and `planned` is the result. `check` and `--dry-run` show a plan, `run` executes it.
@@ -13,6 +14,7 @@ pub(crate) mod method;
 mod model;
 mod optimizer;
 mod planned;
+mod problems;
 pub(crate) mod trust;
 
 pub use build::{CompiledCode, compile, plan};
@@ -26,4 +28,5 @@ pub use model::fetch;
 pub(crate) use model::{digests, find_source, open_model};
 pub(crate) use planned::Revision;
 pub use planned::{Plan, PlanSummary, PlannedRun};
+pub(crate) use problems::setting_problems;
 pub use trust::{Ask, admit_packages, admit_run_file, open_package};

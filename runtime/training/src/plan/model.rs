@@ -124,8 +124,13 @@ pub(super) fn max_length(settings: &RunSettings, model: &Model) -> usize {
 /// # Errors
 /// NF4 with training of all weights.
 fn requested_precision(settings: &RunSettings) -> Result<PrecisionRequest, Error> {
-    reject_nf4(settings, full_training_conflict(settings))?;
+    check_full_training(settings)?;
     Ok(PrecisionRequest { base: settings.file.model.precision, compute: settings.file.train.compute })
+}
+
+/// Fails, located at `model.precision`, if that is NF4 and the run trains all weights.
+pub(super) fn check_full_training(settings: &RunSettings) -> Result<(), Error> {
+    reject_nf4(settings, full_training_conflict(settings))
 }
 
 /// Fails, located at `model.precision`, if that is NF4 and [`nf4_conflict`] finds a reason against it: the run trains

@@ -7,7 +7,7 @@ use tunebox_compute::optimizer::{
 use tunebox_foundation::explain::Explanation;
 use tunebox_model::adapter::AdapterKind;
 
-use crate::configuration::{RunSettings, TrainTable, Underline};
+use crate::configuration::{RunSettings, TrainTable, Underline, join};
 use crate::error::Error;
 
 /// The keys of `[train]` that only some optimizers use, with these optimizers.
@@ -34,21 +34,28 @@ pub(super) fn optimizer_keys() -> impl Iterator<Item = &'static str> {
 /// A key that the optimizer does not use, an optimizer other than AdamW without `train.rate`, Nesterov's variant without a
 /// momentum, and a rate for factors B that the run does not train.
 pub(super) fn optimizer_settings(settings: &RunSettings) -> Result<OptimizerSettings, Error> {
+    join(optimizer_problems(settings))?;
     let train = &settings.file.train;
-    check_keys(settings, train.optimizer)?;
-    check_rate(settings, train)?;
-    let rule = update_rule(train);
-    if let UpdateRule::Sgd(SgdSettings { momentum: 0.0, nesterov: true, .. }) = rule {
+    Ok(OptimizerSettings { rule: update_rule(train), b_rate_ratio: train.b_rate_ratio })
+}
+
+/// Returns all errors that [`optimizer_settings`] can fail with.
+pub(super) fn optimizer_problems(settings: &RunSettings) -> Vec<Error> {
+    let train = &settings.file.train;
+    let mut problems = unused_keys(settings, train.optimizer);
+    problems.extend(check_rate(settings, train).err());
+    if let UpdateRule::Sgd(SgdSettings { momentum: 0.0, nesterov: true, .. }) = update_rule(train) {
         let what = "`train.nesterov` is a variant of the momentum, and `train.momentum` is 0";
-        return Err(settings.conflict("train.nesterov", Underline::Key, what, "set `train.momentum`, 0.9 for example"));
+        let hint = "set `train.momentum`, 0.9 for example";
+        problems.push(settings.conflict("train.nesterov", Underline::Key, what, hint));
     }
     let has_no_factors = train.adapter.kind == AdapterKind::Full && settings.file.model.adapter.is_none();
     if train.b_rate_ratio != 1.0 && has_no_factors {
         let what = "`train.b-rate-ratio` is for the factors B of an adapter, and all weights are trained";
         let hint = "leave it out, or set `train.adapter.kind` to `lora`";
-        return Err(settings.conflict("train.b-rate-ratio", Underline::Key, what, hint));
+        problems.push(settings.conflict("train.b-rate-ratio", Underline::Key, what, hint));
     }
-    Ok(OptimizerSettings { rule, b_rate_ratio: train.b_rate_ratio })
+    problems
 }
 
 /// Fails if the run's optimizer does not run on `device`, which is `cpu`, `metal` or `cuda` with a number after a colon.
@@ -94,18 +101,17 @@ fn update_rule(train: &TrainTable) -> UpdateRule {
     }
 }
 
-/// Fails if the settings give a key of [`OPTIMIZER_KEYS`] that the optimizer `kind` does not use.
-fn check_keys(settings: &RunSettings, kind: OptimizerKind) -> Result<(), Error> {
-    for (key, users) in OPTIMIZER_KEYS {
-        let path = format!("train.{key}");
-        if settings.is_given(&path) && !users.contains(&kind) {
-            let users: Vec<String> = users.iter().map(|user| format!("`{user}`")).collect();
-            let what = format!("the optimizer `{kind}` does not use `{path}`");
-            let hint = format!("leave it out; {} use it", users.join(", "));
-            return Err(settings.conflict(&path, Underline::Key, &what, &hint));
-        }
-    }
-    Ok(())
+/// Returns an error for each key of [`OPTIMIZER_KEYS`] that the settings give and the optimizer `kind` does not use.
+fn unused_keys(settings: &RunSettings, kind: OptimizerKind) -> Vec<Error> {
+    let is_unused =
+        |(key, users): &&(&str, &[OptimizerKind])| settings.is_given(&format!("train.{key}")) && !users.contains(&kind);
+    let error = |(key, users): &(&str, &[OptimizerKind])| {
+        let (path, users) = (format!("train.{key}"), users.iter().map(|user| format!("`{user}`")).collect::<Vec<_>>());
+        let what = format!("the optimizer `{kind}` does not use `{path}`");
+        let hint = format!("leave it out; {} use it", users.join(", "));
+        settings.conflict(&path, Underline::Key, &what, &hint)
+    };
+    OPTIMIZER_KEYS.iter().filter(is_unused).map(error).collect()
 }
 
 /// Fails if the settings give no rate for an optimizer for which AdamW's default is no good rate.

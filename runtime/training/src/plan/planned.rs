@@ -10,7 +10,7 @@ use tunebox_compute::optimizer::{OptimizerKind, OptimizerSettings};
 use tunebox_compute::precision::{Base, Storage};
 use tunebox_model::decoder::Recompute;
 use tunebox_model::{Policy, Weights};
-use tunebox_package::Updates;
+use tunebox_package::{Reference, Updates};
 
 use super::inputs::Inputs;
 use super::memory::{Estimate, Tokens};
@@ -18,7 +18,7 @@ use super::method::{PlannedMethod, PlannedVerifier, settings_json};
 use super::model::nf4_conflict;
 use crate::checkpoint::{Identity, State};
 use crate::configuration::RunSettings;
-use crate::data::{BatchSampler, Dataset, Report};
+use crate::data::{BatchSampler, Dataset, Report, Shape};
 use crate::learner::LearningRate;
 use crate::runs::RunLock;
 
@@ -98,6 +98,9 @@ pub struct PlanSummary {
     /// The key that signed the method.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub signer: Option<String>,
+    /// Whether the method is built in.
+    #[serde(default)]
+    pub built_in: bool,
     /// The interfaces that the method imports.
     pub imports: Vec<String>,
     /// The limits of the method and the verifiers that differ from the defaults.
@@ -111,6 +114,9 @@ pub struct PlanSummary {
     pub records: usize,
     /// Counts of the lines and tokens of the data.
     pub report: Report,
+    /// Whether the records are not plain text: only their answers are targets.
+    #[serde(default)]
+    pub answers_only: bool,
     /// The kind of adapter, `full`, or `none` for a method that does not learn.
     pub adapter: String,
     /// The rank of the adapter.
@@ -172,12 +178,14 @@ pub(super) fn build_summary(
         method_version: package.manifest.version.clone(),
         method_changed: false,
         signer: package.signer.as_ref().map(|signer| signer.key.clone()),
+        built_in: settings.native.is_none() && matches!(settings.method_reference(), Ok(Reference::Builtin(_))),
         imports: package.imports.clone(),
         limits: method.limits.changed().map(|(limit, value, _)| (limit.name.to_owned(), value.into())).collect(),
         settings: settings_json(&method.settings),
         data: inputs.data.name.clone(),
         records: inputs.data.examples.len(),
         report: inputs.data.report.clone(),
+        answers_only: inputs.data.shape != Shape::Text,
         adapter: if trainable == 0 { "none".into() } else { adapter.settings().kind.to_string() },
         rank: if trainable == 0 { 0 } else { adapter.settings().rank },
         trainable,

@@ -50,25 +50,25 @@ pub fn execute(
 }
 
 /// Executes the run in a worker process started from `program`. Forwards events to `observer`; `stop` ends the run after the
-/// present step. Before it starts the process, it fetches a model of the hub, compiles the method and the verifiers, and
+/// present step. Before it starts the process, it compiles the method and the verifiers, fetches a model of the hub, and
 /// creates the folder for runs if there is none. After the run has ended, waits up to 5 seconds for the process to exit, then
 /// kills it, and removes a folder for runs that this call created and that is empty.
 ///
 /// # Errors
-/// A model that cannot be fetched, a component that cannot be compiled, and a process that cannot be started, all
-/// before the run; and those of [`Worker::run_job`].
+/// Wrong settings, a model that cannot be fetched, a component that cannot be compiled, and a process that cannot be started,
+/// all before the run; and those of [`Worker::run_job`].
 fn supervise(
     mut settings: RunSettings,
     program: &Program,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
 ) -> Result<Summary, Error> {
+    // The worker may write no code, which other runs would trust, so it is compiled here.
+    let code = plan::compile(settings.clone(), true)?;
     // The worker gets no token of a hub, so the model is fetched here.
     if plan::fetch(&settings)? {
         settings.offline = true;
     }
-    // The worker may write no code, which other runs would trust, so it is compiled here.
-    let code = plan::compile(settings.clone(), true)?;
     if let Some(text) = &code.warning {
         observer.event(&Event::Warning { text: text.clone() });
     }

@@ -13,7 +13,8 @@ pub struct Sampling {
     #[setting(default = 8, low = 2, high = 4096)]
     pub completions: u32,
 
-    /// New tokens of a completion at most; 0 for what `data.max-length` leaves after the longest prompt.
+    /// New tokens of a completion at most; 0 for 256, or what `data.max-length` leaves after the longest prompt if that is
+    /// less.
     #[setting(default = 0)]
     pub max_tokens: u32,
 

@@ -1,7 +1,7 @@
 //! `[train]`: the training loop, the optimizer and the adapter.
 //!
 //! Defaults other than zero are those of the reference trainers: AdamW, SGD and Muon as in PyTorch, Lion as of its authors, for
-//! AdamW a rate of 2e-4 for adapters and 2e-5 for all weights, clipping at 1, a linear schedule.
+//! AdamW the rates of `Shape::usual_rate`, clipping at 1, a linear schedule.
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
@@ -29,7 +29,8 @@ pub struct TrainTable {
     pub accumulation: u32,
     /// Optimizer, which updates the trained numbers.
     pub optimizer: OptimizerKind,
-    /// Peak learning rate. Unless given, 2e-4 for adapters and 2e-5 for all weights with AdamW; other optimizers need one.
+    /// Peak learning rate. Unless given, with AdamW 2e-4 for adapters and 2e-5 for all weights on answers, and 1e-5 and 1e-6 on
+    /// preferences, labels and rewards; other optimizers need one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 10.0))]
     pub rate: Option<f64>,

@@ -11,7 +11,7 @@ class Sampler:
     """How to sample. Every setter checks its range and returns `invalid-argument` outside it."""
 
     def __init__(self) -> None:
-        """Temperature 1, no top-k, top-p 1, no min-p, 1 completion, the run's own limit of new tokens."""
+        """Temperature 1, no top-k, top-p 1, no min-p, 1 completion, 256 new tokens or the run's own limit if that is less."""
 
     def temperature(self, value: float) -> None:
         """Divides the logits by `value`; 0 takes the likeliest token.

@@ -1,0 +1,249 @@
+//! `tunebox init`: writes a run file for the model and the data at hand.
+
+use std::io::{BufRead as _, BufReader, Read as _};
+use std::path::{Path, PathBuf};
+
+use clap::Args;
+use serde_json::{Value, json};
+use tunebox_foundation::files;
+use tunebox_package::{Package, Reference, World, builtin, read_manifest};
+use tunebox_sandbox::interface_of;
+use tunebox_training::configuration::schema;
+use tunebox_training::data::{Shape, shape_of_line};
+
+use crate::arguments::RUN_FILE;
+use crate::run_file::template::{NewRunFile, SCHEMA_FILE};
+use crate::terminal::shell::quote;
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
+
+/// Bytes of the data file that are read to find out what its records are.
+const MAX_READ: u64 = 1 << 20;
+
+/// Records that are looked at.
+const MAX_RECORDS: usize = 20;
+
+/// The built-in methods to propose, the usual one of each shape of records. Of those that fit the data, the first is taken.
+const PROPOSED: [&str; 6] = ["lora", "dpo", "kto", "grpo", "abliterate", "steer"];
+
+#[derive(Debug, Args)]
+pub(crate) struct Init {
+    /// File to write
+    #[arg(default_value = RUN_FILE)]
+    file: PathBuf,
+    /// Method to train with [default: the usual built-in one for the records of the data]
+    #[arg(long)]
+    method: Option<String>,
+    /// Model to train: a folder, a `.gguf` file or a hub name [default: the only model in this folder]
+    #[arg(long)]
+    model: Option<String>,
+    /// JSONL file with the training records [default: the only one in this folder]
+    #[arg(long)]
+    data: Option<PathBuf>,
+    /// Replace the file if it exists
+    #[arg(long)]
+    force: bool,
+}
+
+impl Init {
+    /// Writes the run file, and the JSON schema of run files into `.tunebox` beside it. Fails, with nothing written, if the
+    /// file exists and `--force` is not given, for data of no known shape, and for a method that does not learn from them.
+    pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
+        if self.file.exists() && !self.force {
+            let what = format!("`{}` exists already", self.file.display());
+            return Err(Failure::usage(what, "`--force` replaces it; or name another file: `tunebox init FILE`"));
+        }
+        let data = self.data.clone().map_or_else(|| only_file("data file", "--data FILE", is_data), Ok)?;
+        let records = first_lines(&data)?;
+        let shape = shape_of_data(&data, &records)?;
+        let fitting = fitting_methods(shape);
+        let method = self.method.clone().or_else(|| proposed(&fitting)).ok_or_else(|| {
+            let what = format!("no built-in method learns from {shape}, as `{}` has", data.display());
+            Failure::usage(what, "name a method that does: `--method PATH`")
+        })?;
+        let package = open_method(&method, shape, &data, &fitting)?;
+        let model = match &self.model {
+            Some(model) => model.clone(),
+            None => only_file("model", "--model PATH", is_model)?.display().to_string(),
+        };
+        let text = NewRunFile {
+            model: &self.written(&model),
+            data: &self.written(&data.display().to_string()),
+            method: &self.written_method(&method),
+            manifest: &package.manifest,
+            imports: &package.imports,
+            rate: shape.usual_rate(true),
+            verifier: verifier(&package, &records),
+        };
+        self.write(&text.text())?;
+        let others: Vec<&str> = fitting.iter().copied().filter(|name| *name != method).collect();
+        self.show(terminal, &method, shape, &others);
+        Ok(ExitStatus::Success)
+    }
+
+    /// The folder of the run file.
+    fn folder(&self) -> &Path {
+        self.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
+    }
+
+    /// A path as the run file must write it, which is relative to the run file's folder: absolute if the file is in another
+    /// folder than the current one. Names of what does not exist here, as of the hub, stay.
+    fn written(&self, path: &str) -> String {
+        if self.folder() == Path::new(".") || !Path::new(path).exists() {
+            return path.to_owned();
+        }
+        std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
+    }
+
+    /// The method as the run file must write it: a name as it is, a path as [`written`](Self::written) does.
+    fn written_method(&self, method: &str) -> String {
+        match Reference::parse(method, Path::new(".")) {
+            Ok(Reference::File(_) | Reference::Folder(_)) => self.written(method),
+            _ => method.to_owned(),
+        }
+    }
+
+    /// Writes the run file and the schema, each in one step. Creates their folders.
+    fn write(&self, text: &str) -> Result<(), Failure> {
+        let schema_file = self.folder().join(SCHEMA_FILE);
+        if let Some(folder) = schema_file.parent() {
+            files::create_folder(folder)?;
+        }
+        files::write(&schema_file, format!("{:#}\n", schema()).as_bytes())?;
+        Ok(files::write(&self.file, text.as_bytes())?)
+    }
+
+    /// Shows what was written and which other methods fit, and suggests the commands that check and train.
+    fn show(&self, terminal: Terminal, method: &str, shape: Shape, others: &[&str]) {
+        let file = self.file.display().to_string();
+        terminal.status("Wrote", format!("{file}  `{method}`, for records that are each {shape}"));
+        if !others.is_empty() {
+            terminal.note(format!("these methods learn from such records as well: {}", others.join(", ")));
+        }
+        let argument = if self.file == Path::new(RUN_FILE) { String::new() } else { format!(" {}", quote(&file)) };
+        terminal.suggest(format!("tunebox check{argument}\ntunebox train{argument}"));
+        terminal.event(json!({
+            "event": "created", "file": self.file, "method": method, "shape": shape, "other-methods": others,
+        }));
+    }
+}
+
+/// Finds the only file or folder of the current folder that `fits`. `kind` says what is looked for and `option` how to name
+/// one, in the failure if there are none or several. Ignores names that begin with a dot.
+fn only_file(kind: &str, option: &str, fits: fn(&Path) -> bool) -> Result<PathBuf, Failure> {
+    let names = files::names(Path::new("."))?;
+    let mut found: Vec<PathBuf> =
+        names.iter().filter(|name| !name.starts_with('.')).map(PathBuf::from).filter(|path| fits(path)).collect();
+    match found.len() {
+        1 => Ok(found.remove(0)),
+        0 => Err(Failure::usage(format!("there is no {kind} in this folder"), format!("name one: `{option}`"))),
+        count => {
+            let listed: Vec<String> = found.iter().take(5).map(|path| format!("`{}`", path.display())).collect();
+            let more = if count > listed.len() { ", …" } else { "" };
+            let what = format!("this folder has {count} that could be the {kind}: {}{more}", listed.join(", "));
+            Err(Failure::usage(what, format!("name one: `{option}`")))
+        }
+    }
+}
+
+/// Whether a path is that of a data file, by its extension.
+fn is_data(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension == "jsonl") && path.is_file()
+}
+
+/// Whether a path is that of a model: a folder with `config.json`, or a GGUF file by its extension.
+fn is_model(path: &Path) -> bool {
+    path.join("config.json").is_file()
+        || (path.extension().is_some_and(|extension| extension == "gguf") && path.is_file())
+}
+
+/// Reads the first lines of a data file that are not empty: at most [`MAX_RECORDS`] of its first [`MAX_READ`] bytes. Fails if
+/// it cannot be read, or the first line is longer.
+fn first_lines(data: &Path) -> Result<Vec<Vec<u8>>, Failure> {
+    let mut reader = BufReader::new(files::open(data)?.take(MAX_READ));
+    let mut lines = Vec::new();
+    while lines.len() < MAX_RECORDS {
+        let mut line = Vec::new();
+        let count = reader.read_until(b'\n', &mut line).map_err(files::FileError::at("read", data))?;
+        let is_whole = line.ends_with(b"\n") || reader.get_ref().limit() > 0;
+        if count == 0 || !is_whole {
+            break;
+        }
+        if !line.trim_ascii().is_empty() {
+            lines.push(line.trim_ascii().to_vec());
+        }
+    }
+    if lines.is_empty() {
+        let what = format!("`{}` has no record in its first {MAX_READ} bytes", data.display());
+        return Err(Failure::usage(what, "a data file has one JSON object on each line"));
+    }
+    Ok(lines)
+}
+
+/// Finds the shape of the records: that of the first one. Fails if it is none.
+fn shape_of_data(data: &Path, records: &[Vec<u8>]) -> Result<Shape, Failure> {
+    let all: Vec<Shape> = Shape::all().collect();
+    shape_of_line(&records[0], &all).ok_or_else(|| {
+        let what = format!("the first record of `{}` is of no shape that a method learns from", data.display());
+        Failure::usage(
+            what,
+            "`tunebox train` with this data says what is wrong; the README lists the fields of each shape",
+        )
+    })
+}
+
+/// The built-in methods that learn from records of a shape, by name.
+fn fitting_methods(shape: Shape) -> Vec<&'static str> {
+    let learns = |bytes: &[u8]| read_manifest(bytes).is_ok_and(|manifest| takes(&manifest.shape, shape));
+    builtin::list().iter().filter(|method| learns(method.bytes)).map(|method| method.name).collect()
+}
+
+/// Whether a method whose manifest has the word `word` learns from records of a shape.
+fn takes(word: &str, shape: Shape) -> bool {
+    Shape::of_method(word).is_some_and(|shapes| shapes.contains(&shape))
+}
+
+/// The method to propose of those that fit: the first of [`PROPOSED`], else the first.
+fn proposed(fitting: &[&str]) -> Option<String> {
+    let usual = PROPOSED.iter().find(|name| fitting.contains(name)).or(fitting.first());
+    usual.map(|name| (*name).to_owned())
+}
+
+/// Opens a method. Fails if it is a verifier, or does not learn from records of `shape`, as `data` has; `fitting` are the
+/// built-in methods that do.
+fn open_method(method: &str, shape: Shape, data: &Path, fitting: &[&str]) -> Result<Package, Failure> {
+    let package = Reference::parse(method, Path::new("."))?.open()?;
+    package.expect_world(World::Method)?;
+    if !takes(&package.manifest.shape, shape) {
+        let what = format!("`{method}` does not learn from {shape}, as the first record of `{}` is", data.display());
+        let hint = format!("these built-in methods do: {}", fitting.join(", "));
+        return Err(Failure::usage(what, hint));
+    }
+    Ok(package)
+}
+
+/// The built-in verifier for the answers of the records, with a comment, if the method learns from rewards: `number` if each
+/// answer is a number, `exact` if they are other texts.
+fn verifier(package: &Package, records: &[Vec<u8>]) -> Option<(&'static str, &'static str)> {
+    if !package.imports.iter().any(|import| interface_of(import) == Some("reward")) {
+        return None;
+    }
+    let answers: Vec<Value> = records
+        .iter()
+        .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
+        .map(|mut record| record["answer"].take())
+        .filter(|answer| !answer.is_null())
+        .collect();
+    let is_number = |answer: &Value| {
+        answer.is_number() || answer.as_str().is_some_and(|text| text.trim().replace(',', "").parse::<f64>().is_ok())
+    };
+    Some(if answers.is_empty() {
+        (
+            "number",
+            "The records have no field `answer`: choose a verifier that needs none, or name the field by `answer`.",
+        )
+    } else if answers.iter().all(is_number) {
+        ("number", "Accepts a completion whose number is that of the record's answer.")
+    } else {
+        ("exact", "Accepts a completion that is the record's answer; `tunebox list` names other verifiers.")
+    })
+}

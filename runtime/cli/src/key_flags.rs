@@ -1,0 +1,156 @@
+//! Flags that are short forms of `--set`: one table from the flag to the key of the run file, whose description is the help.
+
+use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
+use serde_json::Value;
+use tunebox_training::configuration::schema;
+
+use crate::terminal::Failure;
+
+/// A flag that sets a key of the run file.
+#[derive(Debug)]
+struct KeyFlag {
+    /// The flag, without the hyphens.
+    name: &'static str,
+    /// Another name of the flag.
+    alias: Option<&'static str>,
+    /// The dotted key.
+    key: &'static str,
+    /// The name of its value in the help.
+    value: &'static str,
+}
+
+/// Every flag that sets a key.
+const FLAGS: [KeyFlag; 8] = [
+    KeyFlag { name: "epochs", alias: None, key: "train.epochs", value: "N" },
+    KeyFlag { name: "steps", alias: None, key: "train.steps", value: "N" },
+    KeyFlag { name: "rate", alias: Some("lr"), key: "train.rate", value: "RATE" },
+    KeyFlag { name: "rank", alias: None, key: "train.adapter.rank", value: "N" },
+    KeyFlag { name: "batch", alias: None, key: "train.batch", value: "N" },
+    KeyFlag { name: "max-length", alias: None, key: "data.max-length", value: "TOKENS" },
+    KeyFlag { name: "seed", alias: None, key: "train.seed", value: "N" },
+    KeyFlag { name: "out", alias: None, key: "run.folder", value: "FOLDER" },
+];
+
+/// The flags of a command line that set keys of the run file, with their values.
+#[derive(Debug, Default)]
+pub(crate) struct KeyFlags(Vec<(&'static KeyFlag, String)>);
+
+impl KeyFlags {
+    /// The first given flag, such as `--rate`; `None` if none is given.
+    pub(crate) fn first(&self) -> Option<String> {
+        self.0.first().map(|(flag, _)| format!("--{}", flag.name))
+    }
+
+    /// Translates the flags to `KEY=VALUE` overrides of a run file, followed by `set`, the arguments of `--set`. Fails if one
+    /// of these gives the key of a flag, or a table that contains it.
+    pub(crate) fn overrides(&self, set: &[String]) -> Result<Vec<String>, Failure> {
+        for (flag, value) in &self.0 {
+            let is_same =
+                |assignment: &&String| assignment.split_once('=').is_some_and(|(key, _)| gives(key, flag.key));
+            if let Some(twice) = set.iter().find(is_same) {
+                let what = format!("`--{} {value}` and `--set {twice}` give the same key", flag.name);
+                return Err(Failure::usage(what, "leave one of them out"));
+            }
+        }
+        Ok(self.0.iter().map(|(flag, value)| flag.assignment(value)).chain(set.iter().cloned()).collect())
+    }
+}
+
+/// Whether an assignment to the dotted key `given` of a `--set` gives the key `key`: it is that key, or a table above it.
+fn gives(given: &str, key: &str) -> bool {
+    let given: Vec<&str> = given.split('.').map(str::trim).collect();
+    key.split('.').collect::<Vec<_>>().starts_with(&given)
+}
+
+impl KeyFlag {
+    /// The `KEY=VALUE` override for a value as typed. The value of a key that takes text is a TOML string.
+    fn assignment(&self, value: &str) -> String {
+        let is_text = self.schema()["type"] == "string";
+        let value = if is_text { toml::Value::String(value.to_owned()).to_string() } else { value.to_owned() };
+        format!("{}={value}", self.key)
+    }
+
+    /// The part of the schema of run files about the key.
+    fn schema(&self) -> &'static Value {
+        let pointer: String = self.key.split('.').map(|part| format!("/properties/{part}")).collect();
+        schema().pointer(&pointer).unwrap_or(&Value::Null)
+    }
+
+    /// The argument for clap. Its help is the description of the key in the run file, with the default if there is one.
+    fn argument(&'static self) -> Arg {
+        let schema = self.schema();
+        let text = schema["description"].as_str().unwrap_or_default().replace('\n', " ");
+        let default = match &schema["default"] {
+            Value::Null => String::new(),
+            Value::String(text) => format!(" [default: {text}]"),
+            other => format!(" [default: {other}]"),
+        };
+        let help = format!("{}{default}", text.trim_end_matches('.'));
+        let argument = Arg::new(self.name).long(self.name).value_name(self.value).help(help);
+        // A negative number is a value, which the check of the settings rejects with the range.
+        argument.visible_aliases(self.alias).allow_hyphen_values(true)
+    }
+}
+
+impl Args for KeyFlags {
+    fn augment_args(command: Command) -> Command {
+        FLAGS.iter().fold(command, |command, flag| command.arg(flag.argument()))
+    }
+
+    fn augment_args_for_update(command: Command) -> Command {
+        Self::augment_args(command)
+    }
+}
+
+impl FromArgMatches for KeyFlags {
+    fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
+        let given = |flag: &'static KeyFlag| Some((flag, matches.get_one::<String>(flag.name)?.clone()));
+        Ok(Self(FLAGS.iter().filter_map(given).collect()))
+    }
+
+    fn update_from_arg_matches(&mut self, matches: &ArgMatches) -> Result<(), clap::Error> {
+        *self = Self::from_arg_matches(matches)?;
+        Ok(())
+    }
+}
+
+/// Returns the flag that sets a dotted key of the run file, such as `--rate`; `None` if no flag does.
+pub(crate) fn flag_of_key(key: &str) -> Option<String> {
+    FLAGS.iter().find(|flag| flag.key == key).map(|flag| format!("--{}", flag.name))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn flags(words: &str) -> KeyFlags {
+        let command = KeyFlags::augment_args(Command::new("test").no_binary_name(true));
+        KeyFlags::from_arg_matches(&command.try_get_matches_from(words.split(' ')).unwrap()).unwrap()
+    }
+
+    #[test]
+    fn every_flag_sets_a_key_that_exists_and_has_its_description_as_help() {
+        for flag in &FLAGS {
+            assert!(flag.schema()["description"].is_string(), "`{}` does not exist", flag.key);
+            assert!(!flag.argument().get_help().unwrap().to_string().is_empty());
+        }
+    }
+
+    #[test]
+    fn flags_become_overrides_before_those_of_set() {
+        let given = flags("--steps 5 --lr 1e-4 --out my runs".replace("my runs", "a.b").as_str());
+        let overrides = given.overrides(&["train.clip=2".to_owned()]).unwrap();
+        assert_eq!(overrides, ["train.steps=5", "train.rate=1e-4", "run.folder=\"a.b\"", "train.clip=2"]);
+    }
+
+    #[test]
+    fn a_flag_and_a_set_of_the_same_key_are_refused() {
+        for (words, set) in
+            [("--rank 4", "train.adapter={rank=8}"), ("--rate=1", "train . rate = 2"), ("--seed 1", "train.seed=1")]
+        {
+            let failure = flags(words).overrides(&[set.to_owned()]).unwrap_err();
+            assert!(failure.explanation.what.ends_with("give the same key"), "{}", failure.explanation.what);
+        }
+        assert!(flags("--rank 4").overrides(&["train.rank=8".to_owned()]).is_ok());
+    }
+}

@@ -1,0 +1,127 @@
+//! The text of a new run file: what is known is given, every other key stands behind `#` with its default.
+
+use tunebox_package::settings::range;
+use tunebox_package::{Manifest, Setting};
+use tunebox_sandbox::interface_of;
+use tunebox_training::configuration::Grant;
+
+use super::{Key, Table, tables};
+use crate::terminal::wrap;
+
+/// Characters of a comment's line, without `# `.
+const WIDTH: usize = 98;
+
+/// Where the JSON schema is written, beside the run file.
+pub(crate) const SCHEMA_FILE: &str = ".tunebox/run-file.schema.json";
+
+/// What a new run file is for.
+pub(crate) struct NewRunFile<'a> {
+    /// The model as the file is to name it.
+    pub(crate) model: &'a str,
+    /// The data file as the run file is to name it.
+    pub(crate) data: &'a str,
+    /// The method as the run file is to name it.
+    pub(crate) method: &'a str,
+    /// The manifest of the method.
+    pub(crate) manifest: &'a Manifest,
+    /// The interfaces that the method imports.
+    pub(crate) imports: &'a [String],
+    /// The peak learning rate of an adapter unless the file gives one.
+    pub(crate) rate: f64,
+    /// The verifier that judges completions, and a comment about it; `None` if the method asks for none.
+    pub(crate) verifier: Option<(&'a str, &'a str)>,
+}
+
+impl NewRunFile<'_> {
+    /// Returns the text of the run file. It gives model, data, method, the grants that the method needs, settings of the
+    /// method without a default, and the verifier; every other key is a comment.
+    pub(crate) fn text(&self) -> String {
+        let introduction = format!(
+            "Trains with `{}`. A line behind `#` shows a default: remove the `#` and change the value. `tunebox help run-file` \
+             explains every key, and the limits of methods.",
+            self.method
+        );
+        let mut text = format!("#:schema ./{SCHEMA_FILE}\n{}", comment(&introduction));
+        // A run without verifiers has no such table, and limits are seldom changed.
+        let is_shown = |table: &&Table| match table.heading.as_str() {
+            "[limits]" => false,
+            "[[verifier]]" => self.verifier.is_some(),
+            "[train.adapter]" => self.imports("learn") || self.imports("optimizer"),
+            _ => true,
+        };
+        for table in tables().iter().filter(is_shown) {
+            text += &format!("\n{}{}\n", comment(&table.text), table.heading);
+            let given = text.len();
+            text += &self.given(&table.heading);
+            let is_given = |key: &&Key| key.is_required || text[given..].contains(&format!("\n{} = ", key.name));
+            let keys: String =
+                table.keys.iter().filter(|key| !is_given(key)).map(|key| self.default_lines(key)).collect();
+            text += &keys;
+            if table.heading == "[method]" {
+                text += &self.manifest.settings.iter().map(setting_lines).collect::<String>();
+            }
+        }
+        text
+    }
+
+    /// Whether the method imports the interface with this short name.
+    fn imports(&self, name: &str) -> bool {
+        self.imports.iter().any(|import| interface_of(import) == Some(name))
+    }
+
+    /// A key with its effect and values, and its default, as comments. A key without default has `…` as its value.
+    fn default_lines(&self, key: &Key) -> String {
+        let about = format!("{} ({})", key.text.trim_end_matches('.'), key.takes);
+        let value = match (key.name, &key.default) {
+            ("rate", None) => format!("{:e}", self.rate),
+            ("epochs", None) => "1".to_owned(),
+            (_, default) => default.clone().unwrap_or_else(|| "…".to_owned()),
+        };
+        format!("\n{}# {} = {value}\n", comment(&about), key.name)
+    }
+
+    /// The lines of a table that are given and not comments.
+    fn given(&self, heading: &str) -> String {
+        let line = |key: &str, value: &str| format!("{key} = {}\n", toml::Value::String(value.to_owned()));
+        match heading {
+            "[model]" => line("path", self.model),
+            "[data]" => line("path", self.data),
+            "[method]" => {
+                let grants = [Grant::Weights, Grant::Text].map(Grant::interface);
+                let grants: Vec<String> =
+                    grants.iter().filter(|name| self.imports(name)).map(|name| format!("{name:?}")).collect();
+                let grants = match grants.is_empty() {
+                    true => String::new(),
+                    false => format!("# What this method cannot work without:\ngrants = [{}]\n", grants.join(", ")),
+                };
+                line("use", self.method) + &grants
+            }
+            "[[verifier]]" => {
+                let (verifier, why) = self.verifier.unwrap_or_default();
+                comment(why) + &line("use", verifier)
+            }
+            _ => String::new(),
+        }
+    }
+}
+
+/// A setting of the method with its effect and range, and its default as a comment. A setting without default is not a
+/// comment, and has `…` as its value, which must be replaced.
+fn setting_lines(setting: &Setting) -> String {
+    let about = format!("{} ({})", setting.doc.trim_end_matches('.'), range(setting));
+    let (mark, value) = match &setting.default {
+        Some(value) => ("# ", toml_value(value)),
+        None => ("", "…".to_owned()),
+    };
+    format!("\n{}{mark}{} = {value}\n", comment(&about), setting.name)
+}
+
+/// A value of a setting as TOML.
+fn toml_value(value: &tunebox_package::Value) -> String {
+    serde_json::to_value(value).map_or_else(|_| value.to_string(), |value| value.to_string())
+}
+
+/// A text as lines of comment.
+fn comment(text: &str) -> String {
+    wrap(text, WIDTH).iter().map(|line| format!("# {line}\n")).collect()
+}

@@ -1,0 +1,82 @@
+//! Everything that is wrong with the settings of a run, as far as the settings and the manifests of its method and
+//! verifiers tell. Opens neither model nor data, and compiles nothing.
+
+use tunebox_package::{Package, Reference, Updates};
+
+use super::build::schedule;
+use super::folder::check_run_name;
+use super::inputs::check_one_adapter;
+use super::method::{component_problems, imports, own_update_problems};
+use super::model::check_full_training;
+use super::optimizer::optimizer_problems;
+use super::trust::open_package;
+use crate::configuration::{RunSettings, Underline, join};
+use crate::error::Error;
+
+/// Returns all problems of the settings: combinations that are refused, a method or verifier that cannot be found or read,
+/// settings that it does not take, and a method that learns from rewards in a run without a verifier. Says nothing about a
+/// method or verifier whose name is empty, and nothing of method and optimizer if the method runs as the processes of its
+/// author.
+pub(crate) fn setting_problems(settings: &RunSettings) -> Vec<Error> {
+    let mut problems: Vec<Error> = [
+        schedule(settings).err(),
+        check_full_training(settings).err(),
+        check_one_adapter(settings).err(),
+        check_run_name(settings).err(),
+    ]
+    .into_iter()
+    .flatten()
+    .collect();
+    let file = &settings.file;
+    if settings.native.is_none() {
+        let method = (!file.method.r#use.is_empty()).then(|| open(settings, settings.method_reference()));
+        match method {
+            Some(Ok(package)) => problems.extend(method_problems(settings, &package)),
+            Some(Err(error)) => problems.push(error),
+            None => problems.extend(optimizer_problems(settings)),
+        }
+    }
+    for (number, verifier) in file.verifier.iter().enumerate().filter(|(_, verifier)| !verifier.r#use.is_empty()) {
+        let below = format!("verifier.{number}");
+        match open(settings, settings.verifier_reference(number)) {
+            Ok(package) => {
+                let used = &verifier.r#use;
+                problems.extend(component_problems(settings, &below, used, &package, &verifier.settings));
+            }
+            Err(error) => problems.push(error),
+        }
+    }
+    problems
+}
+
+/// Checks the settings of a run without its model and data.
+///
+/// # Errors
+/// All problems of the settings together: [`setting_problems`].
+pub(crate) fn check_settings(settings: &RunSettings) -> Result<(), Error> {
+    join(setting_problems(settings))
+}
+
+/// Opens the package of a method or verifier, checked against the lock of the project.
+fn open(settings: &RunSettings, found: Result<Reference, Error>) -> Result<Package, Error> {
+    open_package(&found?, settings.project())
+}
+
+/// Returns the problems of the settings with the method: those that it does not take, those of the optimizer, every setting of
+/// the optimizer if the method updates the parameters itself, and that no verifier judges its completions if it learns from
+/// rewards.
+fn method_problems(settings: &RunSettings, package: &Package) -> Vec<Error> {
+    let table = &settings.file.method;
+    let mut problems = component_problems(settings, "method", &table.r#use, package, &table.settings);
+    problems.extend(match package.manifest.update {
+        Updates::Host => optimizer_problems(settings),
+        Updates::Method => own_update_problems(settings, package),
+    });
+    if imports(package, "reward") && settings.file.verifier.is_empty() {
+        let what = format!("`{}` learns from rewards, and the run has no verifier", table.r#use);
+        let hint = "add `[[verifier]]` and `use = \"number\"` below it, or `--set verifier.0.use=number`; \
+                    `tunebox list` names the built-in verifiers";
+        problems.push(settings.conflict("method.use", Underline::Value, &what, hint));
+    }
+    problems
+}
