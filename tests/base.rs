@@ -65,7 +65,7 @@ fn a_base_that_is_trained_is_not_kept_in_nf4() {
 #[test]
 fn a_finished_run_and_its_checkpoints_say_what_their_base_was_kept_in() {
     let place = workspace();
-    place.train("quantized", &NF4, &mut TestObserver::new()).unwrap();
+    place.train("quantized", &[&NF4[..], &["train.keep=3"]].concat(), &mut TestObserver::new()).unwrap();
     place.train("plain", &NF4[1..], &mut TestObserver::new()).unwrap();
     let base = |folder: &str| base_precision(&place.path(folder)).unwrap();
     assert_eq!((base("runs/quantized"), base("runs/quantized/steps/000004")), (Some(Base::Nf4), Some(Base::Nf4)));

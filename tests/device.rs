@@ -150,8 +150,14 @@ fn every_built_in_method_has_a_test_here() {
 }
 
 /// Settings of a run with a checkpoint in its middle, and with everything that could lead a resumed one astray.
-const STOPPED: [&str; 5] =
-    ["train.steps=4", "train.save-every=2", "train.batch=4", "train.adapter.dropout=0.1", "train.warmup=2"];
+const STOPPED: [&str; 6] = [
+    "train.steps=4",
+    "train.save-every=2",
+    "train.keep=3",
+    "train.batch=4",
+    "train.adapter.dropout=0.1",
+    "train.warmup=2",
+];
 
 /// Leaves of a run what there would be if it had been killed after its third step.
 fn kill(run: &Path) {

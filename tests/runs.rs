@@ -1,6 +1,8 @@
 //! What a run promises: the same bits after any stop, nothing half-written, nothing overwritten.
 
+mod best;
 mod data;
+mod extending;
 mod folder;
 mod numbers;
 mod replay;

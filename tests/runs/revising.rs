@@ -56,7 +56,7 @@ fn version(number: usize, stumble: &str) -> Vec<u8> {
     bytes
 }
 
-const SETTINGS: [&str; 3] = ["method.grants=[\"weights\"]", "train.steps=4", "train.save-every=2"];
+const SETTINGS: [&str; 4] = ["method.grants=[\"weights\"]", "train.steps=4", "train.save-every=2", "train.keep=3"];
 
 /// An author with one further version.
 struct Author {

@@ -65,6 +65,7 @@ fn train(place: &Workspace, name: &str, granted: bool, more: &[&str]) -> Ended {
     for set in [
         "train.steps=3",
         "train.save-every=2",
+        "train.keep=3",
         "train.batch=2",
         "limits.step-seconds=1",
         "limits.init-seconds=1",

@@ -50,6 +50,26 @@ fn a_worker_that_is_killed_in_a_step_or_in_a_checkpoint_leaves_a_run_that_resume
 }
 
 #[test]
+fn a_worker_that_is_killed_while_it_writes_the_best_checkpoint_leaves_a_run_that_ships_the_same_bits() {
+    let place = Workspace::new();
+    // The validations are at other steps than the checkpoints, and each is the best so far.
+    let best =
+        ["--set", "data.validation=answers.jsonl", "--set", "train.validate-every=3", "--set", "train.save-every=8"];
+    place.succeed("whole", &best);
+    let mut child = place.train("killed", &best).spawn().unwrap();
+    let process = worker(&mut child);
+    let partial = place.path("runs/killed/steps/.000009.partial");
+    wait_for(&mut child, "the best checkpoint", || partial.exists().then_some(()));
+    send(process, Signal::KILL);
+    let text = output_text(&child.wait_with_output().unwrap());
+    assert!(text.contains("kept: step 8, ") || text.contains("kept: step 9, "), "{text}");
+    let resumed = place.tunebox(&["train", "runs/killed/run.toml", "--resume"]).output().unwrap();
+    assert!(resumed.status.success(), "{}", output_text(&resumed));
+    assert!(place.adapter("killed") == place.adapter("whole"), "the adapters differ");
+    assert!(!partial.exists(), "what was half written is still there");
+}
+
+#[test]
 fn a_worker_that_aborts_is_told_and_its_parent_ends_well() {
     let place = Workspace::new();
     let mut child = place.train("aborted", &[]).spawn().unwrap();

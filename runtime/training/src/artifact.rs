@@ -13,6 +13,7 @@ use crate::learner::{TrainState, directions};
 use crate::lock;
 use crate::lock::write::Written;
 use crate::metrics::MetricsFile;
+use crate::outcome::Outcome;
 use crate::plan::PlannedRun;
 use tunebox_foundation::files;
 
@@ -39,8 +40,13 @@ fn artifact_kind(plan: &PlannedRun, train_state: &TrainState) -> ArtifactKind {
 /// Writes the artifact, the card and the finished lock into the run's folder, in this order and each file atomically,
 /// in place of existing ones. The kind of artifact is that of [`artifact_kind`]; directions that the method published
 /// and its extra parameters are written beside every kind. A model with all weights trained is written in `f32`, another in the type of its
-/// weights. Returns the written files, card and lock last.
-pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &MetricsFile) -> Result<Vec<Written>, Error> {
+/// weights. Card and lock say how the run ended (`outcome`). Returns the written files, card and lock last.
+pub(crate) fn write(
+    plan: &PlannedRun,
+    train_state: &TrainState,
+    metrics: &MetricsFile,
+    outcome: &Outcome,
+) -> Result<Vec<Written>, Error> {
     let (folder, policy) = (&plan.folder, &train_state.policy);
     let kind = artifact_kind(plan, train_state);
     let mut names: Vec<&str> = match kind {
@@ -63,9 +69,9 @@ pub(crate) fn write(plan: &PlannedRun, train_state: &TrainState, metrics: &Metri
     };
     names.extend(write_directions(plan, train_state, folder)?);
     names.extend(write_extras(train_state, folder)?);
-    files::write(&folder.join(card::FILE), card::card_text(plan, kind, &metrics.read_rows()?).as_bytes())?;
+    files::write(&folder.join(card::FILE), card::card_text(plan, kind, &metrics.read_rows()?, outcome).as_bytes())?;
     let mut written: Vec<Written> = names.into_iter().map(|name| describe_file(folder, name)).collect();
-    lock::write::write(plan, Some(&written))?;
+    lock::write::write(plan, Some((written.as_slice(), outcome)))?;
     written.extend([describe_file(folder, card::FILE), describe_file(folder, lock::FILE)]);
     Ok(written)
 }

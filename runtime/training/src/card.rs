@@ -7,6 +7,7 @@ use tunebox_compute::precision::Base;
 use tunebox_package::Updates;
 
 use crate::learner::directions;
+use crate::outcome::Outcome;
 use crate::plan::{PlanSummary, PlannedRun};
 
 /// The file's name in a run's folder.
@@ -30,12 +31,18 @@ pub(crate) enum ArtifactKind {
     Nothing,
 }
 
-/// Returns the Markdown text of a run's card: its settings, metrics, and how to load the artifact. `rows` are those of
-/// `metrics.jsonl`.
-pub(crate) fn card_text(plan: &PlannedRun, kind: ArtifactKind, rows: &[Map<String, Value>]) -> String {
+/// Returns the Markdown text of a run's card: its settings, metrics, how it ended, and how to load the artifact. `rows`
+/// are those of `metrics.jsonl`.
+pub(crate) fn card_text(
+    plan: &PlannedRun,
+    kind: ArtifactKind,
+    rows: &[Map<String, Value>],
+    outcome: &Outcome,
+) -> String {
     let PlanSummary { name, model, method, method_version: version, data, records: count, .. } = &plan.summary;
     let (library, opening, usage) = describe_kind(plan, kind);
-    let (properties, table) = (properties_table(plan), metrics_table(plan, rows));
+    let (properties, table) =
+        (properties_table(plan, outcome.steps), metrics_table(plan, rows) + &ending_text(outcome));
     let records = if *count == 1 { "record" } else { "records" };
     let verb = if plan.summary.adapter == "none" { "made" } else { "trained" };
     format!(
@@ -83,9 +90,9 @@ fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> (&'static str, String
     }
 }
 
-/// Returns the Markdown table of the method, its settings, the training and the digests. Escapes `|` in values; a
-/// missing paper or license is a dash.
-fn properties_table(plan: &PlannedRun) -> String {
+/// Returns the Markdown table of the method, its settings, the training of `steps` steps and the digests. Escapes `|`
+/// in values; a missing paper or license is a dash.
+fn properties_table(plan: &PlannedRun, steps: u64) -> String {
     let (summary, manifest) = (&plan.summary, &plan.method.package.manifest);
     let mut text = String::from("| | |\n|---|---|\n");
     let mut row = |name: &str, value: String| {
@@ -102,7 +109,7 @@ fn properties_table(plan: &PlannedRun) -> String {
     }
     let share = 100.0 * summary.trainable as f64 / summary.parameters.max(1) as f64;
     row("trained", format!("{} of {} parameters ({share:.2} %)", summary.trainable, summary.parameters));
-    row("steps", format!("{} of {} × {} examples", summary.steps, summary.accumulation, summary.batch));
+    row("steps", format!("{steps} of {} × {} examples", summary.accumulation, summary.batch));
     row("rate", format!("{:e}, schedule {}", summary.rate, summary.schedule));
     let is_own = manifest.update == Updates::Method;
     row("optimizer", if is_own { "the method's own".into() } else { plan.optimizer.to_string() });
@@ -149,6 +156,15 @@ fn metrics_table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
         }
     }
     text
+}
+
+/// Says how the run ended, in paragraphs; empty if there is nothing to say.
+fn ending_text(outcome: &Outcome) -> String {
+    let longer = outcome
+        .longer
+        .as_ref()
+        .map(|setting| format!("The loss was still falling at the end: a longer run (`{setting}`) may be better."));
+    outcome.sentences().into_iter().chain(longer).map(|sentence| format!("\n{sentence}\n")).collect()
 }
 
 /// Describes the method's usage of its limits in two sentences. `used` is the value of the key `used` in a metrics row;

@@ -4,7 +4,7 @@
 
 mod identity;
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use candle_core::safetensors::Load;
@@ -14,11 +14,13 @@ use serde::{Deserialize, Serialize};
 use tunebox_compute::{Device, Tensor};
 use tunebox_sandbox::MethodParameters;
 
-pub(crate) use identity::{Identity, settings_that_matter};
+pub(crate) use identity::{Identity, LENGTH_SETTINGS, settings_that_matter};
 
 use crate::data::Cursor;
 use crate::error::{Error, damaged};
 use crate::learner::{TrainState, directions};
+use crate::length::{self, Extension};
+use crate::validation::ValidationHistory;
 use tunebox_foundation::files::{self, Draft};
 use tunebox_foundation::hexadecimal::from_hexadecimal;
 
@@ -76,6 +78,15 @@ pub(crate) struct State {
     pub(crate) seconds: f64,
     /// The last loss and its step.
     pub(crate) last_loss: Option<(f64, u64)>,
+    /// Steps of the whole run, as planned when the checkpoint was written.
+    #[serde(default)]
+    pub(crate) planned: u64,
+    /// The numbers of steps that were planned before the run was resumed with more.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub(crate) extended: Vec<Extension>,
+    /// The validations so far.
+    #[serde(default)]
+    pub(crate) validations: ValidationHistory,
     /// The time that chat templates read, in seconds since 1970.
     pub(crate) clock: i64,
     /// The identity of the run.
@@ -113,8 +124,8 @@ impl State {
     }
 
     /// What is wrong with the counts of the state in the checkpoint's folder `folder`: a step that is not the folder's,
-    /// more epochs than steps, a count or time that no run reaches, or more snapshots or streams than it may have. `None`
-    /// if nothing is.
+    /// more epochs than steps, a count or time that no run reaches, more snapshots or streams than it may have, or
+    /// lengths and validations of later steps. `None` if nothing is.
     fn implausible_count(&self, folder: &Path) -> Option<String> {
         let Self { step, cursor, updates, generation, tokens, seconds, .. } = self;
         if folder.file_name().is_none_or(|name| *name != *folder_name(*step)) {
@@ -127,6 +138,9 @@ impl State {
         let ordered = self.snapshots.is_sorted_by(|one, next| one < next) && self.snapshots.len() <= MAX_SNAPSHOTS;
         if !ordered || self.streams.len() > MAX_STREAMS {
             return Some("it claims snapshots or random streams that no run can have".to_owned());
+        }
+        if !length::is_plausible(&self.extended, *step) || self.validations.is_implausible(*step) {
+            return Some("it claims lengths or validations that no run can have".to_owned());
         }
         let counted = [*updates, *generation, *tokens].iter().all(|count| *count <= MAX_COUNT);
         let timed = (0.0..=MAX_COUNT as f64).contains(seconds);
@@ -183,7 +197,8 @@ pub(crate) fn last_readable(run: &Path) -> Option<(u64, PathBuf)> {
 }
 
 /// Writes a checkpoint of `state` and the train state into the run's folder `run` atomically, in place of one of the same
-/// step, then deletes all but the last `keep` checkpoints. Returns the checkpoint's folder.
+/// step, then deletes all but the last `keep` checkpoints and those of the best validation. Returns the checkpoint's
+/// folder.
 pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: usize) -> Result<PathBuf, Error> {
     let target = folder(run, state.step);
     files::create_folder(&run.join("steps"))?;
@@ -227,6 +242,17 @@ pub(crate) fn restore(
     train_state: &mut TrainState,
     max_method_bytes: u64,
 ) -> Result<(), Error> {
+    restore_weights(folder, state, train_state, max_method_bytes)?;
+    restore_optimizer(&folder.join(OPTIMIZER_FILE), state.updates, train_state)
+}
+
+/// Restores what [`restore`] does, except the state of the host's optimizer.
+pub(crate) fn restore_weights(
+    folder: &Path,
+    state: &State,
+    train_state: &mut TrainState,
+    max_method_bytes: u64,
+) -> Result<(), Error> {
     if !state.snapshots.is_empty() {
         let snapshots = read_tensors(&folder.join(SNAPSHOTS_FILE), &state.snapshots, train_state)?;
         for (number, (name, values)) in snapshots.into_iter().enumerate() {
@@ -239,7 +265,6 @@ pub(crate) fn restore(
     train_state.policy.resume_at(state.generation);
     train_state.method_parameters = read_method_parameters(&folder.join(METHOD_FILE), max_method_bytes)?;
     train_state.hooks.own_updates = state.updates;
-    restore_optimizer(&folder.join(OPTIMIZER_FILE), state.updates, train_state)?;
     Ok(train_state.clear_gradient()?)
 }
 
@@ -258,15 +283,31 @@ fn restore_optimizer(path: &Path, updates: u64, train_state: &mut TrainState) ->
     optimizer.restore(parameters, &state, updates).map_err(|error| damaged(path, error))
 }
 
-/// Deletes all but the last `keep` checkpoints in the run's folder `run`, and unfinished ones that a crash left behind.
-fn prune(run: &Path, keep: usize) -> Result<(), Error> {
+/// Deletes the checkpoints in the run's folder `run` except the last `keep` and those of the best validation up to each
+/// of these, and unfinished ones that a crash left behind.
+pub(crate) fn prune(run: &Path, keep: usize) -> Result<(), Error> {
     for name in files::names(&run.join("steps"))?.iter().filter(|name| is_draft(name)) {
         files::remove_folder(&run.join("steps").join(name))?;
     }
     let steps = list_steps(run)?;
-    for step in &steps[..steps.len().saturating_sub(keep)] {
+    let (old, kept) = steps.split_at(steps.len().saturating_sub(keep));
+    let best: BTreeSet<u64> = kept.iter().filter_map(|step| best_step(&folder(run, *step))).collect();
+    for step in old.iter().filter(|step| !best.contains(step)) {
         files::remove_folder(&folder(run, *step))?;
     }
+    Ok(())
+}
+
+/// The step of the best validation up to the checkpoint in `folder`; `None` if it has none or cannot be read.
+fn best_step(folder: &Path) -> Option<u64> {
+    State::read(folder).ok()?.validations.best.map(|best| best.step)
+}
+
+/// Deletes the checkpoints of a finished run in its folder `run`, and its folder `steps` if nothing else is in it.
+pub(crate) fn remove_all(run: &Path) -> Result<(), Error> {
+    prune(run, 0)?;
+    // The folder stays if something is in it that no run wrote.
+    let _ = std::fs::remove_dir(run.join("steps"));
     Ok(())
 }
 

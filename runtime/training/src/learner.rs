@@ -22,6 +22,7 @@ use tunebox_model::rows::Rows;
 use tunebox_sandbox::{Completions, Question, RunHooks, ScoreRequest};
 
 use self::reference::ReferenceCache;
+use crate::length::Length;
 use crate::verifiers::{Answer, Verifiers};
 
 /// The model under training in a run.
@@ -40,7 +41,7 @@ pub(crate) struct LearningRate {
     /// Steps over which the rate rises from 0.
     pub warmup: u64,
     /// Steps of the run.
-    pub steps: u64,
+    pub length: Length,
     /// The largest gradient norm, to which larger gradients are scaled down; 0 disables clipping.
     pub clip: f64,
     /// Skip an update whose gradient is not finite, instead of failing.
@@ -48,9 +49,10 @@ pub(crate) struct LearningRate {
 }
 
 impl LearningRate {
-    /// Returns the learning rate of step `step` (from 0): the peak times the schedule's factor for that step.
+    /// Returns the learning rate of step `step` (from 0): the peak times the schedule's factor for that step, in a run of
+    /// as many steps as are planned then.
     pub(crate) fn at(&self, step: u64) -> f64 {
-        self.peak * self.schedule.factor(step, self.warmup, self.steps)
+        self.peak * self.schedule.factor(step, self.warmup, self.length.planned_at(step))
     }
 }
 
@@ -145,7 +147,14 @@ impl Trainer {
 pub fn bench_train_state(policy: Policy) -> Result<TrainState, Error> {
     let optimizer = Optimizer::new(OptimizerSettings::default(), policy.parameters())?;
     let schedule = Schedule::CONSTANT;
-    let rate = LearningRate { peak: 1e-4, schedule, warmup: 0, steps: 1, clip: 1.0, skip_non_finite: false };
+    let rate = LearningRate {
+        peak: 1e-4,
+        schedule,
+        warmup: 0,
+        length: Length { steps: 1, ..Length::default() },
+        clip: 1.0,
+        skip_non_finite: false,
+    };
     Ok(TrainState::new(policy, Trainer::new(Some(optimizer), rate, RewardState::default())))
 }
 
@@ -172,9 +181,9 @@ impl RunHooks for Trainer {
         u32::try_from(self.step).unwrap_or(u32::MAX)
     }
 
-    /// Returns the number of steps of the run; `u32::MAX` if the number is larger.
+    /// Returns the number of steps of the run, as it is planned at the present step; `u32::MAX` if the number is larger.
     fn planned_steps(&self) -> u32 {
-        u32::try_from(self.learning_rate.steps).unwrap_or(u32::MAX)
+        u32::try_from(self.learning_rate.length.planned_at(self.step)).unwrap_or(u32::MAX)
     }
 
     /// Returns the most new tokens of a completion: the tokens that the longest prompt of the data leaves of

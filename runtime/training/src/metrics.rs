@@ -11,6 +11,7 @@ use tunebox_sandbox::Combine;
 
 use crate::error::Error;
 use crate::observer::StepEvent;
+use crate::outcome::Outcome;
 use crate::plan::Revision;
 use crate::validation::PassRate;
 
@@ -75,12 +76,24 @@ impl MetricsFile {
     /// Opens the metrics file in the run's folder `run` for appending, and creates it if it does not exist. Removes the
     /// rows of steps after `step`, which will be executed again, and lines that are not rows with a `step`.
     pub(crate) fn open(run: &Path, step: u64) -> Result<Self, Error> {
+        Self::open_rows(run, |row| is_up_to(row, step))
+    }
+
+    /// Opens the metrics file of a resumed run for appending, as [`open`](Self::open) does. Also removes the rows of
+    /// its end: those of `finish` and of what was shipped, which will be written again.
+    pub(crate) fn resume(run: &Path, step: u64) -> Result<Self, Error> {
+        Self::open_rows(run, |row| is_up_to(row, step) && !is_of_end(row))
+    }
+
+    /// Opens the metrics file in the run's folder `run` for appending, and creates it if it does not exist. Removes the
+    /// lines that are no rows or that `is_kept` rejects.
+    fn open_rows(run: &Path, is_kept: impl Fn(&Value) -> bool) -> Result<Self, Error> {
         let path = run.join(FILE);
         if path.exists() {
             let bytes = files::read(&path, MAX_BYTES)?;
             let text = String::from_utf8_lossy(&bytes);
-            let kept: String =
-                text.lines().filter(|line| is_up_to(line, step)).map(|line| format!("{line}\n")).collect();
+            let is_kept = |line: &&str| serde_json::from_str(line).is_ok_and(|row| is_kept(&row));
+            let kept: String = text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
             if kept != text {
                 files::write(&path, kept.as_bytes())?;
             }
@@ -139,6 +152,12 @@ impl MetricsFile {
         self.add_row(&row)
     }
 
+    /// Appends the row of a run's end: which step was shipped, and the best and the last validation score. Does nothing
+    /// without a validation after an update.
+    pub(crate) fn add_outcome(&mut self, outcome: &Outcome) -> Result<(), Error> {
+        outcome.row().map_or(Ok(()), |row| self.add_row(&row))
+    }
+
     /// Appends the row of a change of the method: `step`, the finished steps, and `method`, the new component's
     /// SHA-256.
     pub(crate) fn add_revision(&mut self, revision: &Revision) -> Result<(), Error> {
@@ -180,11 +199,14 @@ pub(crate) fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
     Ok(bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())
 }
 
-/// Whether a line is a JSON row whose `step` is a whole number of at most `step`. False for half a line, as a crash
-/// leaves it.
-fn is_up_to(line: &str, step: u64) -> bool {
-    let row: Option<Value> = serde_json::from_str(line).ok();
-    row.and_then(|row| row["step"].as_u64()).is_some_and(|number| number <= step)
+/// Whether the `step` of a row is a whole number of at most `step`.
+fn is_up_to(row: &Value, step: u64) -> bool {
+    row["step"].as_u64().is_some_and(|number| number <= step)
+}
+
+/// Whether a row is written at the end of a run only: the metrics of `finish`, or what was shipped.
+fn is_of_end(row: &Value) -> bool {
+    row.get("closing").is_some() || row.get("shipped").is_some()
 }
 
 /// Rounds every number in a value, at any depth, to seven significant digits, integers of eight digits or more

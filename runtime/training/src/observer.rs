@@ -10,6 +10,7 @@ use tunebox_package::Manifest;
 use crate::error::Error;
 use crate::exact;
 use crate::lock::write::Written;
+use crate::outcome::Outcome;
 use crate::plan::{NativeMethod, PlanSummary};
 use crate::validation::PassRate;
 
@@ -175,10 +176,12 @@ pub struct Summary {
     /// Metrics that the method reported after the last step.
     #[serde(with = "exact::pairs")]
     pub closing: Vec<(String, f64)>,
-    /// The step and folder of the last checkpoint.
+    /// The step and folder of the last checkpoint; `None` if a finished run keeps none.
     pub checkpoint: Option<(u64, PathBuf)>,
     /// The files of the artifact; empty for a run that was stopped.
     pub written: Vec<Written>,
+    /// How the run ended; `None` for a run that was stopped.
+    pub outcome: Option<Outcome>,
 }
 
 impl Summary {

@@ -13,12 +13,13 @@ pub(crate) use find::{is_endless, nearest_run, start_option, unfinished_error};
 pub(crate) use run_lock::{RunLock, is_running};
 use tunebox_foundation::files;
 
-use crate::checkpoint;
+use crate::checkpoint::{self, State};
 use crate::error::Error;
 use crate::lock;
+use crate::validation::Score;
 
 /// A run in a folder of runs.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Serialize)]
 pub struct Listed {
     /// The run's name.
     pub name: String,
@@ -36,9 +37,27 @@ pub struct Listed {
     pub running: bool,
     /// The step of the last checkpoint.
     pub checkpoint: Option<u64>,
+    /// The last training loss: of a finished run as its lock says, else up to the last checkpoint.
+    pub loss: Option<f64>,
+    /// The best validation score so far, and what it is.
+    #[serde(flatten)]
+    pub best: Option<BestScore>,
+    /// Bytes of the files in the run's folder.
+    pub bytes: u64,
     /// When the run finished, or began if it has not finished.
     #[serde(skip)]
     pub changed: SystemTime,
+}
+
+/// The best validation score of a run.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize)]
+pub enum BestScore {
+    /// Mean negative log-likelihood of a target token.
+    #[serde(rename = "best_loss")]
+    Loss(f64),
+    /// Share of the completions that pass.
+    #[serde(rename = "best_pass_rate")]
+    PassRate(f64),
 }
 
 /// Lists the runs in a folder, sorted by name, where a number at the end counts by its value. A folder that does not
@@ -73,17 +92,58 @@ fn sort_key(name: &str) -> (&str, Option<u64>) {
 fn list_entry(name: &str, folder: &Path, lock: &toml::Table, checkpoint: Option<u64>) -> Option<Listed> {
     let text = |table: &str, key: &str| lock.get(table)?.get(key)?.as_str();
     let written = folder.join(lock::FILE).metadata().and_then(|about| about.modified());
+    let finished = lock::is_finished(lock);
+    let (loss, best) = if finished { recorded_scores(lock) } else { saved_scores(folder, checkpoint) };
     Some(Listed {
         name: name.to_owned(),
         folder: folder.to_owned(),
         method: format!("{} {}", text("method", "name")?, text("method", "version")?),
         model: text("model", "name")?.to_owned(),
         steps: u64::try_from(lock.get("steps")?.as_integer()?).ok()?,
-        finished: lock::is_finished(lock),
+        finished,
         running: is_running(folder),
         checkpoint,
+        loss,
+        best,
+        bytes: folder_bytes(folder, MAX_LEVELS),
         changed: written.unwrap_or(SystemTime::UNIX_EPOCH),
     })
+}
+
+/// The levels of folders below a run's folder whose files count in its size.
+const MAX_LEVELS: usize = 3;
+
+/// The last training loss and the best validation score that the lock of a finished run records.
+fn recorded_scores(lock: &toml::Table) -> (Option<f64>, Option<BestScore>) {
+    let number = |key: &str| lock.get("result")?.get(key)?.as_float().filter(|number| number.is_finite());
+    let best = number("best-validation-loss").map(BestScore::Loss);
+    (number("loss"), best.or_else(|| number("best-validation-pass-at-1").map(BestScore::PassRate)))
+}
+
+/// The last training loss and the best validation score up to the checkpoint of step `checkpoint`; none without a
+/// checkpoint, or if its state is large or cannot be read.
+fn saved_scores(folder: &Path, checkpoint: Option<u64>) -> (Option<f64>, Option<BestScore>) {
+    let state = checkpoint.and_then(|step| State::read_small(&checkpoint::folder(folder, step)).ok()?);
+    let Some(state) = state else { return (None, None) };
+    let best = state.validations.best.map(|best| match best.score {
+        Score::Loss(loss) => BestScore::Loss(loss),
+        Score::PassRate(rate) => BestScore::PassRate(rate.at_one),
+    });
+    (state.last_loss.map(|(loss, _)| loss), best)
+}
+
+/// The bytes of the files in a folder and, down to `levels` levels, in the folders below it. Follows no links; skips what
+/// cannot be read.
+fn folder_bytes(folder: &Path, levels: usize) -> u64 {
+    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
+    let sizes = entries.filter_map(|entry| {
+        let about = entry.metadata().ok()?;
+        match about.is_dir() {
+            true => levels.checked_sub(1).map(|levels| folder_bytes(&entry.path(), levels)),
+            false => about.is_file().then_some(about.len()),
+        }
+    });
+    sizes.sum()
 }
 
 #[cfg(test)]
@@ -107,6 +167,8 @@ mod tests {
             std::fs::create_dir(folder.path().join(name)).unwrap();
             std::fs::write(folder.path().join(name).join(lock::FILE), text).unwrap();
         }
+        let result = "[result]\nloss = 0.25\nbest-validation-loss = 2.5\n[[artifact]]\nname = \"a\"\n";
+        std::fs::write(folder.path().join("first/run.lock"), format!("{LOCK}{result}")).unwrap();
         let _held = RunLock::take(&folder.path().join("lora-9")).unwrap();
         let found = runs(folder.path()).unwrap();
         let told: Vec<_> = found.iter().map(|run| (run.name.as_str(), run.method.as_str(), run.finished)).collect();
@@ -121,6 +183,10 @@ mod tests {
         assert_eq!(told, wanted);
         let running: Vec<_> = found.iter().filter(|run| run.running).map(|run| run.name.as_str()).collect();
         assert_eq!(running, ["lora-9"]);
+        let first = serde_json::to_value(&found[0]).unwrap();
+        assert_eq!((first["loss"].as_f64(), first["best_loss"].as_f64()), (Some(0.25), Some(2.5)), "{first}");
+        assert_eq!(found[0].bytes, (LOCK.len() + result.len()) as u64);
+        assert_eq!((found[1].loss, found[1].best), (None, None));
         assert!(runs(&folder.path().join("nowhere")).unwrap().is_empty());
     }
 }

@@ -3,6 +3,8 @@
 //! For answers: the mean negative log-likelihood of a target token; for pairs, of the chosen answer. For prompts: the share of
 //! completions that pass the run's verifiers.
 
+mod history;
+
 use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::random::Stream;
 use tunebox_foundation::format::seven_digits;
@@ -14,6 +16,8 @@ use crate::data::{Dataset, collect_rows};
 use crate::error::Error;
 use crate::exact;
 use crate::verifiers::{Answer, Verifiers};
+pub(crate) use history::ValidationHistory;
+pub use history::{Score, Validation};
 
 /// The least score of the first verifier with which a completion passes.
 const PASS_SCORE: f32 = 0.5;

@@ -19,6 +19,7 @@ use tunebox_sandbox::child::Program;
 use crate::checkpoint;
 use crate::configuration::{ReplayInputs, RunSettings};
 use crate::error::{Error, path_error};
+use crate::length::{self, Extension};
 use crate::lock;
 use crate::observer::Observer;
 use crate::plan::{open_package, plan};
@@ -231,11 +232,14 @@ fn revision_steps(lock: &Table) -> Vec<i64> {
     list.into_iter().flatten().filter_map(|revision| revision.get("after")?.as_integer()).collect()
 }
 
-/// Returns the keys `clock` (the time that chat templates read) and `model.name` that a lock recorded for a replay;
-/// `None` if the lock lacks one of them.
+/// Returns the keys `clock` (the time that chat templates read), `model.name` and `extended` (earlier numbers of steps,
+/// none if they are no such list) that a lock recorded for a replay; `None` if the lock lacks one of the first two.
 fn replay_inputs(lock: &Table) -> Option<ReplayInputs> {
     let clock = lock.get("clock")?.as_integer()?;
-    Some(ReplayInputs { clock, model: lock.get("model")?.get("name")?.as_str()?.to_owned() })
+    let steps = lock.get("steps").and_then(Value::as_integer).and_then(|steps| u64::try_from(steps).ok()).unwrap_or(0);
+    let extended = lock.get("extended").cloned().and_then(|list| list.try_into::<Vec<Extension>>().ok());
+    let extended = extended.filter(|list| length::is_plausible(list, steps)).unwrap_or_default();
+    Some(ReplayInputs { clock, model: lock.get("model")?.get("name")?.as_str()?.to_owned(), extended })
 }
 
 /// Reads the lock of the run in `folder`. Fails if the folder holds none, with a folder of a similar name as the hint

@@ -1,4 +1,6 @@
-//! `tunebox list`: lists packages, models and runs.
+//! `tunebox list`: lists runs, packages and models.
+
+mod runs;
 
 use std::path::Path;
 
@@ -8,12 +10,12 @@ use tunebox_model::hub::Hub;
 use tunebox_package::builtin;
 use tunebox_package::home::existing;
 use tunebox_package::store::{Store, Stored};
-use tunebox_training::configuration::ENDLESS;
 use tunebox_training::{Listed, RUNS_FOLDER, newest_checkpoint};
 
+use self::runs::print_runs;
 use crate::run::summary::chat_command;
-use crate::terminal::{CommandResult, ExitStatus, Terminal, escape};
-use tunebox_foundation::format::{bytes, counted, grouped};
+use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal, escape};
+use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]
 pub(crate) struct List {
@@ -26,11 +28,12 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// Prints packages, models and runs, or only one kind with `--packages` or `--runs`. Suggests to chat with the newest
+    /// Prints runs, packages and models, or only one kind with `--packages` or `--runs`. Suggests to chat with the newest
     /// printed run that has a model, else to inspect the last printed package of the store, else to train the sample.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let (packages, models, runs) = (!self.runs, !self.runs && !self.packages, !self.packages);
         let mut next = "tunebox train --sample".to_owned();
+        let chat = if runs { list_runs(terminal)? } else { None };
         if packages {
             let stored = existing()?.map_or_else(|| Ok(Vec::new()), |home| Store::open(&home)?.list())?;
             if let Some(package) = stored.last() {
@@ -44,16 +47,16 @@ impl List {
                 (vec![name.clone()], json!({ "event": "model", "name": name }))
             });
         }
-        if runs {
-            let runs = tunebox_training::runs(Path::new(RUNS_FOLDER))?;
-            if let Some(run) = newest_chat_run(&runs) {
-                next = chat_command(&run.folder);
-            }
-            print_runs(terminal, &runs);
-        }
-        terminal.suggest(next);
+        terminal.suggest(chat.unwrap_or(next));
         Ok(ExitStatus::Success)
     }
+}
+
+/// Prints the runs in the folder for runs. Returns the command that chats with the newest of them that has a model.
+fn list_runs(terminal: Terminal) -> Result<Option<String>, Failure> {
+    let runs = tunebox_training::runs(Path::new(RUNS_FOLDER))?;
+    print_runs(terminal, &runs);
+    Ok(newest_chat_run(&runs).map(|run| chat_command(&run.folder)))
 }
 
 /// Prints the packages in the store, then built-in methods and verifiers.
@@ -77,35 +80,6 @@ fn print_packages(terminal: Terminal, stored: &[Stored]) {
             (vec![name.to_owned(), bytes(size)], object)
         });
     }
-}
-
-/// Prints a table of runs: name, method, model, number of steps and state.
-fn print_runs(terminal: Terminal, runs: &[Listed]) {
-    print_table(terminal, "Runs", runs, |run| {
-        let steps = planned_steps(run);
-        let mut object = json!(run);
-        object["event"] = "run".into();
-        object["steps"] = steps.into();
-        let steps = steps.map_or_else(|| "endless".to_owned(), |steps| counted(steps, "step"));
-        (vec![run.name.clone(), run.method.clone(), format!("on {}", run.model), steps, format_state(run)], object)
-    });
-}
-
-/// Says whether a run is finished, running or stopped, and the step of its last checkpoint unless it is finished.
-fn format_state(run: &Listed) -> String {
-    if run.finished {
-        return "finished".to_owned();
-    }
-    let now = if run.running { "running" } else { "stopped" };
-    match run.checkpoint {
-        Some(step) => format!("{now}, saved at step {}", grouped(step)),
-        None => format!("{now}, nothing saved"),
-    }
-}
-
-/// Returns the planned number of steps of a run; `None` if it is endless.
-fn planned_steps(run: &Listed) -> Option<u64> {
-    Some(run.steps).filter(|steps| *steps != u64::from(ENDLESS))
 }
 
 /// Finds the most recently changed finished run with an adapter or a model; if there is none, the most recently changed
@@ -141,7 +115,7 @@ mod tests {
     use super::*;
 
     /// A run that changed `seconds` after the epoch.
-    fn listed(name: &str, folder: &Path, finished: bool, seconds: u64) -> Listed {
+    pub(super) fn listed(name: &str, folder: &Path, finished: bool, seconds: u64) -> Listed {
         Listed {
             name: name.into(),
             folder: folder.join(name),
@@ -151,6 +125,9 @@ mod tests {
             finished,
             running: false,
             checkpoint: None,
+            loss: None,
+            best: None,
+            bytes: 0,
             changed: SystemTime::UNIX_EPOCH + Duration::from_secs(seconds),
         }
     }
@@ -173,21 +150,5 @@ mod tests {
         ];
         assert_eq!(newest_chat_run(&runs).unwrap().name, "newer");
         assert!(newest_chat_run(&runs[2..]).is_none());
-    }
-
-    #[test]
-    fn a_running_run_is_not_called_stopped() {
-        let run = |finished, running, checkpoint| {
-            format_state(&Listed { running, checkpoint, ..listed("calm-1", Path::new("runs"), finished, 0) })
-        };
-        assert_eq!(run(false, true, Some(1200)), "running, saved at step 1,200");
-        assert_eq!(run(false, false, None), "stopped, nothing saved");
-        assert_eq!(run(true, true, Some(3)), "finished");
-    }
-
-    #[test]
-    fn an_endless_run_has_no_number_of_steps() {
-        let run = |steps| Listed { steps, ..listed("calm-1", Path::new("runs"), false, 0) };
-        assert_eq!((planned_steps(&run(7)), planned_steps(&run(u64::from(ENDLESS)))), (Some(7), None));
     }
 }

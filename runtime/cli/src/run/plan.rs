@@ -99,6 +99,9 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
     if let Some(step) = resumed {
         let changed = plan.method_changed.then_some((plan.method.as_str(), plan.method_version.as_str()));
         terminal.status("Resuming", resuming_text(step, changed));
+        if let Some(before) = plan.extended_from {
+            terminal.note(extension_text(plan, before));
+        }
     }
 }
 
@@ -136,6 +139,19 @@ fn resuming_text(step: u64, changed: Option<(&str, &str)>) -> String {
         }
         None => format!("at step {step}: same model, data and method"),
     }
+}
+
+/// Says that a resumed run has more steps than before, and what follows for its learning rate.
+fn extension_text(plan: &PlanSummary, before: u64) -> String {
+    let steps = format!("{} instead of {}", counted(plan.steps, "step"), grouped(before));
+    if SCHEDULES_WITHOUT_END.contains(&plan.schedule.as_str()) {
+        return steps;
+    }
+    let (schedule, now) = (&plan.schedule, grouped(plan.steps));
+    format!(
+        "{steps}: from here on the schedule `{schedule}` counts {now}, so the rate goes on where it would be in such a run. \
+         The weights are not those of a run of {now} steps from the beginning"
+    )
 }
 
 /// Formats what is trained (an adapter, every weight or nothing), the batch size, the number of steps, the learning

@@ -8,13 +8,15 @@ use tunebox_compute::Device;
 use tunebox_compute::precision::Base;
 use tunebox_foundation::explain::Exit;
 use tunebox_foundation::files;
-use tunebox_foundation::format::{bytes, counted, duration, number};
+use tunebox_foundation::format::{bytes, counted, duration, grouped, number};
 use tunebox_model::chat::Message;
 use tunebox_model::generate::Sampling;
 use tunebox_model::vectors::Vectors;
 use tunebox_model::{Model, Policy, PolicySettings, Source};
 use tunebox_training::configuration::ENDLESS;
-use tunebox_training::{EvaluationSettings, RunSettings, Summary, base_precision, evaluate, newest_checkpoint};
+use tunebox_training::{
+    EvaluationSettings, Outcome, RunSettings, Summary, base_precision, evaluate, newest_checkpoint,
+};
 
 use crate::evaluation::{emit_evaluation, evaluation_table};
 use crate::generation::{complete, encode_chat};
@@ -40,6 +42,8 @@ pub(crate) fn show_summary(terminal: Terminal, summary: &Summary, sample: Option
         "event": name, "name": summary.name, "folder": folder, "step": summary.step, "total": summary.total,
         "seconds": summary.seconds, "tokens": summary.tokens,
         "checkpoint": summary.checkpoint.as_ref().map(|(_, path)| path),
+        "result": summary.outcome.as_ref().map(Outcome::table),
+        "longer": summary.outcome.as_ref().and_then(|outcome| outcome.longer.as_ref()),
     }));
     Ok(status)
 }
@@ -60,13 +64,16 @@ fn show_stopped(terminal: Terminal, summary: &Summary) -> ExitStatus {
     ExitStatus::Code(Exit::Interrupted)
 }
 
-/// Shows steps, time, last loss and accuracy, and the written files of a finished run. If the run wrote no `.safetensors`
-/// file, warns and returns; else shows the report of `sample`, if given, and suggests the next command. Returns success.
+/// Shows steps, time, last loss and accuracy, the written files of a finished run, and how it ended. If the run wrote no
+/// `.safetensors` file, warns and returns; else shows the report of `sample`, if given, and suggests the next command.
+/// Returns success.
 fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleReport>) -> CommandResult {
     let metric = |name: &str| summary.last.as_ref().and_then(|step| step.metric(name));
     let loss = metric("loss").map_or(String::new(), |loss| format!(", loss {}", number(loss, 3, 12)));
     let accuracy = metric("accuracy").map_or(String::new(), |value| format!(", accuracy {value:.2}"));
-    let (steps, time) = (counted(summary.total, "step"), duration(summary.seconds));
+    let is_early = summary.step < summary.total;
+    let of = if is_early { format!("{} of ", grouped(summary.step)) } else { String::new() };
+    let (steps, time) = (format!("{of}{}", counted(summary.total, "step")), duration(summary.seconds));
     terminal.status("Done", format!("{steps} in {time}{loss}{accuracy}"));
     let files: Vec<String> = summary
         .written
@@ -77,6 +84,7 @@ fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleRe
         })
         .collect();
     terminal.status("Wrote", format!("{}  {}", summary.folder.display(), files.join(", ")));
+    show_outcome(terminal, summary);
     if !has_file(summary, "safetensors") {
         terminal.warn(NO_ARTIFACT_WARNING);
         return Ok(ExitStatus::Success);
@@ -86,6 +94,20 @@ fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleRe
     }
     terminal.suggest(next_command(summary)?);
     Ok(ExitStatus::Success)
+}
+
+/// Shows which step a run shipped and what its validations show; and if the loss was still falling, the command that
+/// trains longer.
+fn show_outcome(terminal: Terminal, summary: &Summary) {
+    let Some(outcome) = &summary.outcome else { return };
+    let sentences = outcome.sentences();
+    if !sentences.is_empty() {
+        terminal.status("Result", sentences.join("\n"));
+    }
+    if let Some(longer) = &outcome.longer {
+        let command = format!("{} --set {longer}", resume_command(&summary.name));
+        terminal.note(format!("the loss was still falling at the end: a longer run may be better:\n{command}"));
+    }
 }
 
 /// Returns the command that chats with the result of a run: with its folder if the run wrote an adapter or a model (a

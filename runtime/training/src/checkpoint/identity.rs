@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::configuration::ENDLESS;
 
 /// Settings that do not affect the bits of a run, by dotted name; a name that ends in `.` stands for a whole table.
-const SETTINGS_WITHOUT_EFFECT: [&str; 15] = [
+const SETTINGS_WITHOUT_EFFECT: [&str; 14] = [
     "run.",
     "limits.",
     // The location of the component; its content is compared by digest.
@@ -21,11 +21,13 @@ const SETTINGS_WITHOUT_EFFECT: [&str; 15] = [
     "train.recompute",
     "train.cache-reference",
     "train.skip-non-finite",
-    "train.validate-every",
     "train.save-every",
     "train.keep",
     "train.log-every",
 ];
+
+/// The settings of a run's length. A resumed run may have more steps and more patience than before.
+pub(crate) const LENGTH_SETTINGS: [&str; 3] = ["train.steps", "train.epochs", "train.patience"];
 
 /// Everything that determines the bits of a run.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
@@ -41,6 +43,10 @@ pub(crate) struct Identity {
     pub(crate) data: String,
     /// SHA-256 of the token ids and targets.
     pub(crate) tokens: String,
+    /// SHA-256 of the token ids and targets of the validation data, if a validation decides what the run leaves or when
+    /// it ends.
+    #[serde(default)]
+    pub(crate) validation: Option<String>,
     /// SHA-256 of the method's component.
     pub(crate) method: String,
     /// SHA-256 of each verifier's component.
@@ -68,6 +74,7 @@ impl Identity {
                 self.tokens == now.tokens || self.data != now.data,
                 "the same data gives other tokens: the tokenizer or the chat template is another".into(),
             ),
+            (self.validation == now.validation, "the validation data are others".into()),
             (self.method == now.method, "the method's component is another".into()),
         ];
         if let (Some(then), Some(now)) = (&self.computed, &now.computed) {
@@ -98,7 +105,8 @@ fn format_setting(name: &str, value: Option<&Value>) -> String {
 }
 
 /// Returns the settings in the run file `file` (as JSON, with defaults) that affect the bits of a run, by dotted name.
-/// Leaves out those in [`SETTINGS_WITHOUT_EFFECT`], and the key `use` of verifiers.
+/// Leaves out those in [`SETTINGS_WITHOUT_EFFECT`], the interval of validations that decide nothing, and the key `use` of
+/// verifiers.
 pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     flatten("", file, &mut flat);
@@ -108,10 +116,21 @@ pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
             table.shift_remove("use");
         });
     }
+    let decides = has_deciding_validations(&flat);
     flat.retain(|name, _| {
-        !SETTINGS_WITHOUT_EFFECT.iter().any(|free| name == free || (free.ends_with('.') && name.starts_with(free)))
+        (decides || name != "train.validate-every")
+            && !SETTINGS_WITHOUT_EFFECT
+                .iter()
+                .any(|free| name == free || (free.ends_with('.') && name.starts_with(free)))
     });
     flat
+}
+
+/// Whether validations may decide what the run leaves or when it ends: there is validation data, and `train.keep-best` is
+/// not off or `train.patience` is given. `flat` are the settings by dotted name.
+fn has_deciding_validations(flat: &BTreeMap<String, Value>) -> bool {
+    let keeps_best = flat.get("train.keep-best") != Some(&Value::Bool(false));
+    flat.contains_key("data.validation") && (keeps_best || flat.contains_key("train.patience"))
 }
 
 /// Inserts the values below `value` into `flat` by dotted name, where `name` is the dotted name of `value`, empty for the
@@ -142,6 +161,19 @@ mod tests {
         let settings = settings_that_matter(&file);
 
         assert_eq!(settings.keys().collect::<Vec<_>>(), ["train.adapter.rank", "train.rate"]);
+    }
+
+    #[test]
+    fn the_interval_of_validations_matters_where_they_decide_what_ships_or_when_the_run_ends() {
+        let matters = |data: Value, train: Value| {
+            let settings = settings_that_matter(&json!({ "data": data, "train": train }));
+            settings.contains_key("train.validate-every")
+        };
+        let held_out = json!({ "validation": "v.jsonl" });
+        assert!(matters(held_out.clone(), json!({ "validate-every": 5 })));
+        assert!(matters(held_out.clone(), json!({ "validate-every": 5, "keep-best": false, "patience": 2 })));
+        assert!(!matters(held_out, json!({ "validate-every": 5, "keep-best": false })));
+        assert!(!matters(json!({}), json!({ "validate-every": 5 })));
     }
 
     fn with(name: &str, value: Value) -> Identity {

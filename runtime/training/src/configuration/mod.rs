@@ -33,6 +33,7 @@ pub use tables::{
 };
 
 use crate::error::Error;
+use crate::length::Extension;
 use crate::lock::is_run;
 use crate::plan::{NativeMethod, setting_problems};
 
@@ -43,6 +44,8 @@ pub struct ReplayInputs {
     pub clock: i64,
     /// The name of the base model, which adapters record.
     pub model: String,
+    /// The numbers of steps that were planned before the run was resumed with more.
+    pub extended: Vec<Extension>,
 }
 
 /// The sizes of a random data set, for benchmarks and unit tests.

@@ -86,17 +86,22 @@ fn optimizer_state(train_state: &TrainState) -> Result<Vec<(&'static str, Tensor
     Ok(state)
 }
 
-/// Resets a train state to the beginning of the run, before any `init`: removes snapshots, directions, and what the
-/// method keeps of parameters, resets the policy and the optimizer, and clears the gradient.
+/// Resets a train state to the beginning of the run, before any `init`: what [`reset_weights`] does, and the optimizer.
+/// Clears the gradient.
 pub(crate) fn reset(train_state: &mut TrainState) -> Result<(), Error> {
-    train_state.snapshots.clear();
-    train_state.published.clear();
-    train_state.method_parameters = MethodParameters::default();
-    train_state.policy.reset()?;
+    reset_weights(train_state)?;
     let TrainState { policy, hooks, .. } = &mut *train_state;
     if let Some(optimizer) = &mut hooks.optimizer {
         optimizer.reset(policy.parameters())?;
     }
     hooks.own_updates = 0;
     train_state.clear_gradient()
+}
+
+/// Removes snapshots, directions, and what the method keeps of parameters, and resets the policy.
+pub(crate) fn reset_weights(train_state: &mut TrainState) -> Result<(), Error> {
+    train_state.snapshots.clear();
+    train_state.published.clear();
+    train_state.method_parameters = MethodParameters::default();
+    train_state.policy.reset()
 }

@@ -41,7 +41,8 @@ fn with_optimizer(skip_non_finite: bool, dropout: f64, settings: OptimizerSettin
     let policy = Policy::new(model, &adapter, PolicySettings::default()).unwrap();
     let optimizer = Optimizer::new(settings, policy.parameters()).unwrap();
     let schedule = "linear".parse().unwrap();
-    let rate = LearningRate { peak: 0.5, schedule, warmup: 0, steps: 4, clip: 1.0, skip_non_finite };
+    let length = Length { steps: 4, ..Length::default() };
+    let rate = LearningRate { peak: 0.5, schedule, warmup: 0, length, clip: 1.0, skip_non_finite };
     TrainState::new(policy, Trainer::new(Some(optimizer), rate, RewardState::default()))
 }
 

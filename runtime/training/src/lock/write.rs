@@ -13,6 +13,7 @@ use tunebox_sandbox::COSTS;
 use super::{FILE, NO_ARTIFACT};
 use crate::data::Dataset;
 use crate::error::Error;
+use crate::outcome::Outcome;
 use crate::plan::{PlannedRun, Revision};
 
 /// A file of the artifact.
@@ -24,13 +25,13 @@ pub struct Written {
     pub bytes: u64,
 }
 
-/// Writes the `run.lock` of a plan into the run's folder, atomically. `artifact` is `None` before the end of the run; at the
-/// end it lists the files that the run left.
+/// Writes the `run.lock` of a plan into the run's folder, atomically. `end` is `None` before the end of the run; at the
+/// end it lists the files that the run left, and says how it ended.
 ///
 /// # Errors
 /// A file of the artifact that cannot be read for its digest, and a lock that cannot be written.
-pub(crate) fn write(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<(), Error> {
-    let text = toml::to_string_pretty(&lock_json(plan, artifact)?).unwrap_or_default();
+pub(crate) fn write(plan: &PlannedRun, end: Option<(&[Written], &Outcome)>) -> Result<(), Error> {
+    let text = toml::to_string_pretty(&lock_json(plan, end)?).unwrap_or_default();
     Ok(files::write(&plan.folder.join(FILE), text.as_bytes())?)
 }
 
@@ -40,10 +41,11 @@ pub(crate) fn lock_table(plan: &PlannedRun) -> Result<Table, Error> {
     Ok(Table::try_from(lock_json(plan, None)?).unwrap_or_default())
 }
 
-/// Returns the lock of a plan as a JSON object, with null values removed. `artifact` is `None` before the end of the
-/// run; an empty list records that the run left nothing, as `left = "nothing"`. Reads the files of the artifact for
+/// Returns the lock of a plan as a JSON object, with null values removed. `end` is `None` before the end of the run; an
+/// empty list of files records that the run left nothing, as `left = "nothing"`. Reads the files of the artifact for
 /// their digests.
-fn lock_json(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, Error> {
+fn lock_json(plan: &PlannedRun, end: Option<(&[Written], &Outcome)>) -> Result<Value, Error> {
+    let artifact = end.map(|(files, _)| files);
     let (summary, identity) = (&plan.summary, &plan.identity);
     let files = artifact.unwrap_or_default().iter().map(artifact_entry).collect::<Result<Vec<_>, Error>>()?;
     let verifiers = plan.verifiers.iter().map(|verifier| self::verifier_entry(&verifier.name, &verifier.package));
@@ -54,6 +56,7 @@ fn lock_json(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, E
         "costs": COSTS,
         "seed": plan.settings.file.train.seed,
         "steps": summary.steps,
+        "extended": Some(&plan.learning_rate.length.extended).filter(|list| !list.is_empty()),
         "device": summary.device,
         "compute": plan.compute.as_str(),
         "system": system_name(),
@@ -69,6 +72,7 @@ fn lock_json(plan: &PlannedRun, artifact: Option<&[Written]>) -> Result<Value, E
         "method": method,
         "verifier": list_or_null(verifiers.collect()),
         "settings": Table::try_from(&plan.settings.file).unwrap_or_default(),
+        "result": end.map(|(_, outcome)| outcome.table()),
         "artifact": list_or_null(files),
     });
     remove_nulls(&mut lock);

@@ -12,18 +12,21 @@ use tunebox_foundation::files;
 use tunebox_model::Policy;
 use tunebox_sandbox::{CodeOptions, Compiling, Engine};
 
+use super::best::{check_best_checkpoint, keeps_best};
 use super::folder::{Destination, choose_folder};
 use super::identity::{check_same_run, complete_identity, partial_identity};
 use super::inputs::Inputs;
+use super::length::planned_length;
 use super::method::{PlannedMethod, load_method, load_verifiers, no_effect_warning};
 use super::model::{changed_base_warning, check_precision};
 use super::optimizer::{check_device, optimizer_settings};
-use super::planned::{Plan, PlannedRun, build_summary};
+use super::planned::{Plan, PlanSummary, PlannedRun, build_summary};
 use super::problems::check_settings;
 use crate::configuration::{RunSettings, Underline};
 use crate::data::{BatchSampler, Batching, Dataset, Shape};
 use crate::error::{Error, damaged};
 use crate::learner::LearningRate;
+use crate::length::Length;
 
 /// Plans a run: opens model, data and method, chooses the run's folder, and compares a resumed run with its checkpoint.
 /// Compiles the method and verifiers without executing them, and does not create the folder of a new run. Locks a resumed
@@ -82,7 +85,7 @@ pub fn compile(mut settings: RunSettings, has_method: bool) -> Result<CompiledCo
 /// the recorded clock; a new run gets the present time. A resumed run is locked for this process.
 ///
 /// # Errors
-/// As [`plan`], and a checkpoint whose step is past the end of the run.
+/// As [`plan`], and a checkpoint whose step is past the end of the run, or a finished run that has nothing more to do.
 pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: PlannedMethod) -> Result<Plan, Error> {
     check_precision(&settings, &method)?;
     let optimizer = optimizer_settings(&settings)?;
@@ -94,18 +97,17 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     let inputs = Inputs::open(&settings, &method, clock)?;
     check_validation(&settings, &inputs)?;
     check_device(&settings, &device::describe(inputs.policy.parameters().device()))?;
-    let identity = complete_identity(known, &settings, &inputs)?;
+    let keeps_best = keeps_best(&settings, &method, inputs.validation.as_ref())?;
+    let identity = complete_identity(known, &settings, &inputs, keeps_best)?;
     check_same_run(&settings, &destination.name, destination.checkpoint.as_ref(), &identity)?;
+    check_best_checkpoint(&destination, keeps_best)?;
     let sampler = create_sampler(&settings, &destination, &inputs.data)?;
-    let learning_rate =
-        learning_rate(&settings, &inputs.policy, inputs.data.shape, sampler.windows_per_epoch() as u64)?;
-    let claimed = destination.checkpoint.as_ref().filter(|(_, state)| state.step > learning_rate.steps);
-    if let Some((path, state)) = claimed {
-        return Err(damaged(path, format!("it claims step {} of {}", state.step, learning_rate.steps)));
-    }
+    let (length, extended_from) = planned_length(&settings, &destination, sampler.windows_per_epoch() as u64)?;
+    let learning_rate = learning_rate(&settings, &inputs.policy, inputs.data.shape, length)?;
     let summary = build_summary(&settings, &destination.name, &inputs, &method, (&learning_rate, &optimizer), &sampler);
+    let summary = PlanSummary { extended_from, ..summary };
     let Inputs { policy, data, validation, .. } = inputs;
-    let Destination { folder, checkpoint, run_lock, .. } = destination;
+    let Destination { folder, checkpoint, run_lock, finished, .. } = destination;
     let run = PlannedRun {
         folder,
         checkpoint,
@@ -122,6 +124,8 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
         learning_rate,
         optimizer,
         identity,
+        keeps_best,
+        reopened: finished,
         clock,
         revised: Vec::new(),
     };
@@ -187,18 +191,16 @@ fn create_sampler(settings: &RunSettings, destination: &Destination, data: &Data
         .ok_or_else(|| damaged(&destination.folder, "its place in the data is past the end of the data"))
 }
 
-/// Builds the learning-rate settings of a run. The default peak is the usual rate of records of `shape`
-/// ([`Shape::usual_rate`]).
-/// `windows` is the number of updates in an epoch; if `train.steps` is not set, the run has `windows` × `train.epochs`
-/// steps, with 1 epoch unless set. Fails for an unknown schedule.
-fn learning_rate(settings: &RunSettings, policy: &Policy, shape: Shape, windows: u64) -> Result<LearningRate, Error> {
+/// Builds the learning-rate settings of a run of this length. The default peak is the usual rate of records of `shape`
+/// ([`Shape::usual_rate`]). Fails for an unknown schedule.
+fn learning_rate(settings: &RunSettings, policy: &Policy, shape: Shape, length: Length) -> Result<LearningRate, Error> {
     let train = &settings.file.train;
     let schedule = schedule(settings)?;
     Ok(LearningRate {
         peak: train.rate.unwrap_or_else(|| shape.usual_rate(!policy.adapter().is_full())),
         schedule,
         warmup: u64::from(train.warmup),
-        steps: train.steps.map_or_else(|| windows * u64::from(train.epochs.unwrap_or(1)), u64::from),
+        length,
         clip: train.clip,
         skip_non_finite: train.skip_non_finite,
     })

@@ -10,7 +10,7 @@ use tunebox_foundation::files;
 use tunebox_foundation::paths::simplify;
 
 use super::identity::check_same_run;
-use crate::checkpoint::{self, Identity, State};
+use crate::checkpoint::{self, Identity, LENGTH_SETTINGS, State};
 use crate::configuration::{ENDLESS, RunSettings, Underline};
 use crate::error::{Error, path_error};
 use crate::lock::{self, is_run};
@@ -29,6 +29,8 @@ pub(super) struct Destination {
     pub(super) checkpoint: Option<(PathBuf, State)>,
     /// Keeps other processes from training a resumed run.
     pub(super) run_lock: Option<RunLock>,
+    /// Whether the resumed run was finished.
+    pub(super) finished: bool,
 }
 
 /// Chooses the folder of a run without creating it. A new run without a name gets the method's name (`method`) and the
@@ -51,7 +53,7 @@ pub(super) fn choose_folder(settings: &RunSettings, method: &str, known: &Identi
         let can_resume = !is_running(&folder) && can_resume(settings, &folder, known)?;
         return Err(run_exists(&name, &folder, can_resume));
     }
-    Ok(Destination { name, folder, checkpoint: None, run_lock: None })
+    Ok(Destination { name, folder, checkpoint: None, run_lock: None, finished: false })
 }
 
 /// The error about a new run whose folder exists. `can_resume` says that the existing run can be resumed with the same
@@ -69,8 +71,9 @@ pub(crate) fn run_exists(name: &str, folder: &Path, can_resume: bool) -> Error {
 /// the state of its last checkpoint; without one, the run starts over. `known` is the identity of the present settings.
 ///
 /// # Errors
-/// A folder that does not exist, that holds no run or a symbolic link, a run that is finished or trained by another
-/// process, and a checkpoint whose state cannot be read.
+/// A folder that does not exist, that holds no run or a symbolic link, a run that is trained by another process, one
+/// that is finished and has no checkpoint or is to be no longer than before, and a checkpoint whose state cannot be
+/// read.
 fn resume(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Destination, Error> {
     let folder = match &settings.file.run.name {
         Some(name) => runs.join(check_name(name)?),
@@ -83,30 +86,44 @@ fn resume(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<Desti
         return Err(path_error(&folder, NOTHING_TO_RESUME, "there is no such run", hint));
     }
     checkpoint::reject_links(&folder)?;
-    check_unfinished(&name, &folder)?;
     let begun = is_run(&folder) || !checkpoint::list_steps(&folder)?.is_empty();
     // Lock the run before reading it: a process that trains it may be about to save, or may have finished it since.
     let run_lock = begun.then(|| RunLock::take(&folder)).transpose()?;
-    check_unfinished(&name, &folder)?;
     if run_lock.is_none() {
         return Err(path_error(&folder, NOTHING_TO_RESUME, "there is no run in this folder", NEW_RUN));
     }
     // A run that ended before its first checkpoint, as on a full disk, starts over.
     let last = checkpoint::list_steps(&folder)?.pop().map(|step| checkpoint::folder(&folder, step));
     let state = last.as_deref().map(State::read).transpose()?;
-    Ok(Destination { name, folder, checkpoint: last.zip(state), run_lock })
+    let finished = lock::has_finished(&folder);
+    if finished && !state.as_ref().is_some_and(|state| has_other_length(&state.identity, known)) {
+        return Err(finished_error(&name, &folder, state.is_some()));
+    }
+    Ok(Destination { name, folder, checkpoint: last.zip(state), run_lock, finished })
 }
 
-/// Fails if the run `name` in `folder` is finished; the hint proposes a new run that starts from its artifact, if it
+/// Whether the settings of the run's length differ between the run of a checkpoint (`then`) and the run as it is set up
+/// now.
+fn has_other_length(then: &Identity, now: &Identity) -> bool {
+    LENGTH_SETTINGS.iter().any(|key| then.settings.get(*key) != now.settings.get(*key))
+}
+
+/// The error about a finished run that cannot be resumed. With a checkpoint (`is_kept`) it could be, with more steps.
+/// Without one, the reason says what was removed, and the hint proposes a new run that starts from its artifact, if it
 /// left an adapter or a model.
-fn check_unfinished(name: &str, folder: &Path) -> Result<(), Error> {
-    if !lock::has_finished(folder) {
-        return Ok(());
+pub(super) fn finished_error(name: &str, folder: &Path, is_kept: bool) -> Error {
+    let what = format!("the run `{name}` is finished");
+    if is_kept {
+        let hint = "for more steps, raise `train.epochs` or `train.steps`; or leave `--resume` out to start a run";
+        return path_error(folder, what, "all its steps are done", hint);
     }
-    let hint = start_option(folder).map_or(NEW_RUN.into(), |from| {
+    let from = start_option(folder).map_or(NEW_RUN.into(), |from| {
         format!("for more steps, start a new run where it ended: another `--name` and {from} instead of `--resume`")
     });
-    Err(path_error(folder, format!("the run `{name}` is finished"), "all its steps are done", hint))
+    let why = "its checkpoints were removed at its end, and with them the state of the optimizer, the place in the data \
+               and the random streams";
+    let hint = format!("{from}; `--set train.keep=1` keeps the last checkpoint of a run, which can then be resumed");
+    path_error(folder, what, why, hint)
 }
 
 /// Whether the run in `folder` is unfinished and its last checkpoint, if it has one, matches the present settings,
@@ -122,7 +139,8 @@ fn can_resume(settings: &RunSettings, folder: &Path, known: &Identity) -> Result
     let Ok(state) = State::read(&path) else { return Ok(false) };
     let Identity { version, method, verifiers, settings: known, .. } = known.clone();
     let now = Identity { version, method, verifiers, settings: known, ..state.identity.clone() };
-    Ok(check_same_run(settings, "", Some(&(path, state)), &now).is_ok())
+    let is_same = !has_other_length(&state.identity, &now);
+    Ok(is_same && check_same_run(settings, "", Some(&(path, state)), &now).is_ok())
 }
 
 /// Finds the unfinished run with a checkpoint to resume if none is named, and returns its folder. Prefers, in this
@@ -151,7 +169,8 @@ fn find_latest(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<
         return Ok(folder);
     }
     let why = if finished { "every run with a checkpoint there is finished" } else { "no run there has a checkpoint" };
-    Err(path_error(runs, NOTHING_TO_RESUME, why, NEW_RUN))
+    let more = if finished { "; `--name` with more `train.epochs` goes on with a finished one" } else { "" };
+    Err(path_error(runs, NOTHING_TO_RESUME, why, format!("{NEW_RUN}{more}")))
 }
 
 /// Returns the name of a new run: that of the method, `-`, and the first number from 1 with which `runs` has no entry.
@@ -271,8 +290,13 @@ mod tests {
             let error = resume_named(runs.path(), Some(name)).unwrap_err();
             (error.to_string(), error.hint().unwrap())
         };
-        assert_eq!(told("npo-2"), ("the run `npo-2` is finished".into(), "leave `--resume` out to start a run".into()));
         let run = runs.path().join("npo-2");
+        let more = "for more steps, raise `train.epochs` or `train.steps`; or leave `--resume` out to start a run";
+        assert_eq!(told("npo-2"), ("the run `npo-2` is finished".into(), more.into()));
+        std::fs::remove_dir_all(run.join("steps")).unwrap();
+        let keep = "; `--set train.keep=1` keeps the last checkpoint of a run, which can then be resumed";
+        let new = format!("leave `--resume` out to start a run{keep}");
+        assert_eq!(told("npo-2"), ("the run `npo-2` is finished".into(), new));
         std::fs::write(run.join("adapter_config.json"), "{}").unwrap();
         assert!(told("npo-2").1.contains(&format!("`--set model.adapter={}`", run.display())), "{:?}", told("npo-2"));
         assert_eq!(told("np-2").1, "did you mean `--name npo-2`?");

@@ -2,13 +2,17 @@
 //!
 //! `problems` collects what is wrong with the settings, from them and the manifests of method and verifiers alone.
 //! `build` puts a plan together: `method` loads and admits the components, `folder` chooses the run's folder
-//! and checkpoint, `inputs` opens model, policy and data, `identity` compares the run with its checkpoint, `optimizer`
-//! checks the optimizer's settings, `memory` estimates the memory, and `planned` is the result. `check` and `--dry-run` show a plan, `run` executes it.
+//! and checkpoint, `inputs` opens model, policy and data, `identity` compares the run with its checkpoint, `length`
+//! determines the number of steps, `best` whether the best validation is kept, `optimizer` checks the optimizer's
+//! settings, `memory` estimates the memory, and `planned` is the result. `check` and `--dry-run` show a plan, `run`
+//! executes it.
 
+mod best;
 mod build;
 mod folder;
 mod identity;
 mod inputs;
+mod length;
 mod memory;
 pub(crate) mod method;
 mod model;

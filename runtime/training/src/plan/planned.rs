@@ -59,6 +59,10 @@ pub struct PlannedRun {
     /// Keeps other processes from training the run, once it has a folder.
     pub(crate) run_lock: Option<RunLock>,
     pub(crate) identity: Identity,
+    /// Whether the artifact is written from the weights of the best validation.
+    pub(crate) keeps_best: bool,
+    /// Whether a run that was finished is resumed with more steps.
+    pub(crate) reopened: bool,
     /// The time that chat templates read, in seconds since 1970.
     pub(crate) clock: i64,
     /// Changes of the method during the run.
@@ -125,6 +129,9 @@ pub struct PlanSummary {
     pub trainable: u64,
     /// Steps of the whole run.
     pub steps: u64,
+    /// The steps that were planned before, if the run is resumed with more.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub extended_from: Option<u64>,
     /// Steps of one epoch.
     pub steps_per_epoch: u64,
     /// Examples in a micro-batch.
@@ -189,7 +196,8 @@ pub(super) fn build_summary(
         adapter: if trainable == 0 { "none".into() } else { adapter.settings().kind.to_string() },
         rank: if trainable == 0 { 0 } else { adapter.settings().rank },
         trainable,
-        steps: learning_rate.steps,
+        steps: learning_rate.length.steps,
+        extended_from: None,
         steps_per_epoch: sampler.windows_per_epoch() as u64,
         batch: train.batch,
         accumulation: train.accumulation,

@@ -1,8 +1,9 @@
 //! The loop of a run: steps, checkpoints, and the artifact at the end.
 //!
-//! `start` starts or resumes the run, `step` executes one step with its `update`, `revision` changes the method between steps.
-//! An error that ends the loop names the last checkpoint.
+//! `start` starts or resumes the run, `step` executes one step with its `update`, `revision` changes the method between
+//! steps, `ending` writes the artifact. An error that ends the loop names the last checkpoint.
 
+mod ending;
 mod revision;
 pub(crate) mod start;
 mod step;
@@ -11,7 +12,6 @@ pub(crate) mod update;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;
 
-use crate::artifact;
 use crate::error::Error;
 use crate::observer::Observer;
 pub use crate::observer::Summary;
@@ -37,14 +37,15 @@ pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result
     ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.summary.checkpoint.clone() })
 }
 
-/// Executes the remaining steps, then calls the method's `finish` and writes the artifact. Saves a checkpoint when the
-/// number of finished steps is a multiple of `train.save-every`, and after the last step. If `stop` is set after a step and
-/// steps remain, saves a checkpoint and returns a summary marked as interrupted, without `finish` and artifact.
+/// Executes the remaining steps, then ends the run ([`ActiveRun::finish`]). Saves a checkpoint when the number of
+/// finished steps is a multiple of `train.save-every`, after the best validation so far if the run keeps it, and after
+/// the last step. If `stop` is set after a step and steps remain, saves a checkpoint and returns a summary marked as
+/// interrupted, without `finish` and artifact.
 fn execute_steps(running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<Summary, Error> {
     let authoring = running.plan.settings.authoring;
     let mut revisable = authoring.then(|| RevisableRun::begin(running)).transpose()?;
-    let every = u64::from(running.plan.settings.file.train.save_every);
-    while running.summary.step < running.plan.summary.steps {
+    let every = running.plan.settings.file.train.save_every;
+    while !running.is_at_end() {
         let begun = Instant::now();
         let done = match &mut revisable {
             Some(revisable) => revisable.execute_step(running, stop)?,
@@ -55,16 +56,16 @@ fn execute_steps(running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<Summa
         }
         running.summary.seconds += begun.elapsed().as_secs_f64();
         let stopped = stop.load(Ordering::Relaxed);
-        if stopped || running.summary.step.is_multiple_of(every) || running.summary.step == running.plan.summary.steps {
+        let is_due = running.plan.learning_rate.length.is_due(running.summary.step, every);
+        if stopped || is_due || running.is_best_due() || running.is_at_end() {
             running.save_checkpoint()?;
         }
-        if stopped && running.summary.step < running.plan.summary.steps {
+        if stopped && !running.is_at_end() {
             return Ok(Summary { interrupted: true, ..running.summary.rounded() });
         }
     }
     let begun = Instant::now();
-    running.close()?;
+    running.finish()?;
     running.summary.seconds += begun.elapsed().as_secs_f64();
-    running.summary.written = artifact::write(&running.plan, &running.session.train_state(), &running.metrics)?;
     Ok(running.summary.rounded())
 }

@@ -20,6 +20,7 @@ use crate::metrics::MetricsFile;
 use crate::observer::{Event, Observer, Summary, show_lines};
 use crate::plan::{Plan, PlannedMethod, PlannedRun, Revision, run_exists, trust};
 use crate::runs::RunLock;
+use crate::validation::ValidationHistory;
 use crate::verifiers::Verifiers;
 use tunebox_foundation::files;
 
@@ -33,6 +34,8 @@ pub(super) struct ActiveRun<'a> {
     /// The summary of the run so far.
     pub(super) summary: Summary,
     pub(super) last_loss: LastLoss,
+    /// The validations so far.
+    pub(super) validations: ValidationHistory,
     /// The method's usage of its limits in this process.
     pub(super) used: Usage,
     /// The part of `used` by earlier versions of the method.
@@ -91,6 +94,7 @@ impl<'a> ActiveRun<'a> {
                 ..Summary::default()
             },
             last_loss: state.and_then(|(_, state)| state.last_loss),
+            validations: state.map(|(_, state)| state.validations.clone()).unwrap_or_default(),
             used: opening.usage,
             earlier_usage: Usage::default(),
             unlearned: false,
@@ -113,17 +117,17 @@ impl<'a> ActiveRun<'a> {
 }
 
 /// Opens the metrics file of a run. For a run without a checkpoint, first writes `run.toml`, `run.lock` and a copy of the
-/// project's lock, and empties the metrics. For a resumed run, removes the metrics after its checkpoint, reads the earlier
-/// changes of the method into `plan.revised`, appends a change since the last of them to both, and sets
-/// `plan.summary.method_changed` if the component is not that of the checkpoint.
+/// project's lock, and empties the metrics. For a resumed run, removes the metrics after its checkpoint and those of
+/// its end, reads the earlier changes of the method into `plan.revised`, appends a change since the last of them to
+/// both, and sets `plan.summary.method_changed` if the component is not that of the checkpoint; writes `run.toml` and
+/// `run.lock` anew if the run was finished or is to have more steps than before, from when on it counts as unfinished.
 fn open_metrics(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let Some((_, state)) = &plan.checkpoint else {
-        files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.summary.name).as_bytes())?;
-        lock::write::write(plan, None)?;
+        write_settings(plan)?;
         copy_project_lock(plan)?;
         return MetricsFile::create(&plan.folder);
     };
-    let mut metrics = MetricsFile::open(&plan.folder, state.step)?;
+    let mut metrics = MetricsFile::resume(&plan.folder, state.step)?;
     plan.revised = metrics.revisions()?;
     // A change after the checkpoint's step is recorded in the metrics already.
     let present = plan.revised.last().map_or(&state.identity.method, |last| &last.sha256);
@@ -133,7 +137,16 @@ fn open_metrics(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
         plan.revised.push(revision);
     }
     plan.summary.method_changed = plan.identity.method != state.identity.method;
+    if plan.reopened || plan.summary.extended_from.is_some() {
+        write_settings(plan)?;
+    }
     Ok(metrics)
+}
+
+/// Writes `run.toml`, and the `run.lock` of a run that is not finished.
+fn write_settings(plan: &PlannedRun) -> Result<(), Error> {
+    files::write(&plan.folder.join("run.toml"), plan.settings.to_toml(&plan.summary.name).as_bytes())?;
+    lock::write::write(plan, None)
 }
 
 /// Copies the lock of the run's project into the run's folder, so that the run can be resumed and replayed from there.

@@ -18,7 +18,10 @@ use crate::learner::TrainState;
 use crate::metrics::MetricTotals;
 use crate::observer::{Event, Observer, StepEvent, show_lines};
 use crate::plan::peak_bytes;
-use crate::validation::{mean_loss, pass_rate};
+use crate::validation::{Score, Validation, mean_loss, pass_rate};
+
+/// Checkpoints that an unfinished run keeps if `train.keep` is not given.
+const KEPT: u32 = 3;
 
 impl ActiveRun<'_> {
     /// Executes the next step ([`try_step`](Self::try_step)) and records it ([`record_step`](Self::record_step)).
@@ -79,23 +82,21 @@ impl ActiveRun<'_> {
 
     /// Sets the step counter to the event's step, adds its tokens to the total, writes the step's metrics, keeps its
     /// loss as the last good one, and sends the event to the observer. Scores the validation data every
-    /// `train.validate-every` steps and after the last step. From then on the run's folder is kept when the run is
-    /// dropped.
+    /// `train.validate-every` steps and after the last step; then the run may end by `train.patience`. From then on the
+    /// run's folder is kept when the run is dropped.
     pub(super) fn record_step(&mut self, event: StepEvent) -> Result<(), Error> {
         self.unused.iter_mut().for_each(|folder| folder.disable_cleanup(true));
         self.summary.step = event.step;
         self.summary.tokens += event.tokens;
-        self.last_loss = event.metric("loss").map(|loss| (loss, self.summary.step)).or(self.last_loss);
+        let loss = event.metric("loss");
+        self.last_loss = loss.map(|loss| (loss, self.summary.step)).or(self.last_loss);
+        loss.into_iter().for_each(|loss| self.validations.add_training_loss(loss));
         self.metrics.add_step(&event)?;
         self.observer.event(&Event::Step(event.clone()));
         self.summary.first.get_or_insert_with(|| event.clone());
         self.summary.last = Some(event);
-        let every = u64::from(self.plan.settings.file.train.validate_every);
-        if self.summary.step.is_multiple_of(every) || self.summary.step == self.plan.summary.steps {
-            self.run_validation()
-        } else {
-            Ok(())
-        }
+        let every = self.plan.settings.file.train.validate_every;
+        if self.plan.learning_rate.length.is_due(self.summary.step, every) { self.run_validation() } else { Ok(()) }
     }
 
     /// Sends the log and warnings of a call outside of steps to the observer, under the number of the next step, and
@@ -127,22 +128,62 @@ impl ActiveRun<'_> {
     }
 
     /// Scores the validation data, writes the score to the metrics and sends it to the observer: a pass rate for
-    /// prompts, else a loss. Does nothing without validation data.
+    /// prompts, else a loss. Adds it to the validations so far, and warns once if they show that the model learns the
+    /// records by heart. Does nothing without validation data.
     pub(super) fn run_validation(&mut self) -> Result<(), Error> {
         let (step, train) = (self.summary.step, &self.plan.settings.file.train);
         let Some(data) = &self.plan.validation else { return Ok(()) };
         let mut guard = self.session.train_state();
         let TrainState { policy, hooks, .. } = &mut *guard;
-        if data.shape == Shape::Prompts {
+        let updated = hooks.updates() > 0;
+        let score = if data.shape == Shape::Prompts {
             let rate = pass_rate(policy, data, &mut hooks.rewards.verifiers, train)?;
             self.metrics.add_pass_rate(step, rate)?;
             self.observer.event(&Event::Passed { step, rate });
+            Score::PassRate(rate)
         } else {
             let loss = seven_digits(mean_loss(policy, data, train.batch as usize)?);
             self.metrics.add_row(&json!({ "step": step, "validation-loss": loss }))?;
             self.observer.event(&Event::Validated { step, loss });
-        }
+            Score::Loss(loss)
+        };
+        drop(guard);
+        self.validations.add(Validation { step, score }, updated);
+        self.warn_overfitting();
         Ok(())
+    }
+
+    /// Warns, once in the run, that the validation loss rises while the training loss falls, and says which step will be
+    /// shipped.
+    fn warn_overfitting(&mut self) {
+        let Some((best, last)) = self.validations.overfitting().filter(|_| self.learns_likelihood()) else { return };
+        if std::mem::replace(&mut self.validations.warned, true) {
+            return;
+        }
+        let ships = if self.plan.keeps_best {
+            format!("the weights of step {} are kept and will be shipped unless a later step is better", best.step)
+        } else {
+            "`train.keep-best` is off: the last step will be shipped".to_owned()
+        };
+        let (Score::Loss(low), Score::Loss(now)) = (best.score, last.score) else { return };
+        let text = format!(
+            "the validation loss rose from {low:.4} at step {} to {now:.4} at step {} while the training loss fell: the model \
+             learns the records by heart; {ships}; `train.patience` ends such a run",
+            best.step, last.step
+        );
+        self.observer.event(&Event::Warning { text });
+    }
+
+    /// Whether the records are answers whose likelihood the method raises, so that their loss says how far the training
+    /// is. Methods that learn from pairs, labels or rewards may raise it while they learn what is asked.
+    pub(super) fn learns_likelihood(&self) -> bool {
+        let shape = self.plan.data.shape;
+        self.plan.method.learns() && matches!(shape, Shape::Messages | Shape::PromptCompletion | Shape::Text)
+    }
+
+    /// Whether the present step is the best validation so far and the run keeps the weights of that.
+    pub(super) fn is_best_due(&self) -> bool {
+        self.plan.keeps_best && self.validations.best.is_some_and(|best| best.step == self.summary.step)
     }
 
     /// Calls the method's `save-state`, and writes a checkpoint of the present state with the bytes that it returns.
@@ -153,11 +194,11 @@ impl ActiveRun<'_> {
     }
 
     /// Writes a checkpoint of the present train state with the given state of the method and positions of its random
-    /// streams, and keeps only the last `train.keep` checkpoints. Also syncs the metrics to the disk, saves the
-    /// reference cache, and sends the event `Saved`.
+    /// streams, and keeps only the last `train.keep` checkpoints ([`KEPT`] unless given) and that of the best
+    /// validation. Also syncs the metrics to the disk, saves the reference cache, and sends the event `Saved`.
     pub(super) fn write_checkpoint(&mut self, state: &[u8], streams: BTreeMap<String, u64>) -> Result<(), Error> {
         self.metrics.sync()?;
-        let (run, keep) = (&self.plan.folder, self.plan.settings.file.train.keep as usize);
+        let (run, keep) = (&self.plan.folder, self.plan.settings.file.train.keep.unwrap_or(KEPT) as usize);
         let mut train_state = self.session.train_state();
         if let Some(references) = &mut train_state.hooks.references {
             references.save(run)?;
@@ -174,6 +215,9 @@ impl ActiveRun<'_> {
             tokens: self.summary.tokens,
             seconds: seven_digits(self.summary.seconds),
             last_loss: self.last_loss,
+            planned: self.plan.summary.steps,
+            extended: self.plan.learning_rate.length.extended.clone(),
+            validations: self.validations.clone(),
             clock: self.plan.clock,
             identity: self.plan.identity.clone(),
         };

@@ -72,18 +72,32 @@ pub struct TrainTable {
     /// Seed of every random number of the run.
     #[schemars(range(min = 0, max = 9_007_199_254_740_991_u64))]
     pub seed: u64,
-    /// Updates between checkpoints.
+    /// Updates between checkpoints; a tenth of the run, at least 5 and at most 100, unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
-    pub save_every: u32,
-    /// Number of checkpoints to keep; older ones are deleted.
+    pub save_every: Option<u32>,
+    /// Number of checkpoints to keep, beside that of the best validation; older ones are deleted. Unless given, 3
+    /// during the run, and after its end none, or the last if the loss was still falling: only with a checkpoint can a
+    /// finished run be resumed with more steps.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 100_000))]
-    pub keep: u32,
+    pub keep: Option<u32>,
     /// Updates between the rows on a terminal; `metrics.jsonl` has a row for every update.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub log_every: u32,
-    /// Updates between two scores of the validation data.
+    /// Updates between two scores of the validation data; a tenth of the run, at least 5 and at most 100, unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
-    pub validate_every: u32,
+    pub validate_every: Option<u32>,
+    /// Write the artifact from the weights with the best validation score instead of the last ones: the lowest loss, or
+    /// for prompts the highest pass rate. Unless given, on where there is validation data, except for pairs and labeled
+    /// answers, whose methods do not lower that loss.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub keep_best: Option<bool>,
+    /// Scores of the validation data in a row without a better one after which the run ends; never unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = 1, max = 10_000_000))]
+    pub patience: Option<u32>,
     /// Completions of every validation prompt, for methods that learn from prompts: k of pass@k.
     #[schemars(range(min = 1, max = 4096))]
     pub validate_completions: u32,
@@ -121,10 +135,12 @@ impl Default for TrainTable {
             b_rate_ratio: 1.0,
             clip: 1.0,
             seed: 42,
-            save_every: 100,
-            keep: 3,
+            save_every: None,
+            keep: None,
             log_every: 10,
-            validate_every: 100,
+            validate_every: None,
+            keep_best: None,
+            patience: None,
             validate_completions: 4,
             recompute: false,
             cache_reference: true,
