@@ -4,6 +4,7 @@
 //! and what comes out of both streams must be what follows, exit codes other than 0 included.
 //! Times, sizes and digests are left open. `BLESS=1` writes what came out into the page.
 
+mod browser;
 mod init;
 mod stopped;
 

@@ -6,6 +6,7 @@ mod extending;
 mod folder;
 mod numbers;
 mod replay;
+mod reports;
 mod resuming;
 mod revising;
 mod said;

@@ -16,8 +16,18 @@ const NEEDS: &str = ", needs ";
 pub const DEVICES: [&str; 2] = ["cuda", "metal"];
 
 /// The programs that `TUNEBOX_TOOLS` may require.
-pub const TOOLS: [&str; 9] =
-    ["clang", "componentize-py", "docker-registry", "gdb", "mypy", "nvrtc", "openssl", "profiler-cli", "wkg"];
+pub const TOOLS: [&str; 10] = [
+    "chromium",
+    "clang",
+    "componentize-py",
+    "docker-registry",
+    "gdb",
+    "mypy",
+    "nvrtc",
+    "openssl",
+    "profiler-cli",
+    "wkg",
+];
 
 /// An executable with tests of one crate.
 #[derive(Debug)]

@@ -99,6 +99,7 @@ fn redactions() -> Redactions {
             "[NO_DEVICE]",
             r"why:  (the NVIDIA driver's|the (driver|compiler|library) (is|does not start|of)|this machine has|its?) .*",
         ),
+        ("[RUN]", r"(?m)^\S+ +\d+ .* [\d,]+/s .*$"),
         ("[ROW]", r"(?m)^ {6,}\d+ {2,}.*$"),
     ];
     let mut redactions = Redactions::new();

@@ -40,6 +40,9 @@ fn a_worker_that_is_killed_in_a_step_or_in_a_checkpoint_leaves_a_run_that_resume
         assert!(text.contains("kept: step 4, ") || text.contains("kept: step 8, "), "{text}");
         let hint = format!("tunebox train runs/{name}/run.toml --resume");
         assert!(text.contains(&hint), "{text}");
+        let report = std::fs::read_to_string(place.path(&format!("runs/{name}/report.html"))).unwrap();
+        assert!(report.contains("The run failed.") && report.contains("SIGKILL"), "{report}");
+        assert!(!report.contains("http-equiv=\"refresh\""), "a browser waits for a run that ended");
         // The very command of the hint.
         let resumed = place.tunebox(&["train", &format!("runs/{name}/run.toml"), "--resume"]).output().unwrap();
         assert!(resumed.status.success(), "{}", output_text(&resumed));

@@ -4,6 +4,7 @@
 
 mod access;
 mod arguments;
+mod browser;
 mod command_line;
 mod commands;
 mod evaluation;

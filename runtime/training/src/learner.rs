@@ -23,7 +23,8 @@ use tunebox_sandbox::{Completions, Question, RunHooks, ScoreRequest};
 
 use self::reference::ReferenceCache;
 use crate::length::Length;
-use crate::verifiers::{Answer, Verifiers};
+use crate::observer::Sample;
+use crate::verifiers::{Answer, Verifiers, pick_samples};
 
 /// The model under training in a run.
 pub type TrainState = tunebox_sandbox::TrainState<Trainer>;
@@ -82,6 +83,10 @@ pub(crate) struct RewardState {
     pub(crate) sampled_tokens: u64,
     /// The error of the verifiers in the present step.
     pub(crate) failure: Option<crate::error::Error>,
+    /// Steps between those whose completions are shown; 0 shows none.
+    pub(crate) show_every: u32,
+    /// Completions of the present step to show.
+    pub(crate) samples: Vec<Sample>,
 }
 
 impl RewardState {
@@ -91,9 +96,11 @@ impl RewardState {
         Self { verifiers, max_new_tokens, seed, ..Self::default() }
     }
 
-    /// Sets the counts of calls and sampled tokens to 0, removes the recorded error, and clears every verifier's results.
+    /// Sets the counts of calls and sampled tokens to 0, removes the recorded error and the completions to show, and clears
+    /// every verifier's results.
     fn begin_step(&mut self) {
         (self.calls, self.sampled_tokens, self.failure) = (0, 0, None);
+        self.samples.clear();
         self.verifiers.begin_step();
     }
 }
@@ -131,6 +138,13 @@ impl Trainer {
             progress,
             non_finite: None,
         }
+    }
+
+    /// Whether the completions of the present step are shown: those of the first and the last step, and of every
+    /// `show_every`-th.
+    fn shows_completions(&self) -> bool {
+        let (number, every) = (self.step + 1, u64::from(self.rewards.show_every));
+        every > 0 && (number == 1 || number == self.learning_rate.steps || number.is_multiple_of(every))
     }
 
     /// The number of updates in the whole run, by the optimizer or by the method.
@@ -271,7 +285,7 @@ impl RunHooks for Trainer {
 
     /// Decodes the completions `written` and has every verifier judge each of them; no text reaches the method.
     /// `written.group` gives the index in `questions` of each completion. Returns the verdicts `[completions, verifiers]`,
-    /// flat in row-major order, NaN for no verdict. Fails if the verifiers fail, and then records their error as the cause
+    /// flat in row-major order, NaN for no verdict. Keeps a few completions of a step in which they are shown. Fails if the verifiers fail, and then records their error as the cause
     /// of the failed step, unless the time `end` has passed.
     fn judge(
         &mut self,
@@ -285,12 +299,17 @@ impl RunHooks for Trainer {
         let answers: Vec<Answer<'_>> = groups
             .map(|(row, group)| Answer { question: &questions[*group as usize], ids: written.completion(row) })
             .collect();
-        self.rewards.verifiers.verdicts(tokenizer, &answers, end).map(|verdicts| verdicts.concat()).map_err(|error| {
+        let verdicts = self.rewards.verifiers.verdicts(tokenizer, &answers, end).map_err(|error| {
             let message = error.to_string();
             // Past its end the step has failed by its time, whatever a verifier did.
             self.rewards.failure = Some(error).filter(|_| end.is_none_or(|end| Instant::now() < end));
             Error::Argument(message)
-        })
+        })?;
+        if self.shows_completions() && self.rewards.samples.is_empty() {
+            let weights = self.rewards.verifiers.names_and_weights();
+            self.rewards.samples = pick_samples(tokenizer, &answers, &written.group, &verdicts, &weights)?;
+        }
+        Ok(verdicts.concat())
     }
 }
 

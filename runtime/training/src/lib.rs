@@ -3,6 +3,7 @@
 //! A run file becomes [`RunSettings`], settings become a [`Plan`] (everything known before the first step), and a plan becomes
 //! a folder with metrics, checkpoints, an adapter, a card and a lock.
 
+mod answers;
 mod artifact;
 mod bench;
 mod card;
@@ -19,6 +20,7 @@ mod metrics;
 mod observer;
 mod outcome;
 pub mod plan;
+mod report;
 mod run;
 mod runs;
 pub mod sample;
@@ -36,11 +38,14 @@ pub use evaluation::{Evaluation, EvaluationSettings, Figure, evaluate};
 pub use learner::{TrainState, Trainer, bench_train_state};
 pub use lock::write::Written;
 pub use lock::{base_precision, is_run};
-pub use observer::{Event, Observer, StepEvent, Version};
+pub use observer::{Answered, Event, Observer, Sample, StepEvent, Version};
 pub use outcome::Outcome;
 pub use plan::{NativeMethod, Plan, PlanSummary, PlannedRun, plan};
+pub use report::{
+    ComparedRun, Difference, FILE as REPORT_FILE, MetricSummary, RunComparison, compare_runs, write_report,
+};
 pub use run::{Summary, run};
-pub use runs::{BestScore, Listed, find_model, newest_checkpoint, runs};
+pub use runs::{BestScore, Listed, find_model, find_run, newest_checkpoint, runs};
 pub use validation::{PassRate, Score, Validation};
 pub use verification::{Comparison, Replay, UnconfirmedComponents, Verification, verify};
 pub use verifiers::{Answer, Verifiers};

@@ -77,6 +77,20 @@ pub enum Event {
         /// The pass rate.
         rate: PassRate,
     },
+    /// Completions that the method learned from in a step, with their rewards; every `train.show-completions` steps.
+    Sampled {
+        /// Finished steps.
+        step: u64,
+        /// For each of the first prompts the completion with the highest and the one with the lowest reward.
+        samples: Vec<Sample>,
+    },
+    /// The model answered prompts of the data; before the first step and after the last.
+    Answered {
+        /// Finished steps.
+        step: u64,
+        /// An answer for each prompt.
+        answers: Vec<Answered>,
+    },
     /// A checkpoint is on the disk.
     Saved {
         /// Finished steps.
@@ -96,6 +110,30 @@ pub enum Event {
         /// The problem.
         text: String,
     },
+}
+
+/// A completion with its reward, for people.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Sample {
+    /// The prompt, or the last message of a conversation, cut after 2,000 bytes.
+    pub prompt: String,
+    /// The completion, cut after 2,000 bytes.
+    pub completion: String,
+    /// The weighted sum of the verdicts; `None` if no verifier gave one.
+    pub reward: Option<f64>,
+    /// The name and the verdict of every verifier that gave one.
+    pub verdicts: Vec<(String, f64)>,
+}
+
+/// An answer of the model to a prompt of the data, for people.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub struct Answered {
+    /// The prompt with the roles of its messages, cut after 2,000 bytes.
+    pub prompt: String,
+    /// The answer in the data, cut after 2,000 bytes; `None` if the data has none.
+    pub wanted: Option<String>,
+    /// The likeliest answer of the model, cut after 48 tokens.
+    pub answer: String,
 }
 
 /// A step that is done.

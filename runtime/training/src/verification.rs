@@ -27,6 +27,7 @@ use crate::runs::unfinished_error;
 use crate::worker::execute;
 
 pub use comparison::Comparison;
+pub(crate) use comparison::append_leaves;
 use comparison::{compare, first_difference};
 pub use inputs::UnconfirmedComponents;
 

@@ -11,11 +11,16 @@ use tunebox_foundation::format::seven_digits;
 use tunebox_model::tokenizer::Tokenizer;
 use tunebox_sandbox::{DECODED_BYTES, Judge, Question, Verdict};
 
+use crate::answers::cut_text;
 use crate::error::Error;
+use crate::observer::Sample;
 use crate::plan::method::PlannedVerifier;
 
 /// Failures of one verifier in one call that never end the run.
 const TOLERATED_FAILURES: usize = 8;
+
+/// How many prompts [`pick_samples`] takes.
+const SHOWN_PROMPTS: usize = 2;
 
 /// A completion to judge.
 #[derive(Clone, Copy)]
@@ -220,6 +225,47 @@ fn too_long_error(name: &str) -> Error {
         .with_why("their starts and verdicts together count towards `limits.step-wall-seconds`")
         .with_hint("a verifier that is faster, fewer completions, or a higher `limits.step-wall-seconds`");
     Error::Explained(Box::new(explanation), Exit::Sandbox)
+}
+
+/// Picks completions to show: for each of the first two prompts the one with the highest reward and the one with the lowest,
+/// the first of equals; one of a prompt whose completions have equal rewards. `groups` gives the index of each completion's
+/// prompt, `verdicts` is `[completions][verifiers]`, NaN for no verdict, and `weights` has the name and the weight of every
+/// verifier. Fails if tokens cannot be decoded.
+pub(crate) fn pick_samples(
+    tokenizer: &Tokenizer,
+    answers: &[Answer<'_>],
+    groups: &[u32],
+    verdicts: &[Vec<f32>],
+    weights: &[(String, f32)],
+) -> Result<Vec<Sample>, tunebox_model::Error> {
+    let given = |row: usize| verdicts[row].iter().zip(weights).filter(|(verdict, _)| !verdict.is_nan());
+    let reward = |row: usize| {
+        let parts: Vec<f64> = given(row).map(|(verdict, (_, weight))| f64::from(verdict * weight)).collect();
+        (!parts.is_empty()).then(|| seven_digits(parts.iter().sum()))
+    };
+    let mut prompts: Vec<u32> = Vec::new();
+    for group in groups {
+        if prompts.len() < SHOWN_PROMPTS && !prompts.contains(group) {
+            prompts.push(*group);
+        }
+    }
+    let mut rows = Vec::new();
+    for prompt in prompts {
+        let mut own: Vec<usize> = (0..answers.len()).filter(|row| groups[*row] == prompt).collect();
+        // Stable, so that the first of equals comes first; without a verdict last.
+        own.sort_by(|one, other| reward(*other).unwrap_or(f64::MIN).total_cmp(&reward(*one).unwrap_or(f64::MIN)));
+        rows.extend(own.first());
+        rows.extend(own.last().filter(|last| reward(**last) != reward(own[0])));
+    }
+    let sample = |row: usize| {
+        Ok(Sample {
+            prompt: cut_text(&answers[row].question.prompt),
+            completion: cut_text(&tokenizer.decode(answers[row].ids, true)?),
+            reward: reward(row),
+            verdicts: given(row).map(|(verdict, (name, _))| (name.clone(), f64::from(*verdict))).collect(),
+        })
+    };
+    rows.into_iter().map(sample).collect()
 }
 
 impl Counts {

@@ -4,6 +4,7 @@ mod bench;
 mod build;
 mod chat;
 mod check;
+mod compare;
 mod dev;
 mod doctor;
 mod eval;
@@ -18,6 +19,7 @@ mod new;
 mod pack;
 mod pull;
 mod push;
+mod report;
 mod run_file;
 mod score;
 mod test;
@@ -75,6 +77,10 @@ pub(crate) enum Command {
     Pull(pull::Pull),
     /// List packages, models and runs
     List(list::List),
+    /// Compare runs in one page: their metrics laid over each other, and the settings in which they differ
+    Compare(compare::Compare),
+    /// Write the report of a run anew, also of one that has none
+    Report(report::Report),
     /// Verify a package's signature, or compare a finished run with its `run.lock` and replay it
     Verify(verify::Verify),
     /// Measure training, scoring and generation speed on this machine
@@ -156,6 +162,8 @@ impl Command {
             Self::Push(command) => command.run(terminal, global),
             Self::Pull(command) => command.run(terminal, global),
             Self::List(command) => command.run(terminal),
+            Self::Compare(command) => command.run(terminal),
+            Self::Report(command) => command.run(terminal),
             Self::Verify(command) => command.run(terminal, global),
             Self::Bench(command) => command.run(terminal, global),
             Self::Build(command) => command.run(terminal, global),

@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use tunebox_foundation::files::{self, FileError};
 use tunebox_foundation::format::grouped;
-use tunebox_foundation::paths;
+use tunebox_foundation::paths::{self, simplify};
 use tunebox_sandbox::{Profiler, Recorded};
 use tunebox_training::{RunSettings, execute, plan};
 
@@ -35,6 +35,9 @@ pub(crate) struct Train {
     /// Train inside this process instead of a worker process. Only for methods that you trust
     #[arg(long)]
     in_process: bool,
+    /// Open the run's report in the browser, which shows the run as it goes on
+    #[arg(long, conflicts_with = "dry_run")]
+    open: bool,
     /// File for a profile of the time spent in the method; open it at https://profiler.firefox.com
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]
     guest_profile: Option<PathBuf>,
@@ -90,6 +93,9 @@ impl Train {
         let sample = self.options.sample.then(|| SampleReport::new(&settings));
         let stop = stop_on_interrupt()?;
         let mut display = RunDisplay::new(terminal).with_rings(find_rings(&settings, self.guest_profile.is_some()));
+        if self.open {
+            display = display.with_open(simplify(Path::new(&settings.file.run.folder)));
+        }
         let worker = worker_program(self.trains_in_process())?;
         let profile = self.guest_profile.as_deref();
         let profile = profile.map(|path| GuestProfile::start(path, &mut settings, self.in_process)).transpose()?;

@@ -1,13 +1,16 @@
 //! The progress of a run: a table and a bar for people, events with `--json`.
 
+use std::path::PathBuf;
+
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
 use tunebox_training::configuration::ENDLESS;
-use tunebox_training::{Event, Observer, StepEvent};
+use tunebox_training::{Event, Observer, REPORT_FILE, Sample, StepEvent};
 
 use super::plan::{show_rings, show_summary};
+use crate::browser::open_page;
 use crate::terminal::progress::step_bar;
-use crate::terminal::{Terminal, width};
+use crate::terminal::{Terminal, cut, width};
 use tunebox_foundation::format::{bytes, grouped, number};
 
 /// Shows the events of a run.
@@ -25,6 +28,8 @@ pub(crate) struct RunDisplay {
     /// The names of the active confinement rings around the run's process, such as `system calls`; `None` for a run of
     /// built-in components.
     rings: Option<Vec<&'static str>>,
+    /// The folder of runs, if the report of the run is to be opened in the browser.
+    open: Option<PathBuf>,
     /// Tokens and seconds since the last row.
     tokens: f64,
     seconds: f64,
@@ -41,6 +46,7 @@ impl RunDisplay {
             is_training: true,
             has_begun: false,
             rings: None,
+            open: None,
             tokens: 0.0,
             seconds: 0.0,
         }
@@ -49,6 +55,12 @@ impl RunDisplay {
     /// Sets the names of the active confinement rings, which are shown with the plan.
     pub(crate) fn with_rings(self, rings: Option<Vec<&'static str>>) -> Self {
         Self { rings, ..self }
+    }
+
+    /// Has the report of the run opened in the browser when the run begins. `runs` is the folder of runs: a page elsewhere,
+    /// which only a broken worker names, is not opened.
+    pub(crate) fn with_open(self, runs: PathBuf) -> Self {
+        Self { open: Some(runs), ..self }
     }
 
     /// Whether the run has sent an event.
@@ -115,6 +127,9 @@ impl Observer for RunDisplay {
                 }));
                 show_summary(terminal, summary, folder, *resumed);
                 show_rings(terminal, self.rings.as_deref());
+                if self.open.take().is_some_and(|runs| folder.parent() == Some(runs.as_path())) {
+                    open_page(terminal, &folder.join(REPORT_FILE));
+                }
                 let total = Some(summary.steps).filter(|steps| *steps != u64::from(ENDLESS));
                 self.bar = step_bar(terminal, "train", total);
             }
@@ -133,6 +148,13 @@ impl Observer for RunDisplay {
                 let (one, any) = (100.0 * one, 100.0 * any);
                 self.status("Validated", format!("after step {step}: pass@1 {one:.1} %, pass@{} {any:.1} %", rate.k));
             }
+            Event::Sampled { step, samples } => {
+                terminal.event(json!({ "event": "sampled", "step": step, "samples": samples }));
+                self.status("Sampled", format_samples(*step, samples));
+            }
+            Event::Answered { step, answers } => {
+                terminal.event(json!({ "event": "answered", "step": step, "answers": answers }));
+            }
             Event::Saved { step, path } => {
                 terminal.event(json!({ "event": "saved", "step": step, "path": path }));
                 self.write_above(|| terminal.detail(format!("saved {}", path.display())));
@@ -147,6 +169,28 @@ impl Observer for RunDisplay {
             }
         }
     }
+}
+
+/// The most characters of a prompt or completion in a line, which then fits a terminal of 80 columns.
+const MAX_SAMPLE: usize = 58;
+
+/// Formats completions of a step: the prompt of those that follow, then reward and completion of each, a line each.
+fn format_samples(step: u64, samples: &[Sample]) -> String {
+    let mut lines = vec![format!("step {step}, reward and completion")];
+    let mut prompt = None;
+    for sample in samples {
+        if prompt.replace(&sample.prompt) != Some(&sample.prompt) {
+            lines.push(one_line(&sample.prompt));
+        }
+        let reward = sample.reward.map_or_else(|| "–".to_owned(), |reward| number(reward, 2, 7));
+        lines.push(format!("{reward:>7}  {}", one_line(&sample.completion)));
+    }
+    lines.join("\n")
+}
+
+/// A text on one line, with blanks for line ends, cut to [`MAX_SAMPLE`] characters.
+fn one_line(text: &str) -> String {
+    cut(&text.split_whitespace().collect::<Vec<_>>().join(" "), MAX_SAMPLE)
 }
 
 /// Returns the JSON event of a step, with all its metrics.
@@ -205,6 +249,22 @@ fn format_table_row(event: &StepEvent, tokens_per_second: f64, is_training: bool
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn completions_are_short_lines() {
+        let sample = |completion: &str, reward| Sample {
+            prompt: "What is\n3 + 4?".into(),
+            completion: completion.into(),
+            reward,
+            verdicts: Vec::new(),
+        };
+        let long = "7 ".repeat(200);
+        let text = format_samples(10, &[sample("7", Some(1.0)), sample(&long, None)]);
+        let lines: Vec<&str> = text.lines().collect();
+        assert_eq!(&lines[..3], ["step 10, reward and completion", "What is 3 + 4?", "   1.00  7"]);
+        assert!(lines[3].starts_with("      –  7 7 7") && lines[3].ends_with('…'), "{text}");
+        assert!(lines.iter().all(|line| line.chars().count() + 12 <= 80), "{text}");
+    }
 
     fn event(metrics: &[(&str, f64)]) -> StepEvent {
         StepEvent {

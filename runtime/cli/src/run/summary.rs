@@ -15,7 +15,7 @@ use tunebox_model::vectors::Vectors;
 use tunebox_model::{Model, Policy, PolicySettings, Source};
 use tunebox_training::configuration::ENDLESS;
 use tunebox_training::{
-    EvaluationSettings, Outcome, RunSettings, Summary, base_precision, evaluate, newest_checkpoint,
+    EvaluationSettings, Outcome, REPORT_FILE, RunSettings, Summary, base_precision, evaluate, newest_checkpoint,
 };
 
 use crate::evaluation::{emit_evaluation, evaluation_table};
@@ -48,12 +48,13 @@ pub(crate) fn show_summary(terminal: Terminal, summary: &Summary, sample: Option
     Ok(status)
 }
 
-/// Shows an interrupted run with its checkpoint, and suggests the commands that resume it and, if the checkpoint has an
+/// Shows an interrupted run with its checkpoint and its report, and suggests the commands that resume it and, if the checkpoint has an
 /// adapter, chat with it. Without a checkpoint, only shows that there is nothing to save. Returns exit code 130.
 fn show_stopped(terminal: Terminal, summary: &Summary) -> ExitStatus {
     let of = if summary.total == u64::from(ENDLESS) { String::new() } else { format!(" of {}", summary.total) };
     if let Some((_, saved)) = &summary.checkpoint {
         terminal.status("Stopped", format!("at step {}{of}, saved {}", summary.step, saved.display()));
+        show_report(terminal, summary);
         // A checkpoint of a method that does not learn has no adapter to chat with.
         let has_adapter = newest_checkpoint(&summary.folder).ok().flatten().is_some();
         let chat = if has_adapter { format!("\n{}", chat_command(&summary.folder)) } else { String::new() };
@@ -64,9 +65,9 @@ fn show_stopped(terminal: Terminal, summary: &Summary) -> ExitStatus {
     ExitStatus::Code(Exit::Interrupted)
 }
 
-/// Shows steps, time, last loss and accuracy, the written files of a finished run, and how it ended. If the run wrote no
-/// `.safetensors` file, warns and returns; else shows the report of `sample`, if given, and suggests the next command.
-/// Returns success.
+/// Shows steps, time, last loss and accuracy, the written files and the report of a finished run, and how it ended. If the run
+/// wrote no `.safetensors` file, warns and returns; else shows the report of `sample`, if given, and suggests the next
+/// command. Returns success.
 fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleReport>) -> CommandResult {
     let metric = |name: &str| summary.last.as_ref().and_then(|step| step.metric(name));
     let loss = metric("loss").map_or(String::new(), |loss| format!(", loss {}", number(loss, 3, 12)));
@@ -85,6 +86,7 @@ fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleRe
         .collect();
     terminal.status("Wrote", format!("{}  {}", summary.folder.display(), files.join(", ")));
     show_outcome(terminal, summary);
+    show_report(terminal, summary);
     if !has_file(summary, "safetensors") {
         terminal.warn(NO_ARTIFACT_WARNING);
         return Ok(ExitStatus::Success);
@@ -107,6 +109,14 @@ fn show_outcome(terminal: Terminal, summary: &Summary) {
     if let Some(longer) = &outcome.longer {
         let command = format!("{} --set {longer}", resume_command(&summary.name));
         terminal.note(format!("the loss was still falling at the end: a longer run may be better:\n{command}"));
+    }
+}
+
+/// Shows the path of the run's report; nothing if the run has none.
+fn show_report(terminal: Terminal, summary: &Summary) {
+    let report = summary.folder.join(REPORT_FILE);
+    if report.is_file() {
+        terminal.status("Report", report.display());
     }
 }
 

@@ -139,6 +139,11 @@ impl Terminal {
     }
 }
 
+/// Cuts a text to so many characters, the last of which is then `…`.
+pub(crate) fn cut(text: &str, width: usize) -> String {
+    if text.chars().count() <= width { text.to_owned() } else { text.chars().take(width - 1).chain(['…']).collect() }
+}
+
 /// Escapes every unprintable character, which could act on a terminal, as `\u{…}`. Keeps line ends and tabs, and turns
 /// CRLF into LF. For text that repeats file names or bytes from others.
 pub(crate) fn escape(text: &str) -> String {

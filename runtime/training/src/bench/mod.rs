@@ -170,6 +170,7 @@ fn run_settings(settings: &BenchSettings, model: &str, folder: &Path) -> Result<
         format!("run.folder={}", quoted(&folder.to_string_lossy())),
         "run.name=bench".into(),
         "train.rate=1e-4".into(),
+        "train.show-completions=0".into(),
     ];
     overrides.extend(settings.set.iter().cloned());
     let mut run_settings = RunSettings::from_overrides(&overrides)?;

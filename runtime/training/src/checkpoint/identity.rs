@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::configuration::ENDLESS;
 
 /// Settings that do not affect the bits of a run, by dotted name; a name that ends in `.` stands for a whole table.
-const SETTINGS_WITHOUT_EFFECT: [&str; 14] = [
+const SETTINGS_WITHOUT_EFFECT: [&str; 15] = [
     "run.",
     "limits.",
     // The location of the component; its content is compared by digest.
@@ -24,6 +24,7 @@ const SETTINGS_WITHOUT_EFFECT: [&str; 14] = [
     "train.save-every",
     "train.keep",
     "train.log-every",
+    "train.show-completions",
 ];
 
 /// The settings of a run's length. A resumed run may have more steps and more patience than before.

@@ -16,6 +16,7 @@ use crate::error::Error;
 use crate::observer::Observer;
 pub use crate::observer::Summary;
 use crate::plan::Plan;
+use crate::report::Reporter;
 use revision::RevisableRun;
 use start::ActiveRun;
 
@@ -25,9 +26,19 @@ use start::ActiveRun;
 /// end, if the method is given as a folder, warns about declared metrics that were never reported; after an error sends
 /// the log lines of the call that failed to the observer instead.
 ///
+/// Writes the report of the run as it goes on.
+///
 /// # Errors
 /// An error of the start as it is, and [`Error::Step`] around any later one, with the last checkpoint, if there is one.
 pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Summary, Error> {
+    let mut reporter = Reporter::new(observer);
+    let ended = run_observed(plan, &mut reporter, stop);
+    reporter.finish(ended.as_ref());
+    ended
+}
+
+/// Executes a plan to its end as [`run`] does, without a report.
+fn run_observed(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Summary, Error> {
     let mut running = ActiveRun::start(plan, observer)?;
     let ended = execute_steps(&mut running, stop);
     match &ended {

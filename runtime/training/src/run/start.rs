@@ -61,7 +61,8 @@ fn create_folder(plan: &PlannedRun) -> Result<Option<TempDir>, Error> {
 
 impl<'a> ActiveRun<'a> {
     /// Starts the method and calls `init`, restores the checkpoint if there is one, creates and locks the folder of a
-    /// new run, opens the metrics, and sends the plan to the observer. Scores the validation data if no step is finished.
+    /// new run, opens the metrics, and sends the plan to the observer. Scores the validation data and answers prompts if no step is
+    /// finished.
     /// Sends the log lines of a failed `init` to the observer before it returns the error.
     ///
     /// The folder is created after `init` succeeded and removed if no step is finished when the run is dropped, so that a
@@ -106,6 +107,7 @@ impl<'a> ActiveRun<'a> {
         };
         if before == 0 {
             running.run_validation()?;
+            running.show_answers();
         }
         Ok(running)
     }
@@ -185,7 +187,8 @@ pub(crate) fn create_train_state(plan: &PlannedRun, policy: tunebox_model::Polic
     };
     let max_new_tokens = u32::try_from(plan.data.report.completion_room()).unwrap_or(u32::MAX);
     let verifiers = Verifiers::open(&plan.verifiers, plan.method.limits.step_wall_seconds)?;
-    let rewards = RewardState::new(verifiers, max_new_tokens, plan.settings.file.train.seed);
+    let mut rewards = RewardState::new(verifiers, max_new_tokens, plan.settings.file.train.seed);
+    rewards.show_every = plan.settings.file.train.show_completions;
     let mut trainer = Trainer::new(optimizer, plan.learning_rate.clone(), rewards);
     trainer.references = load_reference_cache(plan);
     Ok(TrainState::new(policy, trainer))

@@ -11,6 +11,7 @@ use tunebox_sandbox::StepReport;
 
 use super::start::ActiveRun;
 use super::update::{explain_failure, update};
+use crate::answers::answer_prompts;
 use crate::checkpoint::{self, State};
 use crate::data::Shape;
 use crate::error::Error;
@@ -81,9 +82,9 @@ impl ActiveRun<'_> {
     }
 
     /// Sets the step counter to the event's step, adds its tokens to the total, writes the step's metrics, keeps its
-    /// loss as the last good one, and sends the event to the observer. Scores the validation data every
-    /// `train.validate-every` steps and after the last step; then the run may end by `train.patience`. From then on the
-    /// run's folder is kept when the run is dropped.
+    /// loss as the last good one, and sends the event to the observer, then completions of the step to show. Scores the
+    /// validation data every `train.validate-every` steps and after the last step; then the run may end by
+    /// `train.patience`. From then on the run's folder is kept when the run is dropped.
     pub(super) fn record_step(&mut self, event: StepEvent) -> Result<(), Error> {
         self.unused.iter_mut().for_each(|folder| folder.disable_cleanup(true));
         self.summary.step = event.step;
@@ -93,6 +94,10 @@ impl ActiveRun<'_> {
         loss.into_iter().for_each(|loss| self.validations.add_training_loss(loss));
         self.metrics.add_step(&event)?;
         self.observer.event(&Event::Step(event.clone()));
+        let samples = std::mem::take(&mut self.session.train_state().hooks.rewards.samples);
+        if !samples.is_empty() {
+            self.observer.event(&Event::Sampled { step: event.step, samples });
+        }
         self.summary.first.get_or_insert_with(|| event.clone());
         self.summary.last = Some(event);
         let every = self.plan.settings.file.train.validate_every;
@@ -184,6 +189,25 @@ impl ActiveRun<'_> {
     /// Whether the present step is the best validation so far and the run keeps the weights of that.
     pub(super) fn is_best_due(&self) -> bool {
         self.plan.keeps_best && self.validations.best.is_some_and(|best| best.step == self.summary.step)
+    }
+
+    /// Answers a few prompts of the validation data, else of the training data, and sends the answers to the observer; a
+    /// failure becomes a warning. Does nothing if there are none, or if `train.show-completions` is 0.
+    pub(super) fn show_answers(&mut self) {
+        if self.plan.settings.file.train.show_completions == 0 {
+            return;
+        }
+        let data = self.plan.validation.as_ref().unwrap_or(&self.plan.data);
+        let answered = answer_prompts(&self.session.train_state().policy, data);
+        let step = self.summary.step;
+        match answered {
+            Ok(answers) if answers.is_empty() => {}
+            Ok(answers) => self.observer.event(&Event::Answered { step, answers }),
+            Err(error) => {
+                let text = format!("the model could not answer prompts for the report: {error}");
+                self.observer.event(&Event::Warning { text });
+            }
+        }
     }
 
     /// Calls the method's `save-state`, and writes a checkpoint of the present state with the bytes that it returns.

@@ -29,6 +29,26 @@ pub fn find_model(name: &str, revision: Option<&str>, offline: bool) -> Result<S
     Ok(Source::find(name, revision, &Hub::from_environment(offline))?)
 }
 
+/// Finds the folder of a run: the one at the path `name`, else the one of that name in `runs`.
+///
+/// # Errors
+/// Neither is the folder of a run.
+pub fn find_run(name: &Path) -> Result<PathBuf, Error> {
+    let runs = Path::new(RUNS_FOLDER);
+    let places = [name.to_owned(), runs.join(name)];
+    if let Some(folder) = places.into_iter().find(|folder| is_run(folder)) {
+        return Ok(paths::simplify(&folder));
+    }
+    let alone = name.file_name().unwrap_or_default().to_string_lossy();
+    let hint = nearest_run(&alone, runs)
+        .map_or("`tunebox list --runs` shows the runs that are here".into(), |similar| {
+            format!("did you mean `{}`?", runs.join(similar).display())
+        });
+    let why = "neither the path nor a folder of that name in `runs` holds a `run.lock`";
+    let what = format!("there is no run `{}`", name.display());
+    Err(Explanation::new("training", what).with_why(why).with_hint(hint).into())
+}
+
 /// Returns the step and folder of the newest readable checkpoint of an unfinished run, for use as an adapter. `None` if the
 /// folder holds no run or a finished one. A state of more than 4 MiB counts as readable without being read.
 ///

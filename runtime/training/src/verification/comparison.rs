@@ -51,7 +51,7 @@ pub(super) fn compare(recorded: &Table, found: &Table, keys: &[&str]) -> Vec<Com
 
 /// Appends the values below `value` to `into` as (dotted key, text), where `name` is the key of `value`. Skips the keys
 /// `name`, `source` and `revised`. Items of a list of tables are numbered from 0; other lists are one value.
-fn append_leaves(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
+pub(crate) fn append_leaves(name: &str, value: &Value, into: &mut Vec<(String, String)>) {
     match value {
         Value::Table(table) => {
             // Names, sources and former versions may differ; the digests tell whether the content does.

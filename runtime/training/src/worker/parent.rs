@@ -8,6 +8,7 @@ use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
 
 use tunebox_foundation::explain::{Exit, Explanation};
+use tunebox_foundation::paths::simplify;
 use tunebox_sandbox::child::{Program, StderrTail, ending, send_environment, wait_or_kill};
 
 use super::protocol::{Input, Job, Message, Order, Version, read, write};
@@ -16,6 +17,7 @@ use crate::configuration::RunSettings;
 use crate::error::{Error, describe_kept};
 use crate::observer::{Event, Observer};
 use crate::plan;
+use crate::report::settle_report;
 use crate::run::{Summary, run};
 
 /// How often `stop` is checked while the worker sends nothing.
@@ -52,7 +54,7 @@ pub fn execute(
 /// Executes the run in a worker process started from `program`. Forwards events to `observer`; `stop` ends the run after the
 /// present step. Before it starts the process, it compiles the method and the verifiers, fetches a model of the hub, and
 /// creates the folder for runs if there is none. After the run has ended, waits up to 5 seconds for the process to exit, then
-/// kills it, and removes a folder for runs that this call created and that is empty.
+/// kills it, writes the last report of a run that failed, and removes a folder for runs that this call created and that is empty.
 ///
 /// # Errors
 /// Wrong settings, a model that cannot be fetched, a component that cannot be compiled, and a process that cannot be started,
@@ -82,6 +84,10 @@ fn supervise(
     })?;
     let result = worker.run_job(&Job { parent: Version::this(), settings, code: code.folder.clone() }, observer, stop);
     let _ = wait_or_kill(&mut worker.child, EXIT_TIMEOUT);
+    if let (Err(error), Some(folder)) = (&result, &worker.progress.folder) {
+        // A worker that was killed left a report of a run that goes on.
+        settle_report(&simplify(&runs), folder, error);
+    }
     if is_new {
         // Removes it only if it is empty.
         let _ = std::fs::remove_dir(&runs);

@@ -85,6 +85,10 @@ pub struct TrainTable {
     /// Updates between the rows on a terminal; `metrics.jsonl` has a row for every update.
     #[schemars(range(min = 1, max = 10_000_000))]
     pub log_every: u32,
+    /// Updates between completions shown with their rewards, for methods that learn from rewards; 0 shows none, and no
+    /// answers before and after in the report.
+    #[schemars(range(min = 0, max = 10_000_000))]
+    pub show_completions: u32,
     /// Updates between two scores of the validation data; a tenth of the run, at least 5 and at most 100, unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = 1, max = 10_000_000))]
@@ -138,6 +142,7 @@ impl Default for TrainTable {
             save_every: None,
             keep: None,
             log_every: 10,
+            show_completions: 10,
             validate_every: None,
             keep_best: None,
             patience: None,

@@ -1,0 +1,79 @@
+//! Answers of the model under training to a few prompts of the run's own data, for its report: before the first step
+//! and after the last.
+
+use std::time::{Duration, Instant};
+
+use tunebox_foundation::printable::printable_except;
+use tunebox_model::generate::{Sampling, generate};
+use tunebox_model::tokenizer::Tokenizer;
+use tunebox_model::{Policy, View};
+
+use crate::data::{Dataset, Example};
+use crate::error::Error;
+use crate::observer::Answered;
+
+/// The most tokens of an answer.
+pub(crate) const MAX_TOKENS: usize = 48;
+
+/// The most bytes of a text that is shown to people.
+const MAX_TEXT: usize = 2_000;
+
+/// The number of prompts.
+const MAX_PROMPTS: usize = 3;
+
+/// The fewest and the most tokens of a prompt: a text without a prompt begins with one token, and a long prompt costs
+/// time.
+const PROMPT_TOKENS: std::ops::RangeInclusive<usize> = 2..=256;
+
+/// How many records are looked through for prompts.
+const MAX_RECORDS: usize = 1_000;
+
+/// The time after which no answer is continued.
+const TIME: Duration = Duration::from_secs(20);
+
+/// Answers the first prompts of `data` that are neither empty nor long by the likeliest tokens, at most [`MAX_TOKENS`]
+/// each and as many as fit into 20 seconds. Empty if no record has such a prompt or the model has no tokenizer.
+///
+/// # Errors
+/// A failed generation, and tokens that cannot be decoded.
+pub(crate) fn answer_prompts(policy: &Policy, data: &Dataset) -> Result<Vec<Answered>, Error> {
+    let Ok(tokenizer) = policy.model().tokenizer() else { return Ok(Vec::new()) };
+    let room = policy.model().configuration.max_positions.saturating_sub(1);
+    let chosen: Vec<(&[u32], &Example)> = data.examples.iter().take(MAX_RECORDS).filter_map(prompt_of).collect();
+    let fits = |prompt: &&(&[u32], &Example)| PROMPT_TOKENS.contains(&prompt.0.len()) && prompt.0.len() < room;
+    let chosen: Vec<_> = chosen.iter().filter(fits).take(MAX_PROMPTS).collect();
+    let prompts: Vec<Vec<u32>> = chosen.iter().map(|(ids, _)| ids.to_vec()).collect();
+    let sampling = Sampling { temperature: 0.0, max_tokens: MAX_TOKENS, ..Sampling::default() };
+    let begun = Instant::now();
+    let completions = generate(policy, &View::Policy, &prompts, &sampling, &mut |_, _| begun.elapsed() < TIME)?;
+    let answered = |((ids, example), completion): (&&(&[u32], &Example), &tunebox_model::generate::Completion)| {
+        let answer = tokenizer.decode(&completion.ids, true)?;
+        let wanted = wanted_answer(tokenizer, ids.len(), example)?;
+        let prompt = cut_text(tokenizer.decode(ids, true)?.trim());
+        Ok(Answered { prompt, wanted, answer: cut_text(answer.trim()) })
+    };
+    chosen.iter().zip(&completions).map(answered).collect()
+}
+
+/// The tokens of an example's first side before its first target; all of them if none is a target. `None` without a
+/// side.
+fn prompt_of(example: &Example) -> Option<(&[u32], &Example)> {
+    let side = example.sides.first()?;
+    let end = side.targets.iter().position(|is_target| *is_target).unwrap_or(side.ids.len());
+    Some((&side.ids[..end], example))
+}
+
+/// The text after a prompt of `length` tokens in the data: for prompts to answer the field `answer` of the record.
+/// `None` if there is none.
+fn wanted_answer(tokenizer: &Tokenizer, length: usize, example: &Example) -> Result<Option<String>, Error> {
+    let text = match &example.question {
+        Some(question) => question.fields.get("answer").cloned().unwrap_or_default(),
+        None => tokenizer.decode(&example.sides[0].ids[length..], true)?,
+    };
+    Ok(Some(cut_text(text.trim())).filter(|text| !text.is_empty()))
+}
+
+/// Cuts a text after 2,000 bytes, and replaces characters that are unsafe to show, except line ends and tabs.
+pub(crate) fn cut_text(text: &str) -> String {
+    printable_except(text, MAX_TEXT, &['\n', '\t'])
+}

@@ -1,0 +1,343 @@
+//! The page of one run, from what its folder says.
+
+use serde::Serialize;
+use tunebox_foundation::format::{bytes, counted, duration, grouped};
+
+use super::content::{Content, Dated};
+use super::figures::{Figure, figure, figures_of};
+use super::html::{self, Head};
+use super::text::{short, shown};
+use super::verdict::{Goal, Tone, goal, judge};
+use crate::observer::Sample;
+
+/// The most bytes of a prompt, an answer or a completion on the page.
+const MAX_TEXT: usize = 700;
+
+/// The most groups of completions on the page: the first ones that were kept, and the last.
+const MAX_GROUPS: usize = 6;
+
+/// The most bytes of a value in a table.
+const MAX_CELL: usize = 200;
+
+/// Seconds between two loads of the page of a run that goes on.
+const REFRESH_SECONDS: u32 = 3;
+
+/// How far a run is.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) enum State {
+    Running,
+    Finished,
+    Stopped,
+    /// The run ended with an error, which the text tells.
+    Failed(String),
+}
+
+impl State {
+    fn name(&self) -> &'static str {
+        match self {
+            Self::Running => "running",
+            Self::Finished => "finished",
+            Self::Stopped => "stopped",
+            Self::Failed(_) => "failed",
+        }
+    }
+}
+
+/// The values of the template `report.html`.
+#[derive(Serialize)]
+struct Page {
+    #[serde(flatten)]
+    head: Head,
+    name: String,
+    state: &'static str,
+    progress: String,
+    subtitle: String,
+    /// The share of finished steps in percent; `None` unless the run goes on and has an end.
+    share: Option<u64>,
+    failure: Option<String>,
+    verdict: VerdictPart,
+    tiles: Vec<Tile>,
+    main_plot: Option<Figure>,
+    plots: Vec<Figure>,
+    warnings: Vec<Item>,
+    answers: Answers,
+    completions: Vec<Group>,
+    closing: Vec<(String, String)>,
+    plan: Vec<(&'static str, String, String)>,
+    facts: Vec<(&'static str, String)>,
+    run_file: String,
+    log: Vec<Item>,
+}
+
+#[derive(Serialize)]
+struct VerdictPart {
+    tone: &'static str,
+    sentence: String,
+    notes: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct Tile {
+    label: String,
+    value: String,
+    note: String,
+}
+
+#[derive(Serialize)]
+struct Item {
+    step: u64,
+    text: String,
+}
+
+/// Answers before and after, with a note on the step of the last.
+#[derive(Serialize)]
+struct Answers {
+    note: String,
+    list: Vec<AnswerPart>,
+}
+
+#[derive(Serialize)]
+struct AnswerPart {
+    prompt: String,
+    before: String,
+    when: String,
+    after: String,
+    wanted: Option<String>,
+}
+
+#[derive(Serialize)]
+struct Group {
+    step: u64,
+    samples: Vec<SamplePart>,
+}
+
+#[derive(Serialize)]
+struct SamplePart {
+    /// Empty if it is that of the sample before.
+    prompt: String,
+    completion: String,
+    reward: String,
+    tone: &'static str,
+    verdicts: String,
+}
+
+/// Renders the page of a run.
+pub(super) fn render(content: &Content, state: &State) -> String {
+    let is_running = *state == State::Running;
+    let (verdict, name) = (judge(content, is_running), shown(&content.name(), MAX_CELL));
+    let total = content.planned_steps();
+    let progress = match total {
+        Some(total) => format!("step {} of {}", grouped(content.step), grouped(total)),
+        None => format!("step {}", grouped(content.step)),
+    };
+    let (main_plot, plots) = figures_of(content, goal(content));
+    let page = Page {
+        head: Head::new(format!("{name}: {}, {progress}", state.name()), is_running.then_some(REFRESH_SECONDS)),
+        name,
+        state: state.name(),
+        progress,
+        subtitle: subtitle(content),
+        share: total.filter(|_| is_running).map(|total| 100 * content.step / total.max(1)),
+        failure: if let State::Failed(why) = state { Some(shown(why, 4000)) } else { None },
+        verdict: VerdictPart { tone: tone_class(verdict.tone), sentence: verdict.sentence, notes: verdict.notes },
+        tiles: tiles(content, is_running),
+        main_plot: main_plot.map(|plot| figure(&plot)),
+        plots: plots.iter().map(figure).collect(),
+        warnings: items(&content.warnings),
+        answers: answers(content, is_running),
+        completions: groups(&content.completions),
+        closing: content.closing.iter().map(|(name, value)| (shown(name, 80), short(*value))).collect(),
+        plan: plan_rows(content),
+        facts: facts(content),
+        run_file: shown(&content.run_file, 64 << 10),
+        log: items(&content.log),
+    };
+    html::render("report.html", &page)
+}
+
+fn tone_class(tone: Tone) -> &'static str {
+    match tone {
+        Tone::Good => "good",
+        Tone::Mixed => "mixed",
+        Tone::Bad => "bad",
+        Tone::Neutral => "",
+    }
+}
+
+/// Says what trains what on which data.
+fn subtitle(content: &Content) -> String {
+    let text = |key: &str| shown(&content.text(key), MAX_CELL);
+    let records = content.text("data.records").parse().unwrap_or(0);
+    format!(
+        "{} {} on {}, {} from {}",
+        text("method.name"),
+        text("method.version"),
+        text("model.name"),
+        counted(records, "record"),
+        text("data.name"),
+    )
+}
+
+/// The figures on the first screen: main metric, validation, accuracy, speed, time and memory, as far as they are
+/// known.
+fn tiles(content: &Content, is_running: bool) -> Vec<Tile> {
+    let tile = |label: &str, value: String, note: String| Tile { label: shown(label, 80), value, note };
+    let mut tiles = Vec::new();
+    if let Some(Goal { name, validation, is_more_better }) = goal(content) {
+        tiles.extend(content.series(name).map(|series| {
+            let note = format!("{} at step {}", short(series.first.1), short(series.first.0));
+            tile(name, short(series.last.1), note)
+        }));
+        tiles.extend(content.series(validation).map(|series| {
+            let best = if is_more_better { series.highest } else { series.lowest };
+            let note = format!("best {} at step {}", short(best.1), short(best.0));
+            tile(&validation.replace('-', " "), short(series.last.1), note)
+        }));
+    }
+    let share = ["validation-pass-at-1", "pass-at-one", "accuracy", "rewards-accuracies", "mean-token-accuracy"];
+    tiles.extend(share.iter().find_map(|name| Some((name, content.series(name)?))).map(|(name, series)| {
+        let note = format!("{} at step {}", short(series.first.1), short(series.first.0));
+        tile(&name.replace('-', " "), short(series.last.1), note)
+    }));
+    if content.seconds > 0.0 {
+        let speed = content.tokens / content.seconds;
+        tiles.push(tile("tokens per second", short(speed.round()), format!("{} tokens", short(content.tokens))));
+        tiles.push(tile("time in steps", duration(content.seconds), time_note(content, is_running)));
+    }
+    if let Some(peak) = &content.peak {
+        let estimate = content.figures.as_ref().map(|figures| format!("estimated {}", bytes(figures.memory)));
+        tiles.push(tile("peak memory", bytes(peak.last.1 as u64), estimate.unwrap_or_default()));
+    }
+    tiles
+}
+
+/// The time left of a run that goes on and has an end, else the mean time of a step.
+fn time_note(content: &Content, is_running: bool) -> String {
+    let each = content.seconds / content.step.max(1) as f64;
+    match content.planned_steps() {
+        Some(total) if is_running => {
+            format!("about {} left", duration(each * total.saturating_sub(content.step) as f64))
+        }
+        _ => format!("{} s a step", short(each)),
+    }
+}
+
+fn items(lines: &Dated<String>) -> Vec<Item> {
+    lines.iter().map(|(step, text)| Item { step: *step, text: shown(text, MAX_TEXT) }).collect()
+}
+
+/// Pairs the first answers with the last. An answer without a later one has the text that says so.
+fn answers(content: &Content, is_running: bool) -> Answers {
+    let (Some((first, before)), last) = (content.answers.first(), content.answers.get(1)) else {
+        return Answers { note: String::new(), list: Vec::new() };
+    };
+    let list = before.iter().enumerate().map(|(at, answer)| {
+        let after = last.and_then(|(_, answers)| answers.get(at)).map(|answer| shown(&answer.answer, MAX_TEXT));
+        AnswerPart {
+            prompt: shown(&answer.prompt, MAX_TEXT),
+            before: shown(&answer.answer, MAX_TEXT),
+            when: last.map_or_else(|| "after".into(), |(step, _)| format!("after step {}", grouped(*step))),
+            after: after
+                .unwrap_or_else(|| if is_running { "at the end of the run" } else { "the run did not finish" }.into()),
+            wanted: answer.wanted.as_ref().map(|text| shown(text, MAX_TEXT)),
+        }
+    });
+    let note = format!(
+        "The likeliest answers, cut after {} tokens, before step {} and at the end.",
+        crate::answers::MAX_TOKENS,
+        grouped(first + 1)
+    );
+    Answers { note, list: list.take(4).collect() }
+}
+
+/// The last groups of completions, the newest first. A prompt is shown once for samples of the same one in a row.
+fn groups(completions: &Dated<Vec<Sample>>) -> Vec<Group> {
+    let group = |(step, samples): &(u64, Vec<Sample>)| {
+        let known = samples.iter().filter_map(|sample| sample.reward);
+        let (low, high) =
+            known.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), reward| (low.min(reward), high.max(reward)));
+        let mut before = None;
+        let part = |sample: &Sample| {
+            let is_new = before.replace(sample.prompt.clone()).as_ref() != Some(&sample.prompt);
+            let verdicts = sample.verdicts.iter().map(|(name, value)| format!("{} {}", shown(name, 80), short(*value)));
+            SamplePart {
+                prompt: if is_new { shown(&sample.prompt, MAX_TEXT) } else { String::new() },
+                completion: shown(&sample.completion, MAX_TEXT),
+                reward: sample.reward.map_or_else(|| "–".into(), short),
+                tone: match sample.reward {
+                    Some(reward) if low < high && reward >= high => "good",
+                    Some(reward) if low < high && reward <= low => "bad",
+                    _ => "",
+                },
+                verdicts: verdicts.collect::<Vec<_>>().join(", "),
+            }
+        };
+        Group { step: *step, samples: samples.iter().take(8).map(part).collect() }
+    };
+    completions.iter().rev().take(MAX_GROUPS).map(group).collect()
+}
+
+/// What was planned beside what came out.
+fn plan_rows(content: &Content) -> Vec<(&'static str, String, String)> {
+    let total = content.planned_steps().map_or_else(|| "until it is stopped".into(), grouped);
+    let mut rows = vec![("steps", total, grouped(content.step))];
+    if let Some(figures) = &content.figures {
+        let per_epoch = figures.steps_per_epoch.max(1) as f64;
+        let epochs = |steps: u64| short(steps as f64 / per_epoch);
+        rows.push(("epochs", content.planned_steps().map_or_else(|| "–".into(), epochs), epochs(content.step)));
+        let peak =
+            content.peak.as_ref().map_or_else(|| "–".into(), |peak| format!("{} at most", bytes(peak.last.1 as u64)));
+        rows.push(("memory", format!("about {}", bytes(figures.memory)), peak));
+        let rate = content
+            .series("rate")
+            .map_or_else(|| "–".into(), |series| format!("{} at the last step", short(series.last.1)));
+        if figures.trainable > 0 {
+            rows.push(("learning rate", format!("{} at most", short(figures.rate)), rate));
+        }
+        let data = format!("{} in the data, {} of them targets", grouped(figures.tokens), grouped(figures.targets));
+        rows.push(("tokens", data, grouped(content.tokens.max(0.0) as u64)));
+    }
+    rows.push(("time in steps", "–".into(), duration(content.seconds)));
+    rows
+}
+
+/// Method, model, data and machine, with their digests.
+fn facts(content: &Content) -> Vec<(&'static str, String)> {
+    let text = |key: &str| shown(&content.text(key), MAX_CELL);
+    let mut facts = vec![
+        ("method", format!("{} {}", text("method.name"), text("method.version"))),
+        ("method, SHA-256", text("method.sha256")),
+        ("signed by", text("method.signer")),
+        ("model", text("model.name")),
+        ("model, SHA-256", text("model.sha256")),
+    ];
+    if let Some(figures) = &content.figures {
+        let share = 100.0 * figures.trainable as f64 / figures.parameters.max(1) as f64;
+        let what = if figures.rank > 0 {
+            format!("{} of rank {}", figures.adapter, figures.rank)
+        } else {
+            figures.adapter.clone()
+        };
+        let (trainable, all) = (grouped(figures.trainable), grouped(figures.parameters));
+        let trained = format!("{}, {trainable} of {all} weights ({share:.2} %)", shown(&what, 80));
+        facts.push(("trains", trained));
+    }
+    facts.extend([
+        ("data", text("data.name")),
+        ("data, SHA-256", text("data.sha256")),
+        ("validation data", text("validation.name")),
+        ("device", text("device")),
+        ("computed in", text("compute")),
+        ("processor", text("processor")),
+        ("seed", text("seed")),
+        ("tunebox", text("tunebox")),
+    ]);
+    facts.extend(
+        content
+            .revisions
+            .iter()
+            .map(|(step, digest)| ("method changed", format!("after step {step} to {}", shown(digest, 80)))),
+    );
+    facts.retain(|(_, value)| !value.trim().is_empty());
+    facts
+}

@@ -1,0 +1,278 @@
+//! Line plots as SVG without script: the numbers under the pointer are shown by CSS. Colors come from the classes of
+//! `style.css`.
+
+use std::fmt::Write;
+
+use tunebox_foundation::format::grouped;
+
+use super::series::{Point, smooth};
+use super::text::{attribute, short};
+
+/// The margins around the plotted area: left for the numbers, above for the values under the pointer, below for the
+/// steps.
+const LEFT: f64 = 50.0;
+const RIGHT: f64 = 12.0;
+const TOP: f64 = 22.0;
+const BOTTOM: f64 = 24.0;
+
+/// The most places of the pointer that a plot tells apart.
+const MAX_COLUMNS: usize = 40;
+
+/// From this quotient of the largest and the smallest number, a plot that may be logarithmic is.
+const LOG_RATIO: f64 = 30.0;
+
+/// A line of a plot.
+#[derive(Debug, Clone)]
+pub(super) struct Line {
+    pub(super) label: String,
+    /// The number of its color in the style.
+    pub(super) color: usize,
+    pub(super) points: Vec<Point>,
+}
+
+/// A plot of lines over the steps.
+#[derive(Debug, Clone)]
+pub(super) struct Plot {
+    pub(super) lines: Vec<Line>,
+    /// Whether the vertical axis may be logarithmic, as it is if all numbers are positive and far apart.
+    pub(super) may_be_log: bool,
+    /// Whether lines of many points are smoothed.
+    pub(super) may_smooth: bool,
+    /// Width and height in CSS pixels.
+    pub(super) size: (f64, f64),
+    /// The class of the SVG.
+    pub(super) class: &'static str,
+}
+
+/// The ranges of a plot's axes, and where its numbers are drawn.
+struct Axes {
+    steps: (f64, f64),
+    /// In the logarithm to base 10 if `is_log`.
+    values: (f64, f64),
+    is_log: bool,
+    size: (f64, f64),
+}
+
+impl Plot {
+    /// Whether the vertical axis is logarithmic.
+    pub(super) fn is_log(&self) -> bool {
+        let values = || self.lines.iter().flat_map(|line| line.points.iter().map(|(_, value)| *value));
+        let (low, high) = range(values());
+        self.may_be_log && low > 0.0 && high / low >= LOG_RATIO
+    }
+
+    /// Draws the plot. Text is escaped.
+    pub(super) fn svg(&self) -> String {
+        let axes = self.axes();
+        let (width, height) = self.size;
+        let names: Vec<&str> = self.lines.iter().map(|line| line.label.as_str()).collect();
+        let label = attribute(&format!("{} over the steps", names.join(", ")));
+        let mut svg = format!(
+            "<svg class=\"{}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">",
+            self.class
+        );
+        axes.draw_grid(&mut svg);
+        for line in &self.lines {
+            draw_line(&axes, line, self.may_smooth, &mut svg);
+        }
+        self.draw_columns(&axes, &mut svg);
+        svg + "</svg>"
+    }
+
+    /// Finds the ranges of the axes, with room above and below the lines. Numbers that begin near 0 begin at 0.
+    fn axes(&self) -> Axes {
+        let points = || self.lines.iter().flat_map(|line| &line.points);
+        let steps = range(points().map(|(step, _)| *step));
+        let steps = if steps.0 < steps.1 { steps } else { (steps.0 - 1.0, steps.1 + 1.0) };
+        let (low, high) = range(points().map(|(_, value)| *value));
+        let is_log = self.is_log();
+        let (low, high) = if is_log { (low.log10(), high.log10()) } else { (low, high) };
+        let spread = if high > low { high - low } else { (low.abs() * 0.2).max(1e-6) };
+        let (mut bottom, top) = (low - spread * 0.06, high + spread * 0.06);
+        if !is_log && low >= 0.0 && low < 0.35 * high {
+            bottom = 0.0;
+        }
+        Axes { steps, values: (bottom, top), is_log, size: self.size }
+    }
+
+    /// Draws an area for each place of the pointer over the first line, with the values of all lines there; the style
+    /// shows them only under the pointer.
+    fn draw_columns(&self, axes: &Axes, svg: &mut String) {
+        let Some(longest) = self.lines.iter().max_by_key(|line| line.points.len()) else { return };
+        let every = longest.points.len().div_ceil(MAX_COLUMNS).max(1);
+        let last = longest.points.len().saturating_sub(1);
+        let chosen = longest.points.iter().enumerate().filter(|(at, _)| at % every == 0 || *at == last);
+        let steps: Vec<f64> = chosen.map(|(_, (step, _))| *step).collect();
+        let (width, height) = self.size;
+        for (at, step) in steps.iter().enumerate() {
+            let edge = |other: Option<&f64>, end: f64| other.map_or(end, |other| axes.x(f64::midpoint(*step, *other)));
+            let left = edge(at.checked_sub(1).and_then(|before| steps.get(before)), LEFT);
+            let right = edge(steps.get(at + 1), width - RIGHT);
+            let (x, text) = (axes.x(*step), self.values_at(*step));
+            let (top, below) = (TOP, height - BOTTOM);
+            let _ = write!(
+                svg,
+                "<g class=\"at\"><rect x=\"{left:.1}\" y=\"0\" width=\"{:.1}\" height=\"{height}\"/>\
+                 <path d=\"M{x:.1} {top}V{below}\"/><text x=\"{:.1}\" y=\"13\">{text}</text></g>",
+                (right - left).max(0.1),
+                width - RIGHT,
+            );
+        }
+    }
+
+    /// The values of all lines nearest to a step, as escaped text. Leaves out lines that have none within a twentieth
+    /// of the steps of the plot.
+    fn values_at(&self, step: f64) -> String {
+        let (first, last) = range(self.lines.iter().flat_map(|line| line.points.iter().map(|(step, _)| *step)));
+        let near = |line: &Line| {
+            let distance = |point: &&Point| (point.0 - step).abs();
+            let nearest = line.points.iter().min_by(|one, other| distance(one).total_cmp(&distance(other)));
+            nearest.filter(|point| distance(point) <= (last - first) / 20.0 + 0.5).map(|(_, value)| *value)
+        };
+        let values = self.lines.iter().filter_map(|line| Some((line, near(line)?)));
+        let named = values.map(|(line, value)| format!(" · {} {}", attribute(&line.label), short(value)));
+        format!("step {}{}", grouped(step.round().max(0.0) as u64), named.collect::<String>())
+    }
+}
+
+impl Axes {
+    /// The horizontal position of a step.
+    fn x(&self, step: f64) -> f64 {
+        let (low, high) = self.steps;
+        LEFT + (step - low) / (high - low) * (self.size.0 - LEFT - RIGHT)
+    }
+
+    /// The vertical position of a value.
+    fn y(&self, value: f64) -> f64 {
+        let value = if self.is_log { value.log10() } else { value };
+        let (low, high) = self.values;
+        TOP + (high - value) / (high - low) * (self.size.1 - TOP - BOTTOM)
+    }
+
+    /// Draws the lines of the grid with their numbers, and the steps below.
+    fn draw_grid(&self, svg: &mut String) {
+        let (width, height) = self.size;
+        for (value, label) in self.value_ticks() {
+            let y = self.y(value);
+            let _ = write!(
+                svg,
+                "<path class=\"grid\" d=\"M{LEFT} {y:.1}H{:.1}\"/>\
+                 <text class=\"y\" x=\"{:.1}\" y=\"{:.1}\">{label}</text>",
+                width - RIGHT,
+                LEFT - 6.0,
+                y + 3.5,
+            );
+        }
+        let room = ((width - LEFT - RIGHT) / 70.0).clamp(2.0, 8.0);
+        for step in ticks(self.steps, room, 1.0) {
+            let (x, label) = (self.x(step), grouped(step.max(0.0) as u64));
+            let _ = write!(svg, "<text class=\"x\" x=\"{x:.1}\" y=\"{:.1}\">{label}</text>", height - 7.0);
+        }
+    }
+
+    /// The values of the grid and their texts: of a logarithmic axis the powers of 10, with 2 and 5 times these if it
+    /// has few.
+    fn value_ticks(&self) -> Vec<(f64, String)> {
+        if !self.is_log {
+            let found = ticks(self.values, 5.0, 0.0);
+            let step = if let [one, other, ..] = found[..] { other - one } else { 1.0 };
+            return found.into_iter().map(|value| (value, tick_label(value, step))).collect();
+        }
+        let (low, high) = self.values;
+        let factors: &[f64] = if high - low > 2.5 { &[1.0] } else { &[1.0, 2.0, 5.0] };
+        let powers = low.floor() as i32..=high.floor() as i32;
+        let every = (powers.clone().count() / 6).max(1);
+        let all = powers.step_by(every).flat_map(|power| factors.iter().map(move |factor| factor * 10_f64.powi(power)));
+        let inside = all.filter(|value| (low..=high).contains(&value.log10()));
+        inside.map(|value| (value, short(value))).collect()
+    }
+}
+
+/// Draws a line: if it has many points and `may_smooth` is true, smoothed, and as it is in a paler color below. Draws
+/// few points as dots too.
+fn draw_line(axes: &Axes, line: &Line, may_smooth: bool, svg: &mut String) {
+    let path = |points: &[Point]| -> String {
+        let command = |at: usize| if at == 0 { 'M' } else { 'L' };
+        let place =
+            |(at, (step, value)): (usize, &Point)| format!("{}{:.1} {:.1}", command(at), axes.x(*step), axes.y(*value));
+        points.iter().enumerate().map(place).collect()
+    };
+    let (color, smoothed) = (line.color, smooth(&line.points).filter(|_| may_smooth));
+    if let Some(smoothed) = &smoothed {
+        let _ = write!(svg, "<path class=\"line raw c{color}\" d=\"{}\"/>", path(&line.points));
+        let _ = write!(svg, "<path class=\"line c{color}\" d=\"{}\"/>", path(smoothed));
+        return;
+    }
+    let _ = write!(svg, "<path class=\"line c{color}\" d=\"{}\"/>", path(&line.points));
+    if line.points.len() <= 12 {
+        for (step, value) in &line.points {
+            let (x, y) = (axes.x(*step), axes.y(*value));
+            let _ = write!(svg, "<circle class=\"c{color}\" cx=\"{x:.1}\" cy=\"{y:.1}\" r=\"3\"/>");
+        }
+    }
+}
+
+/// The smallest and the largest of some numbers; (0, 1) without any.
+fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
+    let (low, high) =
+        values.fold((f64::INFINITY, f64::NEG_INFINITY), |(low, high), value| (low.min(value), high.max(value)));
+    if low <= high { (low, high) } else { (0.0, 1.0) }
+}
+
+/// Round numbers in a range, about `count` of them, at distances of 1, 2 or 5 times a power of 10, at least `least`.
+fn ticks((low, high): (f64, f64), count: f64, least: f64) -> Vec<f64> {
+    let rough = ((high - low) / count).max(f64::MIN_POSITIVE);
+    let power = 10_f64.powf(rough.log10().floor());
+    let step = [1.0, 2.0, 5.0, 10.0].map(|factor| factor * power).into_iter().find(|step| *step >= rough);
+    let step = step.unwrap_or(rough).max(least);
+    let first = (low / step).ceil();
+    let all = (0..=20).map(|number| (first + f64::from(number)) * step);
+    all.take_while(|value| *value <= high + step * 1e-9).collect()
+}
+
+/// Formats the value of a tick with as many decimals as the distance `step` between ticks needs.
+fn tick_label(value: f64, step: f64) -> String {
+    let decimals = (-(step.log10() + 1e-9).floor()).max(0.0) as usize;
+    match value.abs() {
+        0.0 => "0".into(),
+        size if size >= 1e6 || decimals > 4 => format!("{value:.1e}"),
+        size if size >= 1e4 && value > 0.0 => grouped(value.round() as u64),
+        _ => format!("{value:.decimals$}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn plot(values: &[f64], may_be_log: bool) -> Plot {
+        let points = values.iter().enumerate().map(|(at, value)| (at as f64 + 1.0, *value)).collect();
+        let line = Line { label: "loss".into(), color: 0, points };
+        Plot { lines: vec![line], may_be_log, may_smooth: true, size: (360.0, 200.0), class: "plot" }
+    }
+
+    #[test]
+    fn ticks_are_round_and_inside() {
+        assert_eq!(ticks((0.0, 1.0), 4.0, 0.0), [0.0, 0.5, 1.0]);
+        assert_eq!(ticks((1.0, 60.0), 5.0, 1.0), [20.0, 40.0, 60.0]);
+        assert_eq!(ticks((1.0, 3.0), 5.0, 1.0), [1.0, 2.0, 3.0]);
+        let labels = [(0.25, 0.05), (0.0, 1.0), (20_000.0, 5000.0), (2e-5, 1e-5)];
+        assert_eq!(labels.map(|(value, step)| tick_label(value, step)), ["0.25", "0", "20,000", "2.0e-5"]);
+    }
+
+    #[test]
+    fn numbers_far_apart_are_on_a_logarithmic_axis() {
+        assert!(plot(&[8.0, 0.1], true).is_log() && !plot(&[8.0, 0.1], false).is_log());
+        assert!(!plot(&[8.0, 0.0], true).is_log() && !plot(&[2.0, 1.0], true).is_log());
+    }
+
+    #[test]
+    fn every_number_drawn_is_finite() {
+        for values in [&[1.0][..], &[0.0, 0.0], &[-1e100, 1e100], &[1e-300, 1e100], &[], &[-1.0, -1.0, 5e-324]] {
+            for may_be_log in [true, false] {
+                let svg = plot(values, may_be_log).svg();
+                assert!(!svg.contains("NaN") && !svg.contains("inf"), "{values:?}: {svg}");
+            }
+        }
+    }
+}
