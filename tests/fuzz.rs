@@ -41,7 +41,7 @@ macro_rules! takes {
 }
 
 takes! {
-    adapter admission checkpoint configuration gguf lock manifest operations publishers record run_file run_lock
+    adapter admission checkpoint configuration data_file gguf lock manifest operations publishers record run_file run_lock
     safetensors session signature statement template tokenizer verifiers worker
 }
 

@@ -2,6 +2,7 @@
 //! files (2) or of a process that died (3), in bounded time and memory.
 #![cfg(target_os = "linux")]
 
+mod data;
 mod memory;
 
 use std::path::{Path, PathBuf};

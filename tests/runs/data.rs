@@ -1,6 +1,10 @@
 //! Data and settings that are wrong: told with their place, before anything is written.
 
+use std::sync::atomic::AtomicBool;
+
 use tunebox_foundation::explain::Explain;
+use tunebox_sandbox::Compiling;
+use tunebox_training::{Comparison, RunSettings, verify};
 
 use crate::support::tiny_run::{TestObserver, Workspace, records};
 
@@ -48,4 +52,90 @@ fn an_unknown_setting_of_the_method_is_shown_where_it_was_given() {
     assert_eq!(error.what, "unknown key `label-smothing`");
     assert_eq!(error.location.as_deref(), Some("`--set method.label-smothing=0.1`"));
     assert!(error.hint.unwrap().contains("did you mean `label-smoothing`?"));
+}
+
+/// The settings that read these files.
+fn files(place: &Workspace, list: &str) -> String {
+    format!("data.files={}", list.replace("PLACE", &place.path("").display().to_string()))
+}
+
+#[test]
+fn several_files_are_one_data_set_with_their_weights() {
+    let place = Workspace::new();
+    place.write("sums.csv", "question,answer\n2+2?,4\n3+3?,6\n");
+    place.write("more.json", &format!("[{}]", records(3).trim_end().replace('\n', ",\n")));
+    let list = r#"["PLACE/data.jsonl", {path="PLACE/sums.csv", weight=2.5}, "PLACE/more.json"]"#;
+    let settings = [files(&place, list)];
+    let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
+    let plan = place.plan("several", &settings).unwrap();
+    let data = &plan.run.data;
+    assert_eq!(data.examples.len(), 16 + 2 * 2 + 1 + 3);
+    let records: Vec<u64> = data.report.files.iter().map(|file| file.records).collect();
+    assert_eq!((records, data.report.files[1].weight), (vec![16, 2, 3], 2.5));
+    let layout = data.report.files[1].layout.as_deref().unwrap();
+    assert!(layout.starts_with("question, answer read as prompt and completion"), "{layout}");
+
+    // The same files, weights and seed are the same data; another weight or a changed file is another.
+    let digest = |list: &str| {
+        let set = files(&place, list);
+        place.plan("other", &[&set]).unwrap().run.data.digest
+    };
+    assert_eq!(digest(list), data.digest);
+    assert_ne!(digest(&list.replace("2.5", "2")), data.digest);
+    place.write("sums.csv", "question,answer\n2+2?,4\n3+3?,7\n");
+    assert_ne!(digest(list), data.digest);
+}
+
+#[test]
+fn a_run_of_several_files_is_replayed_and_a_changed_file_is_found() {
+    let place = Workspace::new();
+    place.write("sums.csv", "question,answer\n2+2?,4\n3+3?,6\n");
+    let set = files(&place, r#"[{path="PLACE/data.jsonl", weight=0.5}, {path="PLACE/sums.csv", weight=3}]"#);
+    place.train("mixed", &[&set, "train.steps=3"], &mut TestObserver::new()).unwrap();
+    let run = place.path("runs/mixed");
+    let differences = || {
+        let verification = verify(&run, &[], false, Compiling::default()).unwrap();
+        verification.inputs.into_iter().filter(|one| !one.is_same()).map(|one| one.what).collect::<Vec<_>>()
+    };
+    assert!(differences().is_empty(), "{:?}", differences());
+    let verification = verify(&run, &[], true, Compiling::default()).unwrap();
+    let mut watcher = TestObserver::new();
+    let replay =
+        verification.replay(&std::env::temp_dir(), None, &mut watcher, &AtomicBool::new(false)).unwrap().unwrap();
+    assert!(replay.artifact.iter().all(Comparison::is_same) && replay.first_difference.is_none());
+    place.write("sums.csv", "question,answer\n2+2?,4\n3+3?,7\n");
+    assert_eq!(differences(), ["data.sha256", "data.tokens-sha256"]);
+}
+
+#[test]
+fn a_folder_is_read_by_its_split() {
+    let place = Workspace::new();
+    std::fs::create_dir_all(place.path("rivers/data")).unwrap();
+    place.write("rivers/data/train-00000-of-00002.jsonl", &records(3));
+    place.write("rivers/data/train-00001-of-00002.jsonl", &records(4));
+    place.write("rivers/data/validation-00000-of-00001.jsonl", &records(2));
+    let path = format!("data.path={}", place.path("rivers").display());
+    let validation = format!("data.validation={}", place.path("rivers").display());
+    let plan = place.plan("folder", &[&path, &validation]).unwrap();
+    assert_eq!((plan.run.data.examples.len(), plan.run.validation.unwrap().examples.len()), (7, 2));
+    let error = place.plan("other", &[&path, "data.split=test"]).err().unwrap();
+    assert!(error.to_string().ends_with("has no data file of the split `test`"), "{error}");
+}
+
+#[test]
+fn columns_are_named_by_the_map_and_a_wrong_name_is_located() {
+    let place = Workspace::new();
+    place.write("data.jsonl", "{\"frage\": \"2+2?\", \"antwort\": \"4\"}\n");
+    let map = ["data.map.prompt=frage", "data.map.completion=antwort"];
+    assert_eq!(place.plan("mapped", &map).unwrap().run.data.examples.len(), 1);
+    let error = place.plan("wrong", &["data.map.promt=frage"]).err().unwrap().explanation();
+    assert_eq!(error.what, "`promt` is no field of a record");
+    assert_eq!(error.location.as_deref(), Some("`--set data.map.promt=frage`"));
+    let error = place.plan("list", &["data.map={prompt=[7]}"]).err().unwrap().explanation();
+    assert_eq!(error.what, "`data.map.prompt` is a list, text in quotes is wanted");
+    let both = ["data.path=a.jsonl", "data.files=[\"b.jsonl\"]"];
+    let error = RunSettings::from_overrides(
+        &[&["model.path=m".to_owned(), "method.use=lora".into()], both.map(str::to_owned).as_slice()].concat(),
+    );
+    assert_eq!(error.unwrap_err().to_string(), "`data.path` and `data.files` are both given");
 }

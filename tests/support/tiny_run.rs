@@ -40,13 +40,15 @@ impl Workspace {
         let mut list = vec![
             format!("model.path={}", self.path("model").display()),
             "model.initialize=random".into(),
-            format!("data.path={}", self.path("data.jsonl").display()),
             "method.use=lora".into(),
             format!("run.folder={}", self.path("runs").display()),
             "train.rate=0.01".into(),
         ];
         if !more.iter().any(|text| text.starts_with("model.adapter")) {
             list.push("train.adapter.rank=4".into());
+        }
+        if !more.iter().any(|text| text.starts_with("data.files")) {
+            list.push(format!("data.path={}", self.path("data.jsonl").display()));
         }
         list.extend(more.iter().map(|text| (*text).to_owned()));
         RunSettings::from_overrides(&list)

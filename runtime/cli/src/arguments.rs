@@ -50,7 +50,7 @@ pub(crate) struct RunOptions {
     /// Model to train: a folder, a `.gguf` file or a hub name
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// JSONL file with the training records
+    /// Training records: a JSON, JSONL, CSV, TSV or Parquet file, or a folder of them
     #[arg(long)]
     pub(crate) data: Option<String>,
     #[command(flatten)]
@@ -72,6 +72,12 @@ pub(crate) struct RunOptions {
 }
 
 impl RunOptions {
+    /// Whether `--data` or a `--set` of `data.path` or `data.files` names the training data.
+    pub(crate) fn has_data(&self) -> bool {
+        let names_data = |set: &String| ["data.path", "data.files"].iter().any(|key| set.starts_with(key));
+        self.data.is_some() || self.set.iter().any(names_data)
+    }
+
     /// Translates the options, and the method and precision of the command, to `KEY=VALUE` overrides of a run file, with
     /// values as TOML strings. Options that were not given are left out. The overrides of `--set` come last, unchanged, and
     /// so take precedence. Fails if a flag that sets a key and a `--set` give the same key.

@@ -12,6 +12,7 @@ pub mod files;
 pub mod format;
 pub mod hexadecimal;
 pub mod nearest;
+pub mod panics;
 pub mod paths;
 pub mod printable;
 pub mod setting;

@@ -16,7 +16,6 @@ pub mod generate;
 pub mod hub;
 pub mod merge;
 pub mod model;
-mod panics;
 pub mod policy;
 pub mod rows;
 pub mod source;

@@ -103,9 +103,7 @@ impl Dev {
         let file = self.run_file().filter(|path| self.run.is_some() || path.is_file());
         let mut settings = match file {
             Some(path) => RunSettings::load(&path, &overrides)?,
-            None if self.options.model.is_some() || self.options.data.is_some() => {
-                RunSettings::from_overrides(&overrides)?
-            }
+            None if self.options.model.is_some() || self.options.has_data() => RunSettings::from_overrides(&overrides)?,
             None => RunSettings::sample(&overrides)?,
         };
         settings.authoring = true;

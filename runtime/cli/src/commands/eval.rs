@@ -32,7 +32,7 @@ const FIGURES_HELP: &str = "Figures of answers: `loss`, negative log-likelihood 
 pub(crate) struct Eval {
     #[command(flatten)]
     model: ModelOptions,
-    /// JSONL file with answers to score, pairs to compare, or prompts to answer
+    /// Data file with answers to score, pairs to compare, or prompts to answer
     #[arg(long)]
     data: PathBuf,
     /// Maximum tokens per example; longer ones are truncated at the end

@@ -1,23 +1,19 @@
 //! `tunebox init`: writes a run file for the model and the data at hand.
 
-use std::io::{BufRead as _, BufReader, Read as _};
 use std::path::{Path, PathBuf};
 
 use clap::Args;
-use serde_json::{Value, json};
+use serde_json::{Map, Value, json};
 use tunebox_foundation::files;
 use tunebox_package::{Package, Reference, World, builtin, read_manifest};
 use tunebox_sandbox::interface_of;
 use tunebox_training::configuration::schema;
-use tunebox_training::data::{Shape, shape_of_line};
+use tunebox_training::data::{Shape, read_beginning};
 
 use crate::arguments::RUN_FILE;
 use crate::run_file::template::{NewRunFile, SCHEMA_FILE};
 use crate::terminal::shell::quote;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
-
-/// Bytes of the data file that are read to find out what its records are.
-const MAX_READ: u64 = 1 << 20;
 
 /// Records that are looked at.
 const MAX_RECORDS: usize = 20;
@@ -36,7 +32,7 @@ pub(crate) struct Init {
     /// Model to train: a folder, a `.gguf` file or a hub name [default: the only model in this folder]
     #[arg(long)]
     model: Option<String>,
-    /// JSONL file with the training records [default: the only one in this folder]
+    /// File or folder with the training records [default: the only data file in this folder]
     #[arg(long)]
     data: Option<PathBuf>,
     /// Replace the file if it exists
@@ -53,8 +49,7 @@ impl Init {
             return Err(Failure::usage(what, "`--force` replaces it; or name another file: `tunebox init FILE`"));
         }
         let data = self.data.clone().map_or_else(|| only_file("data file", "--data FILE", is_data), Ok)?;
-        let records = first_lines(&data)?;
-        let shape = shape_of_data(&data, &records)?;
+        let (shape, records) = read_data(&data)?;
         let fitting = fitting_methods(shape);
         let method = self.method.clone().or_else(|| proposed(&fitting)).ok_or_else(|| {
             let what = format!("no built-in method learns from {shape}, as `{}` has", data.display());
@@ -145,9 +140,14 @@ fn only_file(kind: &str, option: &str, fits: fn(&Path) -> bool) -> Result<PathBu
     }
 }
 
-/// Whether a path is that of a data file, by its extension.
+/// Whether a path is that of a data file, by its extension without that of a compression. A `.json` file must be named: most
+/// of them are no data.
 fn is_data(path: &Path) -> bool {
-    path.extension().is_some_and(|extension| extension == "jsonl") && path.is_file()
+    let own = |path: &Path| path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
+    let first = own(path);
+    let is_packed = first.as_deref().is_some_and(|extension| ["gz", "zst", "zstd"].contains(&extension));
+    let kind = if is_packed { own(&path.with_extension("")) } else { first };
+    kind.is_some_and(|kind| ["jsonl", "ndjson", "csv", "tsv", "parquet"].contains(&kind.as_str())) && path.is_file()
 }
 
 /// Whether a path is that of a model: a folder with `config.json`, or a GGUF file by its extension.
@@ -156,39 +156,15 @@ fn is_model(path: &Path) -> bool {
         || (path.extension().is_some_and(|extension| extension == "gguf") && path.is_file())
 }
 
-/// Reads the first lines of a data file that are not empty: at most [`MAX_RECORDS`] of its first [`MAX_READ`] bytes. Fails if
-/// it cannot be read, or the first line is longer.
-fn first_lines(data: &Path) -> Result<Vec<Vec<u8>>, Failure> {
-    let mut reader = BufReader::new(files::open(data)?.take(MAX_READ));
-    let mut lines = Vec::new();
-    while lines.len() < MAX_RECORDS {
-        let mut line = Vec::new();
-        let count = reader.read_until(b'\n', &mut line).map_err(files::FileError::at("read", data))?;
-        let is_whole = line.ends_with(b"\n") || reader.get_ref().limit() > 0;
-        if count == 0 || !is_whole {
-            break;
-        }
-        if !line.trim_ascii().is_empty() {
-            lines.push(line.trim_ascii().to_vec());
-        }
-    }
-    if lines.is_empty() {
-        let what = format!("`{}` has no record in its first {MAX_READ} bytes", data.display());
-        return Err(Failure::usage(what, "a data file has one JSON object on each line"));
-    }
-    Ok(lines)
-}
-
-/// Finds the shape of the records: that of the first one. Fails if it is none.
-fn shape_of_data(data: &Path, records: &[Vec<u8>]) -> Result<Shape, Failure> {
-    let all: Vec<Shape> = Shape::all().collect();
-    shape_of_line(&records[0], &all).ok_or_else(|| {
+/// Reads the first records of the data, and the shape of the first one. Fails if the data cannot be read, have no record, or
+/// the first one is of no shape.
+fn read_data(data: &Path) -> Result<(Shape, Vec<Map<String, Value>>), Failure> {
+    let beginning = read_beginning(data, MAX_RECORDS)?;
+    let shape = beginning.shape.ok_or_else(|| {
         let what = format!("the first record of `{}` is of no shape that a method learns from", data.display());
-        Failure::usage(
-            what,
-            "`tunebox train` with this data says what is wrong; the README lists the fields of each shape",
-        )
-    })
+        Failure::usage(what, "`tunebox data FILE` says what is wrong; the README lists the fields of each shape")
+    })?;
+    Ok((shape, beginning.records))
 }
 
 /// The built-in methods that learn from records of a shape, by name.
@@ -223,17 +199,13 @@ fn open_method(method: &str, shape: Shape, data: &Path, fitting: &[&str]) -> Res
 
 /// The built-in verifier for the answers of the records, with a comment, if the method learns from rewards: `number` if each
 /// answer is a number, `exact` if they are other texts.
-fn verifier(package: &Package, records: &[Vec<u8>]) -> Option<(&'static str, &'static str)> {
+fn verifier(package: &Package, records: &[Map<String, Value>]) -> Option<(&'static str, &'static str)> {
     if !package.imports.iter().any(|import| interface_of(import) == Some("reward")) {
         return None;
     }
-    let answers: Vec<Value> = records
-        .iter()
-        .filter_map(|line| serde_json::from_slice::<Value>(line).ok())
-        .map(|mut record| record["answer"].take())
-        .filter(|answer| !answer.is_null())
-        .collect();
-    let is_number = |answer: &Value| {
+    let answers: Vec<&Value> =
+        records.iter().filter_map(|record| record.get("answer")).filter(|answer| !answer.is_null()).collect();
+    let is_number = |answer: &&Value| {
         answer.is_number() || answer.as_str().is_some_and(|text| text.trim().replace(',', "").parse::<f64>().is_ok())
     };
     Some(if answers.is_empty() {

@@ -5,6 +5,7 @@ mod build;
 mod chat;
 mod check;
 mod compare;
+mod data;
 mod dev;
 mod doctor;
 mod eval;
@@ -61,6 +62,8 @@ pub(crate) enum Command {
     Generate(generate::Generate),
     /// Chat with a model; `/compare` shows the answers with and without the adapter
     Chat(chat::Chat),
+    /// Show what a data file holds, and which of its tokens are learned
+    Data(data::Data),
     /// Check a run file or a method without training, and estimate memory
     Check(check::Check),
     /// Explain every key of a run file, or print their JSON schema
@@ -116,9 +119,8 @@ impl Command {
     pub(crate) fn is_supervised(&self) -> bool {
         match self {
             Self::Train(command) => command.is_in_process(),
-            Self::Eval(_) | Self::Score(_) | Self::Generate(_) | Self::Chat(_) | Self::Check(_) | Self::Inspect(_) => {
-                true
-            }
+            Self::Eval(_) | Self::Score(_) | Self::Generate(_) | Self::Chat(_) => true,
+            Self::Check(_) | Self::Data(_) | Self::Inspect(_) => true,
             Self::Dev(_) | Self::Verify(_) | Self::Bench(_) | Self::Merge(_) => true,
             _ => false,
         }
@@ -135,6 +137,7 @@ impl Command {
             Self::Generate(command) => command.prepare(global),
             Self::Chat(command) => command.prepare(global),
             Self::Check(command) => command.prepare(terminal, global),
+            Self::Data(command) => command.prepare(global),
             Self::Inspect(command) => command.prepare(),
             Self::Verify(command) => command.prepare(terminal, global),
             Self::Bench(command) => command.prepare(terminal, global),
@@ -156,6 +159,7 @@ impl Command {
             Self::Generate(command) => command.run(terminal, global),
             Self::Chat(command) => command.run(terminal, global),
             Self::Check(command) => command.run(terminal, global),
+            Self::Data(command) => command.run(terminal, global),
             Self::Inspect(command) => command.run(terminal),
             Self::Key(command) => command.run(terminal),
             Self::Pack(command) => command.run(terminal, global),

@@ -128,7 +128,7 @@ impl Train {
             Some(path) if path.is_dir() => return Err(folder_failure(path)),
             Some(path) => RunSettings::load(path, &overrides)?,
             None if options.sample => RunSettings::sample(&overrides)?,
-            None if options.model.is_none() || options.data.is_none() => {
+            None if options.model.is_none() || !options.has_data() => {
                 return Err(Failure::usage(
                     format!("there is nothing to train: no run file is given, and `{RUN_FILE}` does not exist"),
                     "`tunebox init` writes one, `tunebox train --sample` trains the bundled sample; \

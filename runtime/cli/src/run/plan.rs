@@ -6,7 +6,7 @@ use serde_json::json;
 use tunebox_compute::optimizer::OptimizerKind;
 use tunebox_sandbox::interface_of;
 use tunebox_training::configuration::ENDLESS;
-use tunebox_training::data::Shape;
+use tunebox_training::data::{FileReport, Report, Shape};
 use tunebox_training::{Plan, PlanSummary, RunSettings, active_rings};
 
 use crate::package::describe::import_names;
@@ -82,6 +82,9 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
     terminal.status("Model", format!("{}, {}, {parameters} weights, on {}", plan.model, plan.family, plan.device));
     terminal.status("Method", method_text(plan, terminal.verbose));
     terminal.status("Data", data_text(plan));
+    for line in file_notes(&plan.report) {
+        terminal.note(line);
+    }
     terminal.status("Training", training_text(plan));
     let report = &plan.report;
     let dropped = match report.dropped.len() {
@@ -129,6 +132,28 @@ fn data_text(plan: &PlanSummary) -> String {
         _ => format!("trains on {targets} of {all} tokens"),
     };
     format!("{}, {records}, {tokens}", plan.data)
+}
+
+/// The most files of the data that are listed.
+const SHOWN_FILES: usize = 8;
+
+/// Says of each data file how many records it has, with the layout that is converted and its weight. Empty for a single file
+/// whose records have the fields of a shape.
+pub(crate) fn file_notes(report: &Report) -> Vec<String> {
+    let files = &report.files;
+    if files.len() < 2 && files.iter().all(|file| file.layout.is_none() && file.weight == 1.0) {
+        return Vec::new();
+    }
+    let note = |file: &FileReport| {
+        let layout = file.layout.as_ref().map_or_else(String::new, |layout| format!("{layout}, "));
+        let weight = if file.weight == 1.0 { String::new() } else { format!(", weight {}", file.weight) };
+        format!("{}: {layout}{}{weight}", file.name, counted(file.records, "record"))
+    };
+    let mut notes: Vec<String> = files.iter().take(SHOWN_FILES).map(note).collect();
+    if files.len() > SHOWN_FILES {
+        notes.push(format!("{} more", counted((files.len() - SHOWN_FILES) as u64, "file")));
+    }
+    notes
 }
 
 /// Formats from which step a run resumes. `changed` is the name and version of its method if the method changed since.

@@ -15,6 +15,7 @@ use minijinja::syntax::SyntaxConfig;
 use minijinja::value::Serde;
 use minijinja::{Environment, Value};
 use serde_json::Value as Json;
+use tunebox_foundation::panics::catch_panic;
 
 use super::error;
 use super::functions::{self, MARKED};
@@ -22,7 +23,6 @@ use super::markers;
 use super::message::{Conversation, Message};
 use super::python_repr::MAX_TEXT;
 use crate::error::Result;
-use crate::panics::catch_panic;
 use crate::tokenizer::{Tokenizer, object, read_optional};
 use crate::watchdog::{OVERHEAD, Work};
 use crate::weights::gguf::Metadata;

@@ -11,13 +11,13 @@ use serde_json::{Map, Value};
 use tokenizers::normalizers::NFC;
 use tokenizers::{AddedToken, NormalizerWrapper};
 use tunebox_foundation::bounded;
+use tunebox_foundation::panics::catch_panic;
 
 use super::growth::Steps;
 use super::special::{ROLES, Special, Specials};
 use super::{Tokenizer, error};
 use crate::error::{Error, Result};
 use crate::files;
-use crate::panics::catch_panic;
 use crate::watchdog::Work;
 
 /// The most bytes of a `tokenizer.json`: twice those of the largest that are published.

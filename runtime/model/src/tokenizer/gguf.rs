@@ -4,12 +4,12 @@
 //! and `sentence_piece`.
 
 use tokenizers::AddedToken;
+use tunebox_foundation::panics::catch_panic;
 
 use super::error::{self, missing};
 use super::special::{Special, Specials};
 use super::{Tokenizer, byte_level, sentence_piece};
 use crate::error::Result;
-use crate::panics::catch_panic;
 use crate::watchdog::Work;
 use crate::weights::gguf::{Metadata, Value};
 

@@ -26,9 +26,9 @@ pub(crate) use folder::{object, read_optional};
 use growth::{MAX_BYTES, Steps};
 use special::Specials;
 use tokenizers::Encoding;
+use tunebox_foundation::panics::catch_panic;
 
 use crate::error::Result;
-use crate::panics::catch_panic;
 use crate::watchdog::{Mark, OVERHEAD, Work};
 
 /// The most bytes of a text that is encoded; encoding takes some 300 bytes of memory for each of them.

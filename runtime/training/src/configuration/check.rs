@@ -5,7 +5,7 @@
 use std::sync::OnceLock;
 
 use schemars::generate::SchemaSettings;
-use serde_json::{Map, Value};
+use serde_json::{Map, Value, json};
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::nearest::nearest;
 
@@ -76,11 +76,23 @@ pub(super) fn check(document: &mut Document) -> Problems {
         Value::Object(table) => table,
         _ => Map::new(),
     };
+    let mut schema = schema().clone();
+    // The data is named by either key; without `files`, `path` is the one that is missing.
+    if !has_files(&table) {
+        schema["properties"]["data"]["required"] = json!(["path"]);
+    }
     let mut check = Check { document, problems: document.unreadable.clone() };
-    check.check_table("", schema(), &mut table);
+    check.check_table("", &schema, &mut table);
+    check.check_data_keys(&table);
     let problems = check.problems;
     document.tree = Value::Object(table);
     problems
+}
+
+/// Whether the tables of a run file give `data.files` as a list that is not empty.
+fn has_files(tables: &Map<String, Value>) -> bool {
+    let files = tables.get("data").and_then(|data| data.get("files")).and_then(Value::as_array);
+    files.is_some_and(|files| !files.is_empty())
 }
 
 /// Removes the values with a problem from a checked document, and gives the text "" to required settings that are missing
@@ -105,8 +117,17 @@ impl Check<'_> {
         self.problems.push(key, underline, Explanation { hint, ..Explanation::new("config", what) }, note);
     }
 
+    /// Checks that the tables of a run file do not give both `data.path` and `data.files`.
+    fn check_data_keys(&mut self, tables: &Map<String, Value>) {
+        if has_files(tables) && tables.get("data").and_then(|data| data.get("path")).is_some() {
+            let what = "`data.path` and `data.files` are both given".to_owned();
+            self.add("data.files", Underline::Key, what, Some("leave one of them out".to_owned()), None);
+        }
+    }
+
     /// Checks every value of `table`, whose dotted key is `path` (empty for the whole file), in the order of the table;
-    /// that it has no key outside of the schema, if the schema permits no others; then that no required key is missing.
+    /// that it has no key outside of the schema, if the schema permits no others, or that their values are of the type that
+    /// it permits; then that no required key is missing.
     fn check_table(&mut self, path: &str, schema: &Value, table: &mut Map<String, Value>) {
         let nothing = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&nothing);
@@ -120,6 +141,9 @@ impl Check<'_> {
                     };
                     let (what, hint) = (format!("unknown key `{key}`"), unknown_key_hint(path, key, properties));
                     self.add(&join_key(path, key), Underline::Key, what, Some(hint), Some(note));
+                }
+                None if schema["additionalProperties"].is_object() => {
+                    self.check_value(&join_key(path, key), &schema["additionalProperties"], value);
                 }
                 None => {}
             }
@@ -291,7 +315,7 @@ fn table_hint(table: &str) -> Option<String> {
 fn missing_hint(key: &str) -> String {
     match key {
         "model.path" => "name a model folder, a `.gguf` file or a hub name: `--model PATH`".into(),
-        "data.path" => "name a JSONL file: `--data FILE`".into(),
+        "data.path" => "name a data file or folder: `--data FILE`".into(),
         "method.use" => "name a method: `--method lora`, a method folder or a `.wasm` file".into(),
         _ => format!("add it to the run file, or give `--set {key}=…`"),
     }

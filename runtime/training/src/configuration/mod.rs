@@ -28,8 +28,8 @@ pub(crate) use names::meant_key_hint;
 pub(crate) use problems::join;
 pub use requests::Requests;
 pub use tables::{
-    AdapterTable, DataTable, ENDLESS, Grant, Initialize, MethodTable, ModelTable, RUNS_FOLDER, RunFile, RunTable,
-    TrainTable, VerifierTable,
+    AdapterTable, DataFile, DataTable, ENDLESS, Grant, Initialize, MethodTable, ModelTable, RUNS_FOLDER, RunFile,
+    RunTable, TrainTable, VerifierTable,
 };
 
 use crate::error::Error;
@@ -150,6 +150,12 @@ impl RunSettings {
         if document.has_override_within("model.adapter") && !document.has_override_within("train.adapter") {
             document.remove("train.adapter");
         }
+        // A `--set` of one of the two keys for the data replaces the other in the file.
+        for (key, other) in [("data.path", "data.files"), ("data.files", "data.path")] {
+            if document.has_override_within(key) && !document.has_override_within(other) {
+                document.remove(other);
+            }
+        }
         let problems = check::check(&mut document);
         if !errors.is_empty() || !problems.is_empty() {
             let mut rest = document.clone();
@@ -230,7 +236,12 @@ impl RunSettings {
             }
         };
         make_absolute("model.path", &mut file.model.path);
-        make_absolute("data.path", &mut file.data.path);
+        if !file.data.path.is_empty() {
+            make_absolute("data.path", &mut file.data.path);
+        }
+        for (number, one) in file.data.files.iter_mut().enumerate() {
+            make_absolute(&format!("data.files.{number}"), one.path_mut());
+        }
         file.model.adapter.iter_mut().for_each(|written| make_absolute("model.adapter", written));
         file.data.validation.iter_mut().for_each(|written| make_absolute("data.validation", written));
         for (found, written) in self.references().into_iter().zip(file.components_mut()) {

@@ -2,6 +2,8 @@
 
 mod train;
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
@@ -85,10 +87,22 @@ pub enum Initialize {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DataTable {
-    /// Training data: a JSONL file with one record a line.
+    /// Training data: a file (JSON, JSONL, CSV, TSV or Parquet; text also with gzip or zstd), or a folder of files in the
+    /// layout of Hugging Face data sets.
+    #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// Validation data: a JSONL file that is scored every `train.validate-every` updates and never trained on. The score is
-    /// the validation loss, the mean loss of a target token (of pairs: of the chosen answer), or for prompts the pass rate.
+    /// Training data of several files or folders, in the place of `path`: each a path, or a table with `path` and `weight`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub files: Vec<DataFile>,
+    /// Split of the files in a folder of training data; `train` unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub split: Option<String>,
+    /// Columns of other names by the field that they are read as, such as `prompt = "question"`.
+    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    pub map: BTreeMap<String, String>,
+    /// Validation data: a file, or a folder whose split `validation` is read. It is scored every `train.validate-every`
+    /// updates and never trained on. The score is the validation loss, the mean loss of a target token (of
+    /// pairs: of the chosen answer), or for prompts the pass rate.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub validation: Option<String>,
     /// Maximum length of an example in tokens; longer examples are cut at the end.
@@ -107,6 +121,54 @@ pub struct DataTable {
     /// Answers of a conversation that are trained on.
     #[serde(default)]
     pub answers: Answers,
+}
+
+/// A file or folder of training data.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum DataFile {
+    /// Its path; every record counts once in an epoch.
+    Path(String),
+    /// Its path and weight.
+    Weighted(WeightedFile),
+}
+
+/// A file or folder of training data with a weight.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct WeightedFile {
+    /// Path of the file or folder.
+    pub path: String,
+    /// How often every record counts in an epoch; of a fraction, so large a share of the records, drawn by `train.seed`.
+    #[serde(default = "default_weight")]
+    #[schemars(range(min = 0.001, max = 1000.0))]
+    pub weight: f64,
+}
+
+impl DataFile {
+    /// The path as it is written.
+    #[must_use]
+    pub fn path(&self) -> &str {
+        match self {
+            Self::Path(path) | Self::Weighted(WeightedFile { path, .. }) => path,
+        }
+    }
+
+    /// The path, for changing it.
+    pub(super) fn path_mut(&mut self) -> &mut String {
+        match self {
+            Self::Path(path) | Self::Weighted(WeightedFile { path, .. }) => path,
+        }
+    }
+
+    /// How often every record counts in an epoch.
+    #[must_use]
+    pub fn weight(&self) -> f64 {
+        match self {
+            Self::Path(_) => 1.0,
+            Self::Weighted(file) => file.weight,
+        }
+    }
 }
 
 /// `[method]`: the method. Every further key is a setting of the method.
@@ -194,7 +256,7 @@ fn default_true() -> bool {
     true
 }
 
-/// The default of a verifier's `weight`.
+/// The default of the `weight` of a verifier and of a data file.
 fn default_weight() -> f64 {
     1.0
 }

@@ -41,13 +41,20 @@ pub(super) fn unwanted_shape(found: Shape, wanted: &[Shape]) -> Fault {
         .into()
 }
 
-/// Builds the fault about a record whose fields, named in `fields`, match no shape. Hints at a rename if
-/// [`rename_hint`] knows one of them, else lists the fields of the shapes `wanted`.
+/// Builds the fault about a record whose fields, named in `fields`, match no shape and no layout. Lists the fields of the
+/// shapes `wanted`.
 pub(super) fn unknown_shape(fields: &[&str], wanted: &[Shape]) -> Fault {
     let quoted = fields.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
-    let why = if fields.is_empty() { "the record has no fields".into() } else { format!("its fields are {quoted}") };
-    let hint = rename_hint(fields).map_or_else(|| accepted_fields(wanted), str::to_owned);
-    Explanation::new("data", "the record has none of the known shapes").with_why(why).with_hint(hint).into()
+    let what = "the record has none of the known shapes";
+    let what =
+        if fields.is_empty() { format!("{what}, and no fields") } else { format!("{what}: its fields are {quoted}") };
+    let hint = mapping_hint(wanted);
+    Explanation::new("data", what).with_hint(hint).into()
+}
+
+/// A sentence that lists the fields of each wanted shape, and says how columns of other names are read.
+pub(super) fn mapping_hint(wanted: &[Shape]) -> String {
+    format!("{}; `data.map` reads them from columns of other names", accepted_fields(wanted))
 }
 
 /// A sentence with an example of a valid line. Shows a prompt with its completion if `shapes` is empty or contains that
@@ -62,18 +69,6 @@ pub(super) fn example_line(shapes: &[Shape]) -> String {
 pub(super) fn accepted_fields(wanted: &[Shape]) -> String {
     let fields: Vec<&str> = wanted.iter().map(|shape| shape.fields()).collect();
     format!("this method takes records with {}", fields.join(", or "))
-}
-
-/// Says how to rename field names of other tools to those of this program, for the first of `conversations`,
-/// `instruction` and `response` that is among `fields`. `None` if none of them is.
-fn rename_hint(fields: &[&str]) -> Option<&'static str> {
-    [
-        ("conversations", "rename `conversations` to `messages`, `from` to `role` and `value` to `content`"),
-        ("instruction", "rename `instruction` to `prompt` and `output` to `completion`"),
-        ("response", "rename `response` to `completion`"),
-    ]
-    .into_iter()
-    .find_map(|(name, hint)| fields.contains(&name).then_some(hint))
 }
 
 /// The column (from 1, in characters) of the value at a path in a line of JSON: names of fields, and positions in lists

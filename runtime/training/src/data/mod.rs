@@ -1,21 +1,29 @@
-//! Training data: JSONL lines to examples to batches.
+//! Training data: files to examples to batches.
 //!
-//! `lines` reads a file, `parse` makes a record of each line, `encode` tokenizes it, `dataset` puts the examples together.
-//! `sampler` chooses the examples of each micro-batch, `window` makes the batches of one update of them.
+//! `files` finds the files, `source` reads the records of one as JSON texts, `layout` converts the fields of other tools,
+//! `parse` makes a record of each text, `encode` tokenizes it, `dataset` puts the examples together. `sampler` chooses the examples of each micro-batch, `window` makes the batches of one update of them.
 
+mod beginning;
 mod dataset;
 mod encode;
 mod fault;
-mod lines;
+mod files;
+mod layout;
 mod parse;
+mod preview;
 mod random;
 mod sampler;
 mod shape;
+mod source;
 mod window;
 
-pub use dataset::{Dataset, Reading, Report, Skipped};
+pub use dataset::{Dataset, FileReport, Reading, Report, Skipped};
 pub use encode::{Encoder, Example};
-pub use parse::shape_of_line;
+pub(crate) use files::combined_digest;
+pub use files::{InputFile, find_files};
+pub use layout::{FieldMap, check_fields};
+pub use preview::{Bar, Preview, Sample, SampleRow, ShownToken, preview};
+pub use beginning::{Beginning, read_beginning};
 pub use random::random_dataset;
 pub(crate) use sampler::{BatchSampler, Batching, Cursor};
 pub use shape::{Content, Record, Shape, TextOrMessages};

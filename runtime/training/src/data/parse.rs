@@ -8,6 +8,7 @@ use tunebox_foundation::nearest::nearest;
 use tunebox_model::chat::Message;
 
 use super::fault::{self, LocatedFault, example_line, key_column, value_column};
+use super::layout::{Conversion, FieldMap, Layout};
 use super::shape::{Content, Record, Shape, TextOrMessages};
 
 /// Fields for the chat template, which verifiers do not get.
@@ -20,16 +21,42 @@ impl Record {
     /// What is wrong with the line, and its column in characters, from 1: a line that is no JSON object, lacks the
     /// fields of every wanted shape, or has a field with a value that the shape does not permit.
     pub fn parse(line: &[u8], wanted: &[Shape]) -> Result<Self, (Box<Explanation>, usize)> {
-        let (text, object) = parse_object(line, wanted)?;
+        Self::parse_converted(line, wanted, &Conversion::default())
+    }
+
+    /// Parses the text of a record as [`Record::parse`] does, after converting its fields.
+    pub(super) fn parse_converted(
+        line: &[u8],
+        wanted: &[Shape],
+        conversion: &Conversion,
+    ) -> Result<Self, LocatedFault> {
+        let (text, mut object) = parse_object(line, wanted)?;
+        let columns = conversion.apply(&mut object).map_err(|fault| (fault, value_column(text, &[])))?;
         let shape = find_shape(text, &object, wanted)?;
-        read_record(text, object, shape)
+        read_record(Fields { text, object: &mut object, columns, is_untyped: conversion.is_untyped }, shape)
+    }
+}
+
+/// Returns the shape of a file's records and their layout, by one of its lines: the first of the wanted shapes that the line
+/// has, after the columns of `conversion.map` are renamed, or can be converted to. `None` if it has none.
+pub(super) fn find_layout(
+    line: &[u8],
+    wanted: &[Shape],
+    conversion: &Conversion,
+    has_template: bool,
+) -> Option<(Shape, Option<Layout>)> {
+    let (text, mut object) = parse_object(line, wanted).ok()?;
+    conversion.apply(&mut object).ok()?;
+    match Layout::find(&object, wanted, has_template) {
+        Some(layout) => Some((layout.shape(), Some(layout))),
+        None => Some((find_shape(text, &object, wanted).ok()?, None)),
     }
 }
 
 /// Returns the first of the wanted shapes whose required fields a line has; `None` if the line is not a JSON object or
 /// has none of the shapes. The values of the fields are not checked: null counts, too.
 #[must_use]
-pub fn shape_of_line(line: &[u8], wanted: &[Shape]) -> Option<Shape> {
+pub(super) fn shape_of_line(line: &[u8], wanted: &[Shape]) -> Option<Shape> {
     let (text, object) = parse_object(line, wanted).ok()?;
     find_shape(text, &object, wanted).ok()
 }
@@ -93,12 +120,11 @@ fn missing_field(text: &str, object: &Map<String, Value>, field: &str, shape: Sh
     (fault::missing_field(field, shape, similar), at)
 }
 
-/// Reads the content of an object that has the fields of `shape`; `text` is its line. Fails for a field of the wrong type,
+/// Reads the content of an object that has the fields of `shape`. Fails for a field of the wrong type,
 /// an empty list of messages, and a conversation without the role `assistant`; an empty text is wrong except in pairs of
 /// prompt and answer. Ignores `tools` that is null and `chat_template_kwargs` that is no object. Further fields that are
 /// numbers or booleans become columns; all others are ignored.
-fn read_record(text: &str, mut object: Map<String, Value>, shape: Shape) -> Result<Record, LocatedFault> {
-    let mut fields = Fields { text, object: &mut object };
+fn read_record(mut fields: Fields<'_>, shape: Shape) -> Result<Record, LocatedFault> {
     let content = match shape {
         Shape::Messages => {
             let messages = fields.take_messages("messages")?;
@@ -122,35 +148,63 @@ fn read_record(text: &str, mut object: Map<String, Value>, shape: Shape) -> Resu
         }
         Shape::Contrast => Content::Contrast(fields.take_non_empty("positive")?, fields.take_non_empty("negative")?),
     };
-    let tools = object.remove("tools").filter(|tools| !tools.is_null());
-    let variables = match object.remove("chat_template_kwargs") {
+    let tools = fields.remove("tools").filter(|tools| !tools.is_null());
+    let variables = match fields.remove("chat_template_kwargs") {
         Some(Value::Object(variables)) => Some(variables),
         _ => None,
     };
-    Ok(Record { content, tools, variables, columns: numeric_fields(&object) })
-}
-
-/// The fields that are numbers or booleans (as 0 or 1), as `f32`, by name. Ignores all other fields.
-fn numeric_fields(object: &Map<String, Value>) -> BTreeMap<String, f32> {
-    let number = |value: &Value| match value {
-        Value::Bool(truth) => Some(f32::from(u8::from(*truth))),
-        Value::Number(number) => number.as_f64().map(|number| number as f32),
-        _ => None,
-    };
-    object.iter().filter_map(|(name, value)| Some((name.clone(), number(value)?))).collect()
+    Ok(Record { content, tools, variables, columns: fields.numbers() })
 }
 
 /// The fields of a record; those that are taken are removed from the object.
 struct Fields<'a> {
     text: &'a str,
     object: &'a mut Map<String, Value>,
+    /// The columns of the file that became fields of other names.
+    columns: FieldMap,
+    /// Whether all values come from a table of text.
+    is_untyped: bool,
 }
 
 impl Fields<'_> {
+    /// Removes a field and returns its value. A text from a table of text that is a JSON list of objects, or an object, is
+    /// read as such.
+    fn remove(&mut self, name: &str) -> Option<Value> {
+        let value = self.object.remove(name)?;
+        let text = value.as_str().filter(|text| self.is_untyped && text.starts_with(['[', '{']));
+        let inner = text.and_then(|text| serde_json::from_str::<Value>(text).ok());
+        let is_structure = |inner: &Value| match inner {
+            Value::Array(items) => !items.is_empty() && items.iter().all(Value::is_object),
+            other => other.is_object() && TEMPLATE_FIELDS.contains(&name),
+        };
+        Some(inner.filter(is_structure).unwrap_or(value))
+    }
+
+    /// The fields that are numbers or booleans (as 0 or 1), as `f32`, by name. Ignores all other fields.
+    fn numbers(&self) -> BTreeMap<String, f32> {
+        let number = |value| self.number(value).map(|number| number as f32);
+        self.object.iter().filter_map(|(name, value)| Some((name.clone(), number(value)?))).collect()
+    }
+
+    /// The number that a value is, with a boolean as 0 or 1; `None` for anything else. In a table of text, a text that is
+    /// written like either counts as well.
+    fn number(&self, value: &Value) -> Option<f64> {
+        match value {
+            Value::Bool(truth) => Some(f64::from(u8::from(*truth))),
+            Value::Number(number) => number.as_f64(),
+            Value::String(text) if self.is_untyped => match text.trim().to_lowercase().as_str() {
+                "true" => Some(1.0),
+                "false" => Some(0.0),
+                text => text.parse().ok().filter(|number: &f64| number.is_finite()),
+            },
+            _ => None,
+        }
+    }
+
     /// Removes the field `name` and returns its value, which must be a text (an empty one, too) or a non-empty list of
     /// messages.
     fn take_text_or_messages(&mut self, name: &str) -> Result<TextOrMessages, LocatedFault> {
-        match self.object.remove(name) {
+        match self.remove(name) {
             Some(Value::Array(items)) => self.read_messages(name, items).map(TextOrMessages::Messages),
             Some(Value::String(text)) => Ok(TextOrMessages::Text(text)),
             other => Err(self.wrong_type(name, other.as_ref(), "text or a list of messages")),
@@ -160,7 +214,9 @@ impl Fields<'_> {
     /// Removes the field `name` and returns its value, which must be a non-empty text or a non-empty list of messages.
     fn take_non_empty(&mut self, name: &str) -> Result<TextOrMessages, LocatedFault> {
         match self.take_text_or_messages(name)? {
-            TextOrMessages::Text(text) if text.is_empty() => Err((fault::empty_field(name), self.column(name))),
+            TextOrMessages::Text(text) if text.is_empty() => {
+                Err((fault::empty_field(self.shown(name)), self.column(name)))
+            }
             turns => Ok(turns),
         }
     }
@@ -173,8 +229,10 @@ impl Fields<'_> {
 
     /// Removes the field `name`, which must be a non-empty text, and returns the text.
     fn take_text(&mut self, name: &str) -> Result<String, LocatedFault> {
-        match self.object.remove(name) {
-            Some(Value::String(text)) if text.is_empty() => Err((fault::empty_field(name), self.column(name))),
+        match self.remove(name) {
+            Some(Value::String(text)) if text.is_empty() => {
+                Err((fault::empty_field(self.shown(name)), self.column(name)))
+            }
             Some(Value::String(text)) => Ok(text),
             other => Err(self.wrong_type(name, other.as_ref(), "text")),
         }
@@ -182,7 +240,7 @@ impl Fields<'_> {
 
     /// Removes the field `name`, which must be a non-empty list of messages, and returns the messages.
     fn take_messages(&mut self, name: &str) -> Result<Vec<Message>, LocatedFault> {
-        match self.object.remove(name) {
+        match self.remove(name) {
             Some(Value::Array(items)) => self.read_messages(name, items),
             other => Err(self.wrong_type(name, other.as_ref(), "a list of messages")),
         }
@@ -191,7 +249,7 @@ impl Fields<'_> {
     /// Reads `items`, the value of the field `name`, as messages. An empty list is a fault.
     fn read_messages(&self, name: &str, items: Vec<Value>) -> Result<Vec<Message>, LocatedFault> {
         if items.is_empty() {
-            return Err((fault::empty_field(name), self.column(name)));
+            return Err((fault::empty_field(self.shown(name)), self.column(name)));
         }
         items.into_iter().enumerate().map(|(index, item)| self.read_message(name, index, item)).collect()
     }
@@ -199,6 +257,7 @@ impl Fields<'_> {
     /// Reads `item`, the message at position `index` (from 0) of the field `list`. Its `role` must be non-empty text; its
     /// `content` text or a list of text parts, or null or missing if the message has `tool_calls`.
     fn read_message(&self, list: &str, index: usize, item: Value) -> Result<Message, LocatedFault> {
+        let list = self.shown(list);
         let wrong = |name: Option<&str>, found, wanted| {
             let position = index.to_string();
             let path: Vec<&str> = [list, &position].into_iter().chain(name).collect();
@@ -227,11 +286,26 @@ impl Fields<'_> {
 
     /// Removes `chosen`, `rejected` and, if present (null is a fault), `prompt`, and returns them; each is a text or a
     /// non-empty list of messages. Without `prompt`, both answers must be lists of messages; the longest run of
-    /// messages with which both begin is cut from them and becomes the prompt, which may be empty.
+    /// messages with which both begin is cut from them and becomes the prompt, which may be empty. So it does beside a
+    /// `prompt` of text if the lists begin with a message that is no answer: they repeat it. A `prompt` of text before
+    /// messages that are answers becomes a message of the user.
     fn take_preference(&mut self) -> Result<Content, LocatedFault> {
         let (chosen, rejected) = (self.take_text_or_messages("chosen")?, self.take_text_or_messages("rejected")?);
-        if self.object.contains_key("prompt") {
-            return Ok(Content::Preference(self.take_text_or_messages("prompt")?, chosen, rejected));
+        let begins_with_answer = |turns: &TextOrMessages| match turns {
+            TextOrMessages::Messages(messages) => messages.first().is_some_and(Message::is_answer),
+            TextOrMessages::Text(_) => true,
+        };
+        let repeats = !begins_with_answer(&chosen) && !begins_with_answer(&rejected);
+        let prompt =
+            if self.object.contains_key("prompt") { Some(self.take_text_or_messages("prompt")?) } else { None };
+        match prompt {
+            Some(TextOrMessages::Text(_)) if repeats => {}
+            Some(TextOrMessages::Text(text)) if matches!(chosen, TextOrMessages::Messages(_)) => {
+                let prompt = TextOrMessages::Messages(vec![Message::new("user", text)]);
+                return Ok(Content::Preference(prompt, chosen, rejected));
+            }
+            Some(prompt) => return Ok(Content::Preference(prompt, chosen, rejected)),
+            None => {}
         }
         let (TextOrMessages::Messages(mut prompt), TextOrMessages::Messages(mut rejected)) = (chosen, rejected) else {
             return Err(missing_field(self.text, self.object, "prompt", Shape::Preference));
@@ -261,21 +335,25 @@ impl Fields<'_> {
     /// Checks that `label` is a boolean, 0 or 1. Does not remove the field, so it becomes a column of the record.
     fn check_label(&self) -> Result<(), LocatedFault> {
         let label = self.object.get("label");
-        let is_number = |value: &Value| value.as_f64().is_some_and(|number| number == 0.0 || number == 1.0);
-        if label.is_some_and(|value| value.is_boolean() || is_number(value)) {
+        if label.and_then(|value| self.number(value)).is_some_and(|number| number == 0.0 || number == 1.0) {
             return Ok(());
         }
         Err(self.wrong_type("label", label, "true or false (or 1 or 0)"))
     }
 
+    /// The name that a field has in the file.
+    fn shown<'b>(&'b self, name: &'b str) -> &'b str {
+        self.columns.get(name).map_or(name, String::as_str)
+    }
+
     /// The column (from 1, in characters) of a field's value in the line; that of the object if the field is not there.
     fn column(&self, name: &str) -> usize {
-        value_column(self.text, &[name])
+        value_column(self.text, &[self.shown(name)])
     }
 
     /// The fault about a field of the wrong type, with the column of its value `found`. `wanted` is the type in words.
     fn wrong_type(&self, name: &str, found: Option<&Value>, wanted: &str) -> LocatedFault {
-        (fault::wrong_type(name, describe_type(found), wanted), self.column(name))
+        (fault::wrong_type(self.shown(name), describe_type(found), wanted), self.column(name))
     }
 }
 

@@ -13,7 +13,7 @@ use tunebox_model::Policy;
 use tunebox_model::chat::Answers;
 
 use crate::configuration::RunSettings;
-use crate::data::{Dataset, Encoder, Reading, Shape};
+use crate::data::{Dataset, Encoder, InputFile, Reading, Shape};
 use crate::error::Error;
 use crate::plan::{create_verifier_engine, load_verifiers};
 use crate::validation::{generate_completions, score_completions};
@@ -33,7 +33,7 @@ pub struct Evaluation {
     pub figures: Vec<Figure>,
 }
 
-/// Evaluates `base`, and also `adapted` (the same model with an adapter) if given, on a JSONL file. The shape of its
+/// Evaluates `base`, and also `adapted` (the same model with an adapter) if given, on a data file of any known format. The shape of its
 /// records decides how: for pairs the two answers are compared, for prompts completions are generated, for all other
 /// records the likelihood is computed, without regard to labels. `rewards` are the settings of a run whose verifiers
 /// score the completions; without them, or for other records than prompts, no verifier is asked. The maximum length of
@@ -60,10 +60,10 @@ pub fn evaluate(
     let length = settings.length.min(model.configuration.max_positions.max(2));
     // The label of an answer does not affect its likelihood, so such records are read as prompts with a completion.
     let wanted = Shape::all().filter(|shape| *shape != Shape::Unpaired).collect();
-    let reading = Reading { wanted, length, skip_bad: false };
+    let reading = Reading::new(wanted, length);
     let encoder =
         Encoder { tokenizer: model.tokenizer()?, template: model.template.as_ref(), answers: Answers::default() };
-    let data = Dataset::read(data, &reading, &encoder)?;
+    let data = Dataset::read(&[InputFile::new(data)], &reading, Some(&encoder))?;
     let mut figures = match data.shape.sides() {
         ["chosen", "rejected"] => scores::preference_figures(base, adapted, &data, settings)?,
         ["prompt"] => scores::compute_figures(base, adapted, |policy| {

@@ -10,11 +10,12 @@ use tunebox_model::decoder::Recompute;
 use tunebox_model::error::Error as ModelError;
 use tunebox_model::{Model, Policy, PolicySettings, Slice};
 
+use super::data::{check_map, training_files, validation_files};
 use super::memory::{bytes_beside_weights, free_bytes};
 use super::method::PlannedMethod;
 use super::model::{max_length, open_with_digest};
 use crate::configuration::{AdapterTable, RandomRecords, RunSettings, Underline};
-use crate::data::{Dataset, Encoder, Reading, random_dataset};
+use crate::data::{Dataset, Encoder, InputFile, Reading, random_dataset};
 use crate::error::Error;
 
 /// The model, policy and data of a run.
@@ -35,8 +36,15 @@ impl Inputs {
     pub(super) fn open(settings: &RunSettings, method: &PlannedMethod, clock: i64) -> Result<Self, Error> {
         let (model, model_digest) = open_with_digest(settings, clock)?;
         let runtime_bytes = bytes_beside_weights(&model.weights);
-        let (wanted, skip_bad) = (method.shapes.clone(), settings.file.data.skip_bad);
-        let reading = Reading { wanted, length: max_length(settings, &model), skip_bad };
+        let table = &settings.file.data;
+        check_map(settings)?;
+        let reading = Reading {
+            wanted: method.shapes.clone(),
+            length: max_length(settings, &model),
+            skip_bad: table.skip_bad,
+            map: table.map.clone(),
+            seed: settings.file.train.seed,
+        };
         let (data, validation) = match settings.random {
             Some(sizes) => (generate_dataset(settings, &model, &reading, sizes)?, None),
             None => read_datasets(settings, &model, &reading)?,
@@ -73,12 +81,13 @@ fn read_datasets(
     let table = &settings.file.data;
     let encoder = Encoder { tokenizer: model.tokenizer()?, template: model.template.as_ref(), answers: table.answers };
     // An error about a record has its own location.
-    let read = |key: &str, written: &str| match Dataset::read(&settings.path(key, written), reading, &encoder) {
+    let read = |key: &str, files: Vec<InputFile>| match Dataset::read(&files, reading, Some(&encoder)) {
         Err(error @ Error::File(_)) => Err(settings.with_location(key, error)),
         read => read,
     };
-    let data = read("data.path", &table.path)?;
-    let validation = table.validation.as_deref().map(|written| read("data.validation", written));
+    let key = if table.files.is_empty() { "data.path" } else { "data.files" };
+    let data = read(key, training_files(settings)?)?;
+    let validation = validation_files(settings)?.map(|files| read("data.validation", files));
     Ok((data, validation.transpose()?))
 }
 

@@ -2,13 +2,14 @@
 //!
 //! `problems` collects what is wrong with the settings, from them and the manifests of method and verifiers alone.
 //! `build` puts a plan together: `method` loads and admits the components, `folder` chooses the run's folder
-//! and checkpoint, `inputs` opens model, policy and data, `identity` compares the run with its checkpoint, `length`
-//! determines the number of steps, `best` whether the best validation is kept, `optimizer` checks the optimizer's
-//! settings, `memory` estimates the memory, and `planned` is the result. `check` and `--dry-run` show a plan, `run`
-//! executes it.
+//! and checkpoint, `data` finds the data files, `inputs` opens model, policy and data, `identity` compares the run with its
+//! checkpoint, `length` determines the number of steps, `best` whether the best validation is kept, `optimizer` checks the
+//! optimizer's settings, `memory` estimates the memory, and `planned` is the result. `check` and `--dry-run` show a plan,
+//! `run` executes it.
 
 mod best;
 mod build;
+mod data;
 mod folder;
 mod identity;
 mod inputs;
@@ -23,6 +24,7 @@ pub(crate) mod trust;
 
 pub use build::{CompiledCode, compile, plan};
 pub(crate) use build::{create_engine, create_verifier_engine, plan_with_method};
+pub(crate) use data::{data_paths, digest_files, training_files, validation_files};
 pub(crate) use folder::run_exists;
 pub use memory::{Estimate, available, free};
 pub(crate) use memory::{peak_bytes, reset_peak};

@@ -13,33 +13,29 @@ use tunebox_package::{Package, Reference};
 
 use super::comparison::{ABSENT, Comparison};
 use crate::configuration::{RunSettings, Underline};
+use crate::data::InputFile;
 use crate::error::Error;
 use crate::lock;
 use crate::lock::write::{list_or_null, remove_nulls, verifier_entry};
-use crate::plan::{digests, lock_settings};
+use crate::plan::{data_paths, digest_files, digests, lock_settings, training_files, validation_files};
 
 /// The keys of a lock whose values may be known only after planning, which opens the model and tokenizes the data.
 const KNOWN_AFTER_PLANNING: [&str; 6] =
     ["model.family", "data.records", "data.tokens-sha256", "validation.records", "validation.tokens-sha256", "steps"];
 
-/// Checks that the data files which the run's `run.toml` names at `data.path` and `data.validation` are regular files,
-/// links to such, or missing. Skips those that a `--set` names. A run's folder may come from anyone, and reading a pipe
+/// Checks that the data which the run's `run.toml` names are regular files, folders, links to such, or missing. Skips those that a `--set` names. A run's folder may come from anyone, and reading a pipe
 /// could block forever.
 ///
 /// # Errors
 /// A path to something else than a regular file, located in `run.toml`.
 pub(super) fn check_data_files(settings: &RunSettings) -> Result<(), Error> {
-    let data = &settings.file.data;
-    let written = [("data.path", Some(&data.path)), ("data.validation", data.validation.as_ref())];
-    for (key, written) in written {
-        let Some(written) = written.filter(|_| !settings.is_override(key)) else { continue };
-        let path = settings.path(key, written);
-        if path.metadata().is_ok_and(|about| !about.is_file()) {
+    for (key, path) in data_paths(settings).into_iter().filter(|(key, _)| !settings.is_override(key)) {
+        if path.metadata().is_ok_and(|about| !about.is_file() && !about.is_dir()) {
             let what = format!("`{}` is no ordinary file", path.display());
             let problem = Explanation::new("config", what)
                 .with_why("a run may be anybody's, and what is no file need not end")
                 .with_hint(format!("if you would read it, name it: `--set {key}=PATH`"));
-            return Err(settings.error(key, Underline::Value, problem));
+            return Err(settings.error(&key, Underline::Value, problem));
         }
     }
     Ok(())
@@ -56,10 +52,8 @@ pub(super) fn unplanned_lock_table(
     components: &[Result<Package, Error>],
 ) -> Result<Table, Error> {
     let ((model, adapter), file) = (digests(settings)?, &settings.file);
-    let data = |key: &str, written: &str| -> Result<Value, Error> {
-        Ok(json!({ "sha256": tunebox_model::digest(&[settings.path(key, written)])? }))
-    };
-    let validation = file.data.validation.as_deref().map(|written| data("data.validation", written)).transpose()?;
+    let data = |files: Vec<InputFile>| -> Result<Value, Error> { Ok(json!({ "sha256": digest_files(&files)? })) };
+    let validation = validation_files(settings)?.map(data).transpose()?;
     let mut components = components.iter().map(|read| read.as_ref().ok());
     let method = components.next().flatten().map(|package| method_table(settings, package));
     let verifiers = components.map(|read| read.map_or(json!({}), |package| verifier_entry("", package)));
@@ -67,7 +61,7 @@ pub(super) fn unplanned_lock_table(
         "seed": file.train.seed,
         "steps": file.train.steps,
         "model": { "sha256": model, "adapter": adapter },
-        "data": data("data.path", &file.data.path)?,
+        "data": data(training_files(settings)?)?,
         "validation": validation,
         "method": method,
         "verifier": list_or_null(verifiers.collect()),

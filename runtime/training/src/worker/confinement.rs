@@ -11,7 +11,8 @@ use tunebox_sandbox::confinement::{
 };
 
 use crate::configuration::RunSettings;
-use crate::plan::{PlannedRun, find_source};
+use crate::data::InputFile;
+use crate::plan::{PlannedRun, data_paths, find_source, training_files, validation_files};
 
 /// Denies this process what a run does not need: files other than those of [`readable`] and the folder for runs,
 /// sockets, programs and processes ([`confine_files`], [`deny_calls`]). Until the result is dropped, also limits the
@@ -35,7 +36,8 @@ pub(super) fn confine(settings: &RunSettings) -> io::Result<Option<MemoryLimit>>
 /// randomly, which has no weight files to estimate from, returns that maximum.
 #[must_use]
 pub fn memory_of_plan(settings: &RunSettings) -> u64 {
-    let data = std::fs::metadata(settings.path("data.path", &settings.file.data.path)).map_or(0, |file| file.len());
+    let files = training_files(settings).unwrap_or_default();
+    let data = files.iter().map(InputFile::estimated_bytes).fold(0, u64::saturating_add);
     let needed = reading_memory(find_source(settings).map_or(0, |source| source.bytes()), data);
     let free = memory::available_with_swap().unwrap_or(u64::MAX).saturating_add(MARGIN);
     if settings.file.model.initialize.is_some() { free } else { needed.min(free) }
@@ -82,12 +84,16 @@ const MODEL_EXTENSIONS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "mo
 #[must_use]
 pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
     let file = &settings.file;
-    let mut read = vec![settings.path("model.path", &file.model.path), settings.path("data.path", &file.data.path)];
+    let mut read = vec![settings.path("model.path", &file.model.path)];
+    read.extend(data_paths(settings).into_iter().map(|(_, path)| path));
+    // Files of a folder in a cache are links out of it.
+    let files =
+        [training_files(settings).unwrap_or_default(), validation_files(settings).ok().flatten().unwrap_or_default()];
+    read.extend(files.concat().into_iter().filter_map(|file| file.path.canonicalize().ok()));
     // A model of the hub; if there is none, the plan says so.
     read.extend(find_source(settings).iter().flat_map(|source| model_files(source.path())));
     let adapter = file.model.adapter.iter().map(|path| settings.path("model.adapter", path));
     read.extend(adapter.flat_map(|path| model_files(&path)));
-    read.extend(file.data.validation.iter().map(|path| settings.path("data.validation", path)));
     read.extend(component_files(settings));
     read
 }

@@ -4,6 +4,7 @@ mod adapter;
 mod admission;
 mod checkpoint;
 mod configuration;
+mod data_file;
 mod gguf;
 mod lock;
 mod manifest;
@@ -29,6 +30,7 @@ pub const TARGETS: &[Target] = &[
     admission::TARGET,
     checkpoint::TARGET,
     configuration::TARGET,
+    data_file::TARGET,
     gguf::TARGET,
     lock::TARGET,
     manifest::TARGET,

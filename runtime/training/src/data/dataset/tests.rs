@@ -5,12 +5,16 @@ use std::collections::BTreeMap;
 use tunebox_model::chat::Encoded;
 
 use super::super::fault;
+use super::super::parse::shape_of_line;
+use super::super::shape::Record;
+use super::super::source::{Format, Line};
+use super::problem::WrongLine;
 use super::*;
 
 #[test]
 fn a_file_of_records_that_are_too_long_gets_a_hint_to_raise_the_length() {
     let report = Report { lines: 2, dropped: vec![1, 2], length: 4, ..Report::default() };
-    let hint = |report: &Report| no_example("a.jsonl", report, &[Shape::Preference]).hint.unwrap();
+    let hint = |report: &Report| no_example("a.jsonl", report, &[Shape::Preference], Format::Lines).hint.unwrap();
     assert!(hint(&report).starts_with("raise `data.max-length`"), "{}", hint(&report));
     assert!(hint(&Report::default()).contains("\"rejected\""), "{}", hint(&Report::default()));
 }
@@ -32,9 +36,10 @@ fn a_line_that_is_no_record_gets_an_example_of_what_the_method_takes() {
 #[test]
 fn records_of_another_shape_in_the_sample_get_a_hint_at_the_file_that_fits() {
     let hint = |name: &str, shape| {
-        let line = Line { number: 1, bytes: b"{}".to_vec() };
+        let line = Line { number: 1, column: 1, text: Ok(b"{}".to_vec()) };
         let fault = fault::unwanted_shape(Shape::Messages, &[shape]);
-        line_error(name, &line, (fault, 1), &[shape], false).hint.unwrap()
+        let wrong = WrongLine { file: name, format: Format::Lines, line: &line, has_valid: false };
+        wrong.explain((fault, 1), &[shape]).hint.unwrap()
     };
     for (shape, file) in [(Shape::Unpaired, "kto"), (Shape::Prompts, "grpo"), (Shape::Contrast, "steer")] {
         let hint = hint("calm/runs/.sample/lora.jsonl", shape);

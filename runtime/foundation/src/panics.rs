@@ -20,7 +20,7 @@ static HOOK: Once = Once::new();
 ///
 /// # Errors
 /// The panic's message.
-pub(crate) fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
+pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     HOOK.call_once(|| {
         let loud = panic::take_hook();
         panic::set_hook(Box::new(move |panic| {

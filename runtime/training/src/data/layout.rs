@@ -1,0 +1,294 @@
+//! Layouts of other tools, recognized by their fields and converted to the fields of a shape, and `data.map`.
+//!
+//! The first record of a file decides: its layout holds for all of the file.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value, json};
+use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::nearest::nearest;
+
+use super::fault::{self, Fault};
+use super::shape::Shape;
+
+/// The fields that `data.map` may give.
+const FIELDS: [&str; 14] = [
+    "messages",
+    "prompt",
+    "completion",
+    "text",
+    "chosen",
+    "rejected",
+    "label",
+    "answer",
+    "harmful",
+    "harmless",
+    "positive",
+    "negative",
+    "tools",
+    "chat_template_kwargs",
+];
+
+/// Names of columns by the field that they are read as.
+pub type FieldMap = BTreeMap<String, String>;
+
+/// A layout with a question and its answer in two columns.
+struct Pair {
+    /// What the layout is known as; empty if it has no name.
+    name: &'static str,
+    prompt: &'static str,
+    /// A column with further text of the prompt, which may be empty or missing.
+    context: Option<&'static str>,
+    answer: &'static str,
+}
+
+/// The layouts with a question and its answer, the most specific first.
+const PAIRS: [Pair; 8] = [
+    Pair { name: "Alpaca", prompt: "instruction", context: Some("input"), answer: "output" },
+    Pair { name: "Dolly", prompt: "instruction", context: Some("context"), answer: "response" },
+    Pair { name: "", prompt: "question", context: None, answer: "answer" },
+    Pair { name: "", prompt: "question", context: None, answer: "response" },
+    Pair { name: "", prompt: "prompt", context: None, answer: "response" },
+    Pair { name: "", prompt: "query", context: None, answer: "response" },
+    Pair { name: "", prompt: "problem", context: None, answer: "solution" },
+    Pair { name: "", prompt: "input", context: None, answer: "output" },
+];
+
+/// The columns that hold a conversation.
+const CONVERSATIONS: [&str; 3] = ["conversations", "conversation", "messages"];
+
+/// Roles by the names that ShareGPT files give the speakers.
+const SPEAKERS: [(&str, &str); 11] = [
+    ("human", "user"),
+    ("user", "user"),
+    ("gpt", "assistant"),
+    ("chatgpt", "assistant"),
+    ("bing", "assistant"),
+    ("bard", "assistant"),
+    ("assistant", "assistant"),
+    ("system", "system"),
+    ("tool", "tool"),
+    ("observation", "tool"),
+    ("function_response", "tool"),
+];
+
+/// The layout of a file, and how it is converted.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(super) struct Layout {
+    name: &'static str,
+    shape: Shape,
+    /// The field of the shape and the column that it is read from.
+    columns: Vec<(&'static str, &'static str)>,
+    /// The column with further text of the prompt.
+    context: Option<&'static str>,
+    /// Whether texts become messages, since the model has a chat template.
+    has_template: bool,
+}
+
+/// Checks that every field of a map is one of a record. Returns the first that is not, with the error about it.
+///
+/// # Errors
+/// A field that no record has.
+pub fn check_fields(map: &FieldMap) -> Result<(), (String, Fault)> {
+    let Some(field) = map.keys().find(|field| !FIELDS.contains(&field.as_str())) else { return Ok(()) };
+    let hint = match nearest(field, FIELDS) {
+        Some(similar) => format!("did you mean `{similar}`? the name of the column comes after `=`"),
+        None => format!("write a field of a record before `=`, one of {}", FIELDS.join(", ")),
+    };
+    let problem = Explanation::new("config", format!("`{field}` is no field of a record")).with_hint(hint);
+    Err((field.clone(), problem.into()))
+}
+
+/// How the objects of a file become records.
+#[derive(Debug, Clone, Default)]
+pub(super) struct Conversion {
+    /// The columns that `data.map` names.
+    pub(super) map: FieldMap,
+    /// The layout of the file; `None` if its records have the fields of a shape.
+    pub(super) layout: Option<Layout>,
+    /// Whether all values of the file are text.
+    pub(super) is_untyped: bool,
+}
+
+impl Conversion {
+    /// Renames the columns of `data.map`, then converts the layout. Returns the columns by the fields that they became, for
+    /// messages.
+    ///
+    /// # Errors
+    /// A record without a column that is needed, and a message of an unknown speaker.
+    pub(super) fn apply(&self, object: &mut Map<String, Value>) -> Result<FieldMap, Fault> {
+        let mut columns = self.rename(object)?;
+        if let Some(layout) = &self.layout {
+            columns.extend(layout.convert(object)?);
+        }
+        Ok(columns)
+    }
+
+    /// Renames the columns of `data.map`. A field that is not named so but has the name of a mapped field is removed.
+    fn rename(&self, object: &mut Map<String, Value>) -> Result<FieldMap, Fault> {
+        let mut taken = Vec::new();
+        for (field, column) in &self.map {
+            let value = object.get(column).ok_or_else(|| {
+                let others: Vec<String> = object.keys().map(|name| format!("`{name}`")).collect();
+                Explanation::new("data", format!("`{column}` is missing"))
+                    .with_why(format!("`data.map` reads `{field}` from it; the record has {}", others.join(", ")))
+            })?;
+            taken.push((field.clone(), value.clone()));
+        }
+        self.map.values().for_each(|column| drop(object.shift_remove(column)));
+        object.extend(taken);
+        Ok(self.map.clone())
+    }
+}
+
+impl Layout {
+    /// Recognizes the layout of an object that is to become one of the shapes `wanted`. `None` if it has the fields of such
+    /// a shape already, or of no known layout. With `has_template`, texts will be converted to messages.
+    pub(super) fn find(object: &Map<String, Value>, wanted: &[Shape], has_template: bool) -> Option<Self> {
+        // Half a record of most layouts is a complete `Prompts`.
+        let native = wanted.iter().find(|shape| is_native(object, **shape));
+        if native.is_some_and(|shape| *shape != Shape::Prompts || wanted.len() == 1) {
+            return None;
+        }
+        let found = wanted.iter().find_map(|shape| find_columns(object, *shape))?;
+        Some(Self { has_template, ..found })
+    }
+
+    /// The shape that the records are converted to.
+    pub(super) fn shape(&self) -> Shape {
+        self.shape
+    }
+
+    /// Says which columns are read as what, such as `Alpaca layout (instruction, input, output) read as prompt and
+    /// completion`.
+    pub(super) fn describe(&self) -> String {
+        let mut columns: Vec<&str> = self.columns.iter().map(|(_, column)| *column).collect();
+        if let Some(context) = self.context {
+            columns.insert(1, context);
+        }
+        let fields: Vec<&str> = self.columns.iter().map(|(field, _)| *field).collect();
+        let columns = columns.join(", ");
+        let layout = if self.name.is_empty() { columns } else { format!("{} layout ({columns})", self.name) };
+        let turns = if self.has_template && self.shape != Shape::Messages { ", as turns of a chat" } else { "" };
+        format!("{layout} read as {}{turns}", join_words(&fields))
+    }
+
+    /// Converts an object of this layout. Returns the columns by the fields that they became.
+    fn convert(&self, object: &mut Map<String, Value>) -> Result<FieldMap, Fault> {
+        for (_, column) in &self.columns {
+            if !object.contains_key(*column) {
+                let names: Vec<String> = self.columns.iter().map(|(_, column)| format!("`{column}`")).collect();
+                let names: Vec<&str> = names.iter().map(String::as_str).collect();
+                let problem = Explanation::new("data", format!("`{column}` is missing"));
+                return Err(problem.with_why(format!("every record of this file needs {}", join_words(&names))).into());
+            }
+        }
+        let system = object.get("system").and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
+        let context = self.context.and_then(|name| object.shift_remove(name));
+        let taken: Vec<Value> = self.columns.iter().filter_map(|(_, column)| object.shift_remove(*column)).collect();
+        for ((field, column), value) in self.columns.iter().zip(taken) {
+            let value = match (*field, value) {
+                ("messages", Value::Array(items)) => read_conversation(column, items, system.as_deref())?,
+                ("prompt", Value::String(text)) => self.write_prompt(text, context.as_ref(), system.as_deref()),
+                ("completion" | "chosen" | "rejected", Value::String(text)) if self.has_template => {
+                    json!([{ "role": "assistant", "content": text }])
+                }
+                (_, value) => value,
+            };
+            object.insert((*field).to_owned(), value);
+        }
+        Ok(self.columns.iter().map(|(field, column)| ((*field).to_owned(), (*column).to_owned())).collect())
+    }
+
+    /// Makes a prompt of an instruction, the text of its context and the text for the system: messages if the model has a
+    /// template, else texts with blank lines between them and before the answer.
+    fn write_prompt(&self, text: String, context: Option<&Value>, system: Option<&str>) -> Value {
+        let context = context.and_then(Value::as_str).filter(|context| !context.is_empty());
+        let text = context.map_or(text.clone(), |context| format!("{text}\n\n{context}"));
+        if !self.has_template {
+            let system = system.map_or_else(String::new, |system| format!("{system}\n\n"));
+            return format!("{system}{text}\n\n").into();
+        }
+        let system = system.map(|system| json!({ "role": "system", "content": system }));
+        system.into_iter().chain([json!({ "role": "user", "content": text })]).collect()
+    }
+}
+
+/// Whether an object can be read as `shape` without a conversion.
+fn is_native(object: &Map<String, Value>, shape: Shape) -> bool {
+    match shape {
+        Shape::Messages => object.get("messages").is_some_and(|list| !is_share_gpt(list)),
+        Shape::Preference => {
+            shape.is_complete(object)
+                && (object.contains_key("prompt") || object.get("chosen").is_some_and(|chosen| !chosen.is_string()))
+        }
+        _ => shape.is_complete(object),
+    }
+}
+
+/// Finds the columns of a layout from which a record of `shape` can be read. `has_template` is false in the result.
+fn find_columns(object: &Map<String, Value>, shape: Shape) -> Option<Layout> {
+    let has = |name: &str| object.contains_key(name);
+    let layout = |name, columns, context| Some(Layout { name, shape, columns, context, has_template: false });
+    if shape == Shape::Messages {
+        let column = CONVERSATIONS.into_iter().find(|name| object.get(*name).is_some_and(Value::is_array))?;
+        let name = if object.get(column).is_some_and(is_share_gpt) { "ShareGPT" } else { "" };
+        return layout(name, vec![("messages", column)], None);
+    }
+    PAIRS.iter().find_map(|pair| {
+        let (prompt, answer) = (("prompt", pair.prompt), has(pair.answer));
+        let columns = match shape {
+            Shape::PromptCompletion if answer => vec![prompt, ("completion", pair.answer)],
+            Shape::Unpaired if answer && has("label") => vec![prompt, ("completion", pair.answer)],
+            Shape::Preference if has("chosen") && has("rejected") => {
+                vec![prompt, ("chosen", "chosen"), ("rejected", "rejected")]
+            }
+            Shape::Prompts if answer => vec![prompt, ("answer", pair.answer)],
+            _ => return None,
+        };
+        let context = pair.context.filter(|name| has(name));
+        has(pair.prompt).then(|| layout(pair.name, columns, context))?
+    })
+}
+
+/// Whether a value is a list whose first message names a speaker by `from` and a text by `value`.
+fn is_share_gpt(list: &Value) -> bool {
+    list.get(0).is_some_and(|first| first.get("from").is_some() && first.get("value").is_some())
+}
+
+/// Converts the messages of `column`: `from` and `value` become `role` and `content`; messages that have these stay as they
+/// are. `system` becomes the first message unless there is one of that role.
+fn read_conversation(column: &str, items: Vec<Value>, system: Option<&str>) -> Result<Value, Fault> {
+    let mut messages = Vec::with_capacity(items.len());
+    for (number, mut item) in items.into_iter().enumerate() {
+        if let Some(object) = item.as_object_mut().filter(|object| object.contains_key("from")) {
+            let speaker = object.remove("from").unwrap_or_default();
+            let name = speaker.as_str().unwrap_or_default().to_lowercase();
+            let Some((_, role)) = SPEAKERS.iter().find(|(known, _)| *known == name) else {
+                let what = format!("`{column}[{number}].from` is {speaker}, a known speaker is wanted");
+                return Err(Explanation::new("data", what).with_hint("use `human`, `gpt`, `system` or `tool`").into());
+            };
+            let Some(value) = object.remove("value").filter(Value::is_string) else {
+                return Err(fault::wrong_type(&format!("{column}[{number}].value"), "missing or no text", "text"));
+            };
+            object.insert("role".into(), (*role).into());
+            object.insert("content".into(), value);
+        }
+        messages.push(item);
+    }
+    let has_system = messages.first().is_some_and(|first| first.get("role").is_some_and(|role| role == "system"));
+    let system = system.filter(|_| !has_system).map(|text| json!({ "role": "system", "content": text }));
+    Ok(system.into_iter().chain(messages).collect())
+}
+
+/// Joins words with commas and `and`.
+fn join_words(words: &[&str]) -> String {
+    match words {
+        [] => String::new(),
+        [one] => (*one).to_owned(),
+        [first @ .., last] => format!("{} and {last}", first.join(", ")),
+    }
+}
+
+#[cfg(test)]
+mod tests;

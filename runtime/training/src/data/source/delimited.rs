@@ -1,0 +1,107 @@
+//! The rows of a table of text: CSV, and TSV with tabs. The first row names the columns.
+
+use std::cell::Cell;
+use std::collections::BTreeSet;
+use std::io::{BufRead, Read};
+
+use csv::ByteRecord;
+use serde_json::{Map, Value};
+use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::format::counted;
+
+use super::{Chunks, Following, Format, MAX_COLUMNS, MAX_RECORD_BYTES, Position, too_long, unreadable};
+use crate::data::fault::Fault;
+use crate::error::Error;
+
+/// The separator of a CSV file that begins with `head`: a comma, or a semicolon if the first line has one and no comma, as
+/// spreadsheets write it in many countries.
+pub(super) fn separator(head: &[u8]) -> u8 {
+    let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
+    if first.contains(&b';') && !first.contains(&b',') { b';' } else { b',' }
+}
+
+/// Reads every row after the first as an object of texts. Returns the number of rows. A row with another number of fields
+/// than the first, or with bytes that are not UTF-8, is passed on as a fault.
+///
+/// # Errors
+/// A reader or a sink that fails; a first row with more than 1,000 columns or twice the same; a row of 16 MiB or more.
+pub(super) fn read(reader: &mut impl BufRead, separator: u8, chunks: &mut Chunks<'_>) -> Result<u64, Error> {
+    let position = Cell::new(Position::START);
+    let is_crlf = has_crlf(reader).map_err(|error| unreadable(chunks.name, error))?;
+    // The last row ends as every other, so that the lines of all rows are counted alike.
+    let reader = reader.chain(if is_crlf { &b"\r\n"[..] } else { &b"\n"[..] });
+    let following = Following { reader, position: &position };
+    let mut table = csv::ReaderBuilder::new().delimiter(separator).flexible(true).from_reader(following);
+    let failed = |name: &str, line: u64, error: csv::Error| match position.get().left {
+        0 => unreadable(name, too_long(Format::Delimited(separator), line)),
+        _ => unreadable(name, error),
+    };
+    let names = table.byte_headers().map_err(|error| failed(chunks.name, 1, error))?.clone();
+    let names = column_names(chunks.name, &names)?;
+    let (mut row, mut count) = (ByteRecord::new(), 0);
+    loop {
+        let line = table.position().line();
+        position.set(Position { left: MAX_RECORD_BYTES, ..position.get() });
+        if !table.read_byte_record(&mut row).map_err(|error| failed(chunks.name, line, error))? {
+            return chunks.finish(count);
+        }
+        count += 1;
+        // The library counts a line at `\n`: of `\r\n` after the row, of blank lines before it.
+        let inside = row.as_slice().iter().filter(|byte| **byte == b'\n').count() as u64;
+        let passed = table.position().line() - line;
+        let number = line + passed.saturating_sub(inside + u64::from(!is_crlf));
+        chunks.push_row(number, read_row(&names, &row))?;
+    }
+}
+
+/// Whether the first line ends with `\r\n`. Reads nothing that is not buffered.
+fn has_crlf(reader: &mut impl BufRead) -> std::io::Result<bool> {
+    let head = reader.fill_buf()?;
+    let end = head.iter().position(|byte| *byte == b'\n');
+    Ok(end.is_some_and(|end| head[..end].ends_with(b"\r")))
+}
+
+/// Returns the names of the columns. Fails if there are too many, one is not UTF-8, or two are equal and not empty.
+fn column_names(file: &str, row: &ByteRecord) -> Result<Vec<String>, Error> {
+    let wrong = |what: String, hint: &str| {
+        let problem = Explanation::new("data", what).with_location(format!("{file}:1"));
+        Err(problem.with_why("the first row names the columns").with_hint(hint).into())
+    };
+    if row.len() > MAX_COLUMNS {
+        return wrong(format!("the table has {} columns, at most {MAX_COLUMNS} are read", row.len()), "leave some out");
+    }
+    let mut names = Vec::with_capacity(row.len());
+    let mut known = BTreeSet::new();
+    for (number, name) in row.iter().enumerate() {
+        let Ok(name) = std::str::from_utf8(name) else {
+            return wrong(format!("the name of column {} is not UTF-8 text", number + 1), "save the file as UTF-8");
+        };
+        let name = name.trim();
+        if !name.is_empty() && !known.insert(name.to_owned()) {
+            return wrong(format!("two columns are named `{name}`"), "rename one of them");
+        }
+        names.push(name.to_owned());
+    }
+    Ok(names)
+}
+
+/// Reads the fields of a row as texts by the name of their column. Leaves out columns without a name.
+fn read_row(names: &[String], row: &ByteRecord) -> Result<Map<String, Value>, Fault> {
+    if row.len() != names.len() {
+        let what = format!(
+            "the row has {}, the first row names {}",
+            counted(row.len() as u64, "field"),
+            counted(names.len() as u64, "column")
+        );
+        let hint = "put texts with commas, quotes or line ends in double quotes, and write a quote in them twice";
+        return Err(Explanation::new("data", what).with_hint(hint).into());
+    }
+    let field = |(name, value): (&String, &[u8])| match std::str::from_utf8(value) {
+        Ok(text) => Ok((name.clone(), Value::String(text.to_owned()))),
+        Err(_) => {
+            let fault = Explanation::new("data", format!("`{name}` is not UTF-8 text"));
+            Err(fault.with_hint("save the file as UTF-8").into())
+        }
+    };
+    names.iter().zip(row.iter()).filter(|(name, _)| !name.is_empty()).map(field).collect()
+}

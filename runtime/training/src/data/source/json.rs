@@ -1,0 +1,80 @@
+//! The elements of a JSON array, one at a time.
+
+use std::cell::Cell;
+use std::fmt;
+use std::io::BufRead;
+
+use serde::Deserializer as _;
+use serde::de::{Error as _, SeqAccess, Visitor};
+use serde_json::value::RawValue;
+use tunebox_foundation::explain::Explanation;
+
+use super::{Chunks, Following, Format, Line, MAX_RECORD_BYTES, Position, too_long, unreadable};
+use crate::error::Error;
+
+/// Reads every element of a JSON array, which must be all that the file holds. Returns the number of elements.
+///
+/// # Errors
+/// A reader or a sink that fails, text that is no JSON array, with its location, and an element of 16 MiB or more.
+pub(super) fn read(reader: &mut impl BufRead, chunks: &mut Chunks<'_>) -> Result<u64, Error> {
+    let position = Cell::new(Position::START);
+    let mut deserializer = serde_json::Deserializer::from_reader(Following { reader, position: &position });
+    let mut elements = Elements { chunks, position: &position, count: 0, failed: None };
+    let result = deserializer.deserialize_seq(&mut elements);
+    let Elements { count, failed, .. } = elements;
+    if let Some(error) = failed {
+        return Err(error);
+    }
+    result.and_then(|()| deserializer.end()).map_err(|error| describe(chunks.name, &position, &error))?;
+    chunks.finish(count)
+}
+
+/// The error about text that is no JSON array, or that cannot be read.
+fn describe(name: &str, position: &Cell<Position>, error: &serde_json::Error) -> Error {
+    let at = position.get();
+    if at.left == 0 {
+        return unreadable(name, too_long(Format::Array, at.begin.map_or(at.line, |(line, _)| line)));
+    }
+    if error.is_io() {
+        return unreadable(name, error);
+    }
+    let message = error.to_string();
+    let end = message.find(" at line ").unwrap_or(message.len());
+    let what = message[..end].replace("EOF while parsing", "it ends inside");
+    Explanation::new("data", format!("the file is no JSON array: {what}"))
+        .with_location(format!("{name}:{}:{}", at.line, at.column.saturating_sub(1).max(1)))
+        .with_hint("write an array of objects, `[{…}, {…}]`, or one object a line")
+        .into()
+}
+
+/// Passes the elements of an array on.
+struct Elements<'a, 'b> {
+    chunks: &'a mut Chunks<'b>,
+    position: &'a Cell<Position>,
+    count: u64,
+    /// The error of the sink, which ended the reading.
+    failed: Option<Error>,
+}
+
+impl<'de> Visitor<'de> for &mut Elements<'_, '_> {
+    type Value = ();
+
+    fn expecting(&self, out: &mut fmt::Formatter<'_>) -> fmt::Result {
+        out.write_str("an array")
+    }
+
+    fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
+        while let Some(element) = elements.next_element::<Box<RawValue>>()? {
+            let at = self.position.get();
+            let (number, column) = at.begin.unwrap_or((at.line, at.column));
+            self.position.set(Position { begin: None, left: MAX_RECORD_BYTES, ..at });
+            self.count += 1;
+            let text = Ok(Box::<str>::from(element).into_string().into_bytes());
+            if let Err(error) = self.chunks.push(Line { number, column, text }) {
+                self.failed = Some(error);
+                return Err(A::Error::custom("stopped"));
+            }
+        }
+        Ok(())
+    }
+}
