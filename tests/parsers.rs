@@ -157,8 +157,12 @@ fn an_error_of_a_template_shows_its_line_and_column() {
 }
 
 /// Every way to read a tokenizer.
-const READING: [&str; 4] =
-    ["score model --text hello", "check run.toml", "train run.toml --set train.steps=1", "merge model --out merged"];
+const READING: [&str; 4] = [
+    "score model --text hello",
+    "check run.toml",
+    "train run.toml --set train.steps=1",
+    "export model --to hf --out merged",
+];
 
 /// A pre-tokenizer of 60 steps with 30 regular expressions each, which take a minute and four gigabytes to compile.
 fn many_expressions() -> Value {

@@ -58,7 +58,11 @@ fn run_command(command: Command, terminal: Terminal, global: &Global) -> Result<
         supervisor::confine_child(terminal, access.as_ref())?;
     } else if command.is_supervised() {
         let access = command.prepare(terminal, global)?;
-        return Ok(supervisor::supervise(terminal, access.as_ref(), global.offline));
+        let code = supervisor::supervise(terminal, access.as_ref(), global.offline);
+        if code == ExitCode::SUCCESS {
+            command.publish(terminal)?;
+        }
+        return Ok(code);
     }
     Ok(match command.run(terminal, global)? {
         ExitStatus::Success => ExitCode::SUCCESS,

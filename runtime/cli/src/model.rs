@@ -11,7 +11,7 @@ use tunebox_foundation::bounded;
 use tunebox_foundation::files::FileError;
 use tunebox_model::{Model, Policy, PolicySettings};
 use tunebox_sandbox::confinement::{MemoryLimit, reading_memory};
-use tunebox_training::{base_precision, find_model, is_checkpoint, model_files, newest_checkpoint};
+use tunebox_training::{base_precision, find_base, find_model, is_checkpoint, model_files, newest_checkpoint};
 
 use crate::access::{Access, computes_on_cpu};
 use crate::arguments::{Global, one_of};
@@ -93,6 +93,15 @@ impl ModelOptions {
         Ok(Some(Access::read_only(read)).filter(|_| computes_on_cpu(&self.device)))
     }
 
+    /// Loads the model as [`load`](Self::load) does, but computes in `f32` unless `--compute` names another format, so that
+    /// two models can be compared.
+    pub(crate) fn load_exactly(mut self, terminal: Terminal, global: &Global) -> Result<LoadedModel, Failure> {
+        if self.compute == Compute::Auto {
+            self.compute = Compute::F32;
+        }
+        self.load(terminal, global)
+    }
+
     /// Loads the base model and, unless `--base` is given, applies the adapter and the weight edits of a checkpoint. Shows
     /// the base precision and the checkpoint in use where the user did not name them. Limits the memory of the process while
     /// a model for the CPU is read.
@@ -126,8 +135,9 @@ impl ModelOptions {
     }
 
     /// Returns the base model's name and the adapter's folder, `None` without an adapter. The MODEL argument may be an
-    /// adapter or a run: it then takes precedence over `--adapter`, and its `adapter_config.json` names the base. In all
-    /// cases `--base-model` takes precedence as the base. Shows a checkpoint that is used in place of a finished run.
+    /// adapter or a run: it then takes precedence over `--adapter`, and its `adapter_config.json` names the base, which
+    /// [`find_base`] resolves. In all cases `--base-model` takes precedence as the base. Shows a checkpoint that is used in
+    /// place of a finished run.
     fn find_base_and_adapter(&self, terminal: Terminal) -> Result<(String, Option<PathBuf>), Failure> {
         let Some(adapter) = find_adapter(terminal, Path::new(&self.path))? else {
             let base = self.base_model.clone().unwrap_or_else(|| self.path.clone());
@@ -136,7 +146,8 @@ impl ModelOptions {
             let adapter = find_adapter(terminal, named)?.unwrap_or_else(|| named.clone());
             return Ok((base, Some(adapter)));
         };
-        let base = self.base_model.clone().map_or_else(|| read_base_name(&adapter), Ok)?;
+        let named = || Ok::<_, Failure>(find_base(&adapter, &read_base_name(&adapter)?)?);
+        let base = self.base_model.clone().map_or_else(named, Ok)?;
         Ok((base, Some(adapter)))
     }
 

@@ -135,5 +135,10 @@ pub(crate) fn gguf_layout(configuration: &Configuration) -> GgufLayout {
     family_of(configuration).gguf_layout
 }
 
+/// The `general.architecture` of GGUF files of a configuration's family: Llama's for Mistral, which has none of its own.
+pub(crate) fn gguf_architecture(configuration: &Configuration) -> &'static str {
+    family_of(configuration).architecture.unwrap_or("llama")
+}
+
 #[cfg(test)]
 mod tests;

@@ -9,6 +9,7 @@ pub mod configuration;
 pub mod decoder;
 pub mod edit;
 pub mod error;
+pub mod export;
 pub mod families;
 mod fields;
 mod files;

@@ -63,6 +63,11 @@ pub(crate) fn merge_weight(model: &Model, adapter: &Adapter, edits: &Edits, name
     effective(&weight, &low, module.magnitude_slot.map(lengths).transpose()?.as_ref())
 }
 
+/// Whether [`merge_weight`] gives another weight than the base model's: it was trained or edited, or has an adapter module.
+pub(crate) fn is_changed(adapter: &Adapter, edits: &Edits, name: &str) -> bool {
+    adapter.is_full() || edits.get(name).is_some() || module_of(adapter, name).is_some()
+}
+
 /// Computes W + s·B·A, `[out, in]`, `f32`, on the CPU. `lengths` is given for DoRA: the magnitude m and ‖W‖² of each row
 /// of W, both `[out]`. With it, each row of the sum is multiplied by m / ‖row‖, with the norm of that row of the sum.
 pub(crate) fn effective(weight: &Tensor, low: &LowRank, lengths: Option<&(Tensor, Tensor)>) -> Result<Tensor> {

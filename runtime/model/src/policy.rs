@@ -135,6 +135,11 @@ impl Policy {
         }
     }
 
+    /// A policy with another adapter on the same base model, without edits and snapshots. Its reference is the base model.
+    pub(crate) fn with_adapter(&self, adapter: Adapter) -> Self {
+        Self::assemble(Arc::clone(&self.model), adapter, None, self.settings)
+    }
+
     /// Sets the time after which passes through the model fail: before the next block with [`Error::OutOfTime`], or, in
     /// the output head on the CPU, with [`Error::Compute`]. `None` lets passes run to their end.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {

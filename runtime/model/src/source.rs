@@ -73,7 +73,7 @@ impl Source {
     /// The source for the folder or file `path`, which exists: a folder with `config.json` and safetensors, a GGUF
     /// file, or a folder with one GGUF file and no `config.json`. `name` is what the user gave. Errors: none of these,
     /// several GGUF files, a family that is not known, or a broken index of weight files.
-    fn from_path(name: &str, path: &Path) -> Result<Self> {
+    pub(crate) fn from_path(name: &str, path: &Path) -> Result<Self> {
         let (path, weights) = if path.is_dir() && path.join("config.json").is_file() {
             check_family(path)?;
             (path.to_path_buf(), safetensors::files(path)?)

@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 use crate::families::{aliases, gguf_layout, gguf_name, weight_shapes};
 use entry::{Entry, Stored};
 pub(crate) use location::Location;
-use reading::Repair;
+pub(crate) use reading::Repair;
 
 /// The weights of a model. On the CPU a matrix stays in the mapped file, in the file's format (`bf16`, `f16`, `f32`,
 /// or quantized); vectors, and matrices in formats that matrix products cannot read directly, are copied to memory. On

@@ -144,7 +144,7 @@ impl Trainer {
     /// `show_every`-th.
     fn shows_completions(&self) -> bool {
         let (number, every) = (self.step + 1, u64::from(self.rewards.show_every));
-        every > 0 && (number == 1 || number == self.learning_rate.steps || number.is_multiple_of(every))
+        every > 0 && (number == 1 || number == self.learning_rate.length.steps || number.is_multiple_of(every))
     }
 
     /// The number of updates in the whole run, by the optimizer or by the method.

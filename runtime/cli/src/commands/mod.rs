@@ -9,13 +9,13 @@ mod data;
 mod dev;
 mod doctor;
 mod eval;
+mod export;
 mod generate;
 mod init;
 mod inspect;
 mod internal;
 mod key;
 mod list;
-mod merge;
 mod new;
 mod pack;
 mod pull;
@@ -94,8 +94,8 @@ pub(crate) enum Command {
     Test(test::Test),
     /// Check the devices and build tools of this machine
     Doctor(doctor::Doctor),
-    /// Merge an adapter into its base model, or store a model in another precision
-    Merge(merge::Merge),
+    /// Write a run or a model in the format of another program: GGUF, Ollama, mlx-lm, PEFT or transformers
+    Export(Box<export::Export>),
     /// Print a completion script for a shell
     Completions {
         /// Shell to print the script for
@@ -121,7 +121,7 @@ impl Command {
             Self::Train(command) => command.is_in_process(),
             Self::Eval(_) | Self::Score(_) | Self::Generate(_) | Self::Chat(_) => true,
             Self::Check(_) | Self::Data(_) | Self::Inspect(_) => true,
-            Self::Dev(_) | Self::Verify(_) | Self::Bench(_) | Self::Merge(_) => true,
+            Self::Dev(_) | Self::Verify(_) | Self::Bench(_) | Self::Export(_) => true,
             _ => false,
         }
     }
@@ -141,8 +141,17 @@ impl Command {
             Self::Inspect(command) => command.prepare(),
             Self::Verify(command) => command.prepare(terminal, global),
             Self::Bench(command) => command.prepare(terminal, global),
-            Self::Merge(command) => command.prepare(global),
+            Self::Export(command) => command.prepare(global),
             _ => Ok(None),
+        }
+    }
+
+    /// In the parent of a supervised command, after its child succeeded: gives what the child wrote its final name. Does
+    /// nothing for commands whose child does that itself.
+    pub(crate) fn publish(self, terminal: Terminal) -> Result<(), Failure> {
+        match self {
+            Self::Export(command) => command.publish(terminal),
+            _ => Ok(()),
         }
     }
 
@@ -173,7 +182,7 @@ impl Command {
             Self::Build(command) => command.run(terminal, global),
             Self::Test(command) => command.run(terminal, global),
             Self::Doctor(command) => command.run(terminal),
-            Self::Merge(command) => command.run(terminal, global),
+            Self::Export(command) => command.run(terminal, global),
             Self::Completions { shell } => Ok(print_completions(terminal, shell)),
             Self::Worker => internal::run_worker(),
             Self::CompileComponent => internal::compile_component(),

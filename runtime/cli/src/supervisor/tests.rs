@@ -20,7 +20,7 @@ const COMMANDS: [&str; 11] = [
     "generate SAMPLE/model hi",
     "chat SAMPLE/model",
     "eval SAMPLE/model --data SAMPLE/lora.jsonl",
-    "merge SAMPLE/model --out out",
+    "export SAMPLE/model --to hf --out new",
     "check run.toml",
     "train run.toml --in-process",
     "train run.toml --dry-run",
@@ -33,7 +33,7 @@ const COMMANDS: [&str; 11] = [
 fn escape(command: &str, attempt: &str) -> (ProcessStatus, String) {
     let place = tempfile::tempdir().unwrap();
     let work = place.path().join("work");
-    for folder in ["work/out", "work/runs", "work/run", ".ssh"] {
+    for folder in ["work/out", "work/.new.partial", "work/runs", "work/run", ".ssh"] {
         fs::create_dir_all(place.path().join(folder)).unwrap();
     }
     fs::write(place.path().join(".ssh/id"), "secret").unwrap();
@@ -72,7 +72,7 @@ fn attempt(what: &str) -> io::Result<()> {
         "signal" => Ok(kill_process(rustix::process::getppid().unwrap(), rustix::process::Signal::USR1)?),
         "shell" => Err(Command::new("/bin/sh").exec()),
         "fork" => Command::new("/bin/true").spawn().map(drop),
-        "output" => fs::write("out/model.safetensors", "mine"),
+        "output" => fs::write(".new.partial/model.safetensors", "mine"),
         _ => UnixStream::pair().map(drop),
     }
 }
@@ -101,7 +101,7 @@ fn a_child_out_of_a_parser_opens_no_socket_and_starts_no_process() {
 
 #[test]
 fn a_child_does_what_its_command_needs() {
-    for (command, attempt) in [("merge SAMPLE/model --out out", "output"), ("chat SAMPLE/model", "pair")] {
+    for (command, attempt) in [("export SAMPLE/model --to hf --out new", "output"), ("chat SAMPLE/model", "pair")] {
         let (status, told) = escape(command, attempt);
         assert!(status.success(), "{command}: {attempt}: {status}: {told}");
     }

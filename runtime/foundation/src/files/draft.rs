@@ -1,4 +1,4 @@
-//! Folders that are written atomically.
+//! Folders, and files that take long to write, that appear whole or not at all.
 
 use std::fs::{self, File};
 use std::path::{Path, PathBuf};
@@ -23,11 +23,17 @@ impl Draft {
     /// # Errors
     /// When the old temporary folder cannot be removed, or the new one cannot be created.
     pub fn begin(target: &Path) -> Result<Self, FileError> {
-        let name = target.file_name().unwrap_or_default().to_string_lossy();
-        let partial = parent(target).join(format!(".{name}.partial"));
+        let partial = Self::path_for(target);
         remove_folder(&partial)?;
         create_folder(&partial)?;
         Ok(Self { partial, target: target.to_owned(), committed: false })
+    }
+
+    /// The temporary folder of a draft of `target`, for another process that fills it.
+    #[must_use]
+    pub fn path_for(target: &Path) -> PathBuf {
+        let name = target.file_name().unwrap_or_default().to_string_lossy();
+        parent(target).join(format!(".{name}.partial"))
     }
 
     /// The path of the temporary folder, valid until [`Draft::commit`].
@@ -67,6 +73,20 @@ impl Draft {
     }
 }
 
+impl Draft {
+    /// Syncs the file of the target's name in the draft, renames it to the target, which it replaces, and syncs the parent
+    /// folder. Removes the temporary folder with all else in it.
+    ///
+    /// # Errors
+    /// When the system reports an error. Unless the rename succeeded, the draft is removed and the target is as before.
+    pub fn commit_file(self) -> Result<(), FileError> {
+        let file = self.partial.join(self.target.file_name().unwrap_or_default());
+        File::open(&file).and_then(|file| file.sync_all()).map_err(FileError::at("written", &file))?;
+        fs::rename(&file, &self.target).map_err(FileError::at("renamed", &file))?;
+        sync_folder(parent(&self.target))
+    }
+}
+
 impl Drop for Draft {
     /// Removes the temporary folder unless the draft was committed. Ignores errors.
     fn drop(&mut self) {
@@ -93,6 +113,25 @@ fn sync_below(folder: &Path) -> Result<(), FileError> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_file_leaves_its_draft_alone_and_only_if_it_is_committed() {
+        let place = tempfile::tempdir().unwrap();
+        let target = place.path().join("model.gguf");
+        for is_committed in [false, true] {
+            let draft = Draft::begin(&target).unwrap();
+            assert_eq!(draft.path(), Draft::path_for(&target));
+            draft.write("model.gguf", b"whole").unwrap();
+            draft.write("beside", b"").unwrap();
+            if is_committed {
+                draft.commit_file().unwrap();
+            } else {
+                drop(draft);
+            }
+            assert_eq!(names(place.path()).unwrap().len(), usize::from(is_committed));
+        }
+        assert_eq!(fs::read(target).unwrap(), b"whole");
+    }
 
     #[test]
     fn a_draft_replaces_the_old_folder_only_if_it_is_committed() {

@@ -10,7 +10,7 @@ use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::format;
 
 use super::settings::{AdapterKind, AdapterSettings, ModuleKey, target_modules};
-use super::{Adapter, Module};
+use super::{Adapter, Module, ModuleFactors};
 use crate::Model;
 use crate::decoder::linear::squared_norms;
 use crate::decoder::site::Site;
@@ -91,6 +91,41 @@ impl Adapter {
             let (lefts, rights): (Vec<&Tensor>, Vec<&Tensor>) = list.iter().map(|(left, right)| (left, right)).unzip();
             adapter.parameters.set(module.a_slot, &Tensor::stack(&rights, 0)?)?;
             adapter.parameters.set(module.b_slot, &Tensor::stack(&lefts, 1)?)?;
+        }
+        Ok(adapter)
+    }
+}
+
+impl ModuleFactors {
+    /// The factors of a module of an adapter, on the CPU.
+    pub(crate) fn of(adapter: &Adapter, module: &Module) -> Result<Self> {
+        let value = |slot| -> Result<Tensor> { Ok(adapter.parameters.value_on_cpu(slot)?) };
+        let magnitude = module.magnitude_slot.map(value).transpose()?;
+        Ok(Self { a: value(module.a_slot)?, b: value(module.b_slot)?, scale: module.scale, magnitude })
+    }
+}
+
+impl Adapter {
+    /// Builds an adapter of kind LoRA or DoRA from the factors of its modules, in their order; the rank of a module is that
+    /// of its factors. Magnitudes that are missing stay 0. Errors: also a factor of another shape than the module's.
+    pub(crate) fn from_factors(
+        model: &Model,
+        kind: AdapterKind,
+        factors: Vec<(ModuleKey, ModuleFactors)>,
+    ) -> Result<Self> {
+        let settings = AdapterSettings { kind, ..AdapterSettings::default() };
+        let plan = |(place, factors): &(ModuleKey, ModuleFactors)| {
+            let rank = factors.a.dims2()?.0;
+            Ok(ModulePlan { place: *place, rank, alpha: factors.scale * rank as f64 })
+        };
+        let plans: Vec<ModulePlan> = factors.iter().map(plan).collect::<Result<_>>()?;
+        let adapter = zeros(model, &settings, &plans)?;
+        for (module, (_, factors)) in adapter.modules.iter().zip(&factors) {
+            adapter.parameters.set(module.a_slot, &factors.a)?;
+            adapter.parameters.set(module.b_slot, &factors.b)?;
+            if let (Some(slot), Some(magnitude)) = (module.magnitude_slot, &factors.magnitude) {
+                adapter.parameters.set(slot, magnitude)?;
+            }
         }
         Ok(adapter)
     }

@@ -54,6 +54,11 @@ impl Adapter {
     /// # Errors
     /// When a file cannot be written.
     pub fn save(&self, model: &Model, folder: &Path) -> Result<()> {
+        self.save_for(&model.name, folder)
+    }
+
+    /// Writes the adapter as [`save`](Self::save) does; its settings name the base model as `base`.
+    pub(crate) fn save_for(&self, base: &str, folder: &Path) -> Result<()> {
         create_folder(folder)?;
         let slots = self.parameters.slots();
         let stored = |slot: &Slot| TensorSpec {
@@ -67,7 +72,7 @@ impl Adapter {
         if self.settings.kind == AdapterKind::Full {
             return Ok(());
         }
-        files::write(&folder.join(SETTINGS), peft::write(self, &model.name))
+        files::write(&folder.join(SETTINGS), peft::write(self, base))
     }
 
     /// Reads the weights file of a folder into this adapter's slots, as `f32`.

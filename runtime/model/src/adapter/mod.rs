@@ -49,6 +49,19 @@ pub struct Module {
     pub(crate) base_squares: Option<Tensor>,
 }
 
+/// The factors of a module's update s·B·A of its weight, on the CPU in `f32`.
+#[derive(Debug, Clone)]
+pub(crate) struct ModuleFactors {
+    /// A `[rank, in]`.
+    pub(crate) a: Tensor,
+    /// B `[out, rank]`.
+    pub(crate) b: Tensor,
+    /// The factor s of B·A.
+    pub(crate) scale: f64,
+    /// DoRA's magnitudes `[out]`.
+    pub(crate) magnitude: Option<Tensor>,
+}
+
 impl Adapter {
     /// Builds an adapter from its parts and indexes the modules by layer and site. Computes and allocates no tensor.
     pub(crate) fn assemble(settings: AdapterSettings, modules: Vec<Module>, parameters: Parameters) -> Self {

@@ -3,6 +3,8 @@
 //! The file only names, in `tokenizer.ggml.pre`, how text is split into words before merging; the regular expressions
 //! with which the models were trained are here. The caller adds special tokens and the ids around a text.
 
+use serde_json::Value;
+use tokenizers::models::ModelWrapper;
 use tokenizers::models::bpe::{BPE, Vocab};
 use tokenizers::normalizers::NFC;
 use tokenizers::pre_tokenizers::PreTokenizerWrapper;
@@ -117,7 +119,7 @@ impl Style {
 
 /// All known names, grouped by style.
 const STYLES: [(&[&str], Style); 9] = [
-    (&["default", "gpt-2", "gpt2", "olmo", "phi-2", "mpt", "jais"], Style::new(Splitting::Words)),
+    (&["gpt-2", "gpt2", "default", "olmo", "phi-2", "mpt", "jais"], Style::new(Splitting::Words)),
     (&["smollm", "starcoder", "refact", "command-r", "codeshell", "exaone"], Style::new(Splitting::DigitsThenWords)),
     (
         &["llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"],
@@ -142,6 +144,35 @@ pub(super) fn find_style(name: &str) -> Result<Style> {
     let style = STYLES.iter().find(|(names, _)| names.contains(&name)).map(|(_, style)| *style);
     let known = || STYLES.iter().flat_map(|(names, _)| *names).copied();
     style.ok_or_else(|| error::unknown("pre-tokenizer", name, known()))
+}
+
+/// The first name of the style that splits and normalizes text as `tokenizer` does; `None` if no style does.
+pub(super) fn name_style(tokenizer: &tokenizers::Tokenizer) -> Result<Option<&'static str>> {
+    let wanted = steps(tokenizer)?;
+    let whole_words = matches!(tokenizer.get_model(), ModelWrapper::BPE(model) if model.ignore_merges);
+    for (names, style) in STYLES {
+        let mut plain = tokenizers::Tokenizer::new(BPE::default());
+        apply_style(style, &mut plain)?;
+        if style.whole_words == whole_words && steps(&plain)? == wanted {
+            return Ok(names.first().copied());
+        }
+    }
+    Ok(None)
+}
+
+/// The steps that normalize and split text, as JSON, without the options that change no token.
+fn steps(tokenizer: &tokenizers::Tokenizer) -> Result<Vec<Value>> {
+    let normalizer = serde_json::to_value(tokenizer.get_normalizer()).map_err(error::broken)?;
+    let splitting = serde_json::to_value(tokenizer.get_pre_tokenizer()).map_err(error::broken)?;
+    let mut steps = vec![normalizer];
+    match splitting.get("pretokenizers").and_then(Value::as_array) {
+        Some(list) => steps.extend(list.iter().cloned()),
+        None => steps.push(splitting),
+    }
+    for step in steps.iter_mut().filter_map(Value::as_object_mut) {
+        step.remove("trim_offsets");
+    }
+    Ok(steps)
 }
 
 /// Sets the tokenizer's pre-tokenizer: the style's splitting into words, then the spelling of bytes in the alphabet of

@@ -15,6 +15,7 @@ mod stream;
 #[cfg(test)]
 pub(crate) mod tests;
 mod write;
+mod write_gguf;
 
 use std::fmt;
 use std::ops::Range;

@@ -2,6 +2,7 @@
 //! Leaves what the keys mean to `families`, and tokens to `tokenizer`.
 
 mod header;
+pub(crate) mod write;
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -56,6 +56,11 @@ static FORMATS: [StoredFormat; 13] = [
     format(14, "Q6_K", GgmlDType::Q6K, Some(Format::Q6_K)),
 ];
 
+/// The GGML type number of a format in GGUF files; `None` for a format that is not read.
+pub(crate) fn ggml_number(dtype: GgmlDType) -> Option<u32> {
+    FORMATS.iter().find(|format| format.dtype == dtype).map(|format| format.number)
+}
+
 impl StoredFormat {
     /// The unquantized format with this safetensors name: `F32`, `F16` or `BF16`. For any other, the name as the error.
     pub(super) fn plain(name: String) -> std::result::Result<&'static Self, String> {
@@ -162,6 +167,23 @@ impl Location {
             GgmlDType::BF16 => Tensor::from_vec(self.read_plain(bf16::from_le_bytes)?, shape, &Device::Cpu)?,
             quantized => Tensor::from_vec(self.dequantize(quantized)?, shape, &Device::Cpu)?,
         })
+    }
+
+    /// The bytes of the tensor as they are in the file, if its format is `dtype`; `None` for another format.
+    ///
+    /// # Errors
+    /// When the file cannot be read.
+    pub(crate) fn read_stored(&self, dtype: GgmlDType) -> Result<Option<Vec<u8>>> {
+        let is_same = self.format.as_ref().is_ok_and(|format| format.dtype == dtype);
+        is_same.then(|| self.read_bytes(0, self.bytes)).transpose()
+    }
+
+    /// The type with which candle reads the tensor.
+    ///
+    /// # Errors
+    /// When the format is not read.
+    pub(crate) fn dtype(&self) -> Result<GgmlDType> {
+        Ok(self.format()?.dtype)
     }
 
     /// Reads the values as `f32`, in row-major order.

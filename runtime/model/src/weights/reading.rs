@@ -101,7 +101,7 @@ impl Weights {
 
 /// The change by a GGUF writer that is undone when a tensor is read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub(super) enum Repair {
+pub(crate) enum Repair {
     /// Nothing.
     Nothing,
     /// The `d` rows of each head were interleaved as rotation pairs: 0, d/2, 1, d/2 + 1, …. Row `2i + p` of a head
@@ -117,7 +117,7 @@ pub(super) enum Repair {
 impl Repair {
     /// What the GGUF layout `form` changed on the weight of this Hugging Face name: pairs in query and key weights and
     /// biases if `form.pairs_adjacent`, 1 added to norms if `form.norms_plus_one`, else nothing.
-    pub(super) fn of(name: &str, form: GgufLayout, configuration: &Configuration) -> Self {
+    pub(crate) fn of(name: &str, form: GgufLayout, configuration: &Configuration) -> Self {
         if form.pairs_adjacent && name.contains(".q_proj.") {
             Self::Pairs { heads: configuration.heads }
         } else if form.pairs_adjacent && name.contains(".k_proj.") {
@@ -140,7 +140,7 @@ impl Repair {
     }
 
     /// The values of a weight of this shape, in row-major order, with the change of the GGUF writer undone.
-    pub(super) fn undo(self, mut values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
+    pub(crate) fn undo(self, mut values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
         match self {
             Self::Nothing => values,
             Self::PlusOne => {
@@ -158,9 +158,42 @@ impl Repair {
     }
 }
 
+impl Repair {
+    /// The values of a weight of this shape, in row-major order, with the change of the GGUF writer made: the inverse of
+    /// [`undo`](Self::undo).
+    pub(crate) fn make(self, mut values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
+        match self {
+            Self::Nothing => values,
+            Self::PlusOne => {
+                values.iter_mut().for_each(|value| *value += 1.0);
+                values
+            }
+            Self::Pairs { .. } => {
+                let rows = shape.first().copied().unwrap_or(1).max(1);
+                let width = values.len() / rows;
+                let mut stored = vec![0.0; values.len()];
+                for (from, to) in self.order(rows).unwrap_or_default().into_iter().enumerate() {
+                    stored[to * width..(to + 1) * width].copy_from_slice(&values[from * width..(from + 1) * width]);
+                }
+                stored
+            }
+        }
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_change_that_is_made_and_undone_gives_the_same_values() {
+        let values: Vec<f32> = (0..24).map(|at| at as f32).collect();
+        for repair in [Repair::Nothing, Repair::PlusOne, Repair::Pairs { heads: 2 }] {
+            let made = repair.make(values.clone(), &[8, 3]);
+            assert_eq!(repair.undo(made.clone(), &[8, 3]), values, "{repair:?}");
+            assert_eq!(made == values, repair == Repair::Nothing, "{repair:?}");
+        }
+    }
 
     #[test]
     fn pairs_are_taken_apart_head_by_head() {

@@ -17,13 +17,13 @@ mod shape;
 mod source;
 mod window;
 
+pub use beginning::{Beginning, read_beginning};
 pub use dataset::{Dataset, FileReport, Reading, Report, Skipped};
 pub use encode::{Encoder, Example};
 pub(crate) use files::combined_digest;
 pub use files::{InputFile, find_files};
 pub use layout::{FieldMap, check_fields};
 pub use preview::{Bar, Preview, Sample, SampleRow, ShownToken, preview};
-pub use beginning::{Beginning, read_beginning};
 pub use random::random_dataset;
 pub(crate) use sampler::{BatchSampler, Batching, Cursor};
 pub use shape::{Content, Record, Shape, TextOrMessages};

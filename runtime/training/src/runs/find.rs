@@ -6,7 +6,7 @@ use std::path::{Component, Path, PathBuf};
 
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::nearest::nearest;
-use tunebox_foundation::{files, paths};
+use tunebox_foundation::{bounded, files, paths};
 use tunebox_model::Source;
 use tunebox_model::hub::Hub;
 
@@ -19,13 +19,24 @@ use crate::lock::{self, is_run};
 /// A file of every adapter and of no model.
 const ADAPTER: &str = "adapter_config.json";
 
+/// The run file in a run's folder, whose paths are absolute.
+const RUN_FILE: &str = "run.toml";
+
+/// The most bytes of a [`RUN_FILE`] that are read for the path of its model.
+const MAX_RUN_FILE_BYTES: u64 = 1 << 20;
+
+/// Names of folders for models and data. Before a `/` such a name is taken for a folder, never for an owner on a hub.
+const LOCAL_FOLDERS: [&str; 5] = ["adapters", "checkpoints", "data", "model", "models"];
+
 /// Finds a model: a folder, a GGUF file, or, if no such path exists, a name on the hub. Fetches the files of the hub's
 /// model that are not present, unless `offline`. `revision` counts only for a hub name without an `@revision`.
 ///
 /// # Errors
-/// A model that does not exist or cannot be fetched, and the name of a run that does not exist.
+/// A model that does not exist or cannot be fetched, the name of a run that does not exist, and a name that looks like a
+/// path of this machine, where nothing is.
 pub fn find_model(name: &str, revision: Option<&str>, offline: bool) -> Result<Source, Error> {
     reject_missing_run(Path::new(name))?;
+    reject_missing_path(name)?;
     Ok(Source::find(name, revision, &Hub::from_environment(offline))?)
 }
 
@@ -47,6 +58,46 @@ pub fn find_run(name: &Path) -> Result<PathBuf, Error> {
     let why = "neither the path nor a folder of that name in `runs` holds a `run.lock`";
     let what = format!("there is no run `{}`", name.display());
     Err(Explanation::new("training", what).with_why(why).with_hint(hint).into())
+}
+
+/// Resolves the base model that the `adapter_config.json` in the folder `adapter` names as `name`, so that a run can be used
+/// from any folder. Returns absolute paths as they are. For any other name, returns the first of these that exists: the
+/// model of the run's `run.toml`, if `adapter` is the folder of a run or of its checkpoint and the last part of that path is
+/// the one of `name`; `name` in the present folder; `name` in `adapter` or one of the four folders above it. Otherwise
+/// returns `name`, which may be one of a hub.
+///
+/// # Errors
+/// When none of these exists, and the run's `run.toml` says that its model was a local one.
+pub fn find_base(adapter: &Path, name: &str) -> Result<String, Error> {
+    let written = Path::new(name);
+    if written.is_absolute() {
+        return Ok(name.to_owned());
+    }
+    let is_same = |path: &PathBuf| written.file_name().is_none_or(|last| path.file_name() == Some(last));
+    let recorded = recorded_model(adapter).filter(is_same);
+    let above = std::path::absolute(adapter).unwrap_or_else(|_| adapter.to_owned());
+    let beside = above.ancestors().take(5).map(|folder| folder.join(written));
+    let found = recorded.iter().cloned().chain([written.to_owned()]).chain(beside).find(|path| path.exists());
+    match (found, recorded) {
+        (Some(found), _) => Ok(found.to_string_lossy().into_owned()),
+        (None, None) => Ok(name.to_owned()),
+        (None, Some(missing)) => {
+            let what = format!("the base model of the run, `{}`, is not there", missing.display());
+            let why = "the run trained on a model of this machine, and a hub is never asked for one";
+            let hint = "name its folder or file with `--base-model PATH`";
+            Err(Explanation::new("training", what).with_why(why).with_hint(hint).into())
+        }
+    }
+}
+
+/// The model's path in the `run.toml` of the run in `adapter`, or two folders above it for a checkpoint; `None` if neither
+/// folder holds a run, or the file cannot be read or names no absolute path.
+fn recorded_model(adapter: &Path) -> Option<PathBuf> {
+    let run = [Some(adapter), adapter.ancestors().nth(2)].into_iter().flatten().find(|folder| is_run(folder))?;
+    let text = bounded::read_text(&run.join(RUN_FILE), MAX_RUN_FILE_BYTES).ok()?;
+    let file: toml::Table = text.parse().ok()?;
+    let path = PathBuf::from(file.get("model")?.get("path")?.as_str()?);
+    path.is_absolute().then_some(path)
 }
 
 /// Returns the step and folder of the newest readable checkpoint of an unfinished run, for use as an adapter. `None` if the
@@ -149,6 +200,23 @@ fn reject_missing_run(name: &Path) -> Result<(), Error> {
     }
 }
 
+/// Fails if `name`, which does not exist, looks like a path of this machine although it has the form `owner/model` of names
+/// on a hub: its first part is a folder here, or one of [`LOCAL_FOLDERS`]. A name with `@revision` is one of a hub.
+fn reject_missing_path(name: &str) -> Result<(), Error> {
+    let Some((first, _)) = name.split_once('/').filter(|_| !name.contains('@') && !Path::new(name).exists()) else {
+        return Ok(());
+    };
+    let is_owner = first.is_empty() || first.starts_with('.');
+    if is_owner || !(LOCAL_FOLDERS.contains(&first) || Path::new(first).is_dir()) {
+        return Ok(());
+    }
+    let what = format!("there is no model `{name}`");
+    let why = format!("`{first}` is taken for a folder of this machine, so that no hub is asked");
+    let on_hub = format!("if it is the name of a model on the hub, write `{name}@main`");
+    let hint = paths::did_you_mean(Path::new(name)).unwrap_or(on_hub);
+    Err(Explanation::new("training", what).with_why(why).with_hint(hint).into())
+}
+
 /// Finds the existing run that a missing path, given by its `parts`, probably means: the run's name alone, or a path
 /// whose first part resembles `runs`. `runs` lists the names of the existing runs; ASCII case is ignored. Returns its
 /// path with the parts below the run; `None` if there is no such run.
@@ -199,6 +267,45 @@ mod tests {
             assert_eq!(error.hint().unwrap(), "`tunebox list` shows the runs that are here", "{name}");
         }
         assert!(matches!(find_model("acme/nothing-like-this", None, true), Err(Error::Model(_))));
+    }
+
+    #[test]
+    fn a_path_that_is_not_there_is_no_name_on_a_hub_unless_it_names_a_revision() {
+        for name in ["models/Qwen", "src/nothing-like-this"] {
+            let error = find_model(name, None, true).unwrap_err();
+            assert_eq!(error.to_string(), format!("there is no model `{name}`"));
+        }
+        for name in ["models/Qwen@main", "./models/Qwen", "/models/Qwen"] {
+            assert!(matches!(find_model(name, None, true), Err(Error::Model(_))), "{name}");
+        }
+    }
+
+    #[test]
+    fn the_base_of_a_run_is_found_from_any_folder() {
+        let place = tempfile::tempdir().unwrap();
+        let (model, project) = (place.path().join("models/small"), place.path().join("project"));
+        let run = project.join("runs/one");
+        let checkpoint = checkpoint::folder(&run, 10);
+        for folder in [&model, &checkpoint, &project.join("models/copy")] {
+            fs::create_dir_all(folder).unwrap();
+        }
+        fs::write(run.join(lock::FILE), LOCK).unwrap();
+        let base = |folder: &Path, name: &str| find_base(folder, name).map(PathBuf::from);
+        assert_eq!(base(&run, "models/copy").unwrap(), project.join("models/copy"), "in a folder above the run");
+        assert_eq!(base(&run, "owner/small").unwrap(), PathBuf::from("owner/small"), "a name on a hub");
+
+        let record = |path: &Path| {
+            fs::write(run.join("run.toml"), format!("[model]\npath = \"{}\"\n", path.display())).unwrap();
+        };
+        record(&model);
+        for folder in [&run, &checkpoint] {
+            assert_eq!(base(folder, "models/small").unwrap(), model, "as its run file says");
+        }
+        assert_eq!(base(&run, "/elsewhere/small").unwrap(), PathBuf::from("/elsewhere/small"), "as it is written");
+        assert_eq!(base(&run, "models/copy").unwrap(), project.join("models/copy"), "named by a person since");
+        record(&place.path().join("gone/small"));
+        let error = base(&run, "models/small").unwrap_err();
+        assert!(error.to_string().contains("gone/small`, is not there"), "{error}");
     }
 
     #[test]

@@ -123,8 +123,8 @@ pub fn package_files(package: &Reference) -> Vec<PathBuf> {
 }
 
 /// Lists the files and folders that loading the model, adapter or checkpoint at `path` reads: `path`; the resolved paths of
-/// the entries of that folder that have the extension of a model's file, in any case; and the `run.lock` in `path` and in
-/// the three folders above, existing or not. In the cache of a hub also the folders `blobs`, whose files have no extensions,
+/// the entries of that folder that have the extension of a model's file, in any case; and the `run.lock` and `run.toml` in
+/// `path` and in the three folders above, existing or not. In the cache of a hub also the folders `blobs`, whose files have no extensions,
 /// and `refs`.
 #[must_use]
 pub fn model_files(path: &Path) -> Vec<PathBuf> {
@@ -136,6 +136,6 @@ pub fn model_files(path: &Path) -> Vec<PathBuf> {
     let snapshots = path.ancestors().take(3).find(|above| above.ends_with("snapshots")).and_then(Path::parent);
     let cached = snapshots.into_iter().flat_map(|model| ["blobs", "refs"].map(|name| model.join(name)));
     // Vectors of a checkpoint lie in `RUN/steps/NUMBER`.
-    let locks = path.ancestors().take(4).map(|above| above.join("run.lock"));
+    let locks = path.ancestors().take(4).flat_map(|above| ["run.lock", "run.toml"].map(|name| above.join(name)));
     linked.chain(cached).chain(locks).chain([path.to_owned()]).collect()
 }

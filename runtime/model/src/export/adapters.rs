@@ -1,0 +1,186 @@
+//! Writes an adapter alone in the layouts of llama.cpp and mlx-lm, and reads it back from what was written.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::path::Path;
+
+use candle_core::quantized::GgmlDType;
+use candle_core::quantized::gguf_file::Value;
+use serde_json::{Value as Json, json};
+use tunebox_compute::{DType, Device, Tensor};
+use tunebox_foundation::explain::Explanation;
+
+use super::base_name;
+use crate::Model;
+use crate::adapter::{Adapter, AdapterKind, Module, ModuleFactors};
+use crate::error::{Error, Result};
+use crate::families::{gguf_architecture, gguf_layout, gguf_name};
+use crate::files::{self, TensorSpec};
+use crate::policy::Policy;
+use crate::weights::gguf::{Header, Value as Read, write};
+use crate::weights::{Location, Repair, safetensors};
+
+/// The name of the file with the weights of an adapter for mlx-lm.
+const MLX_WEIGHTS: &str = "adapters.safetensors";
+/// The name of the file with its settings.
+const MLX_SETTINGS: &str = "adapter_config.json";
+
+/// Fails unless the policy is its base model and an adapter, and nothing else.
+pub(super) fn check(policy: &Policy) -> Result<()> {
+    let what = if policy.is_edited() {
+        "the run edited weights of its model, which no adapter holds"
+    } else if policy.adapter().is_full() {
+        "the run trained all weights, so there is no adapter"
+    } else if policy.adapter().modules().is_empty() {
+        "this is a model without an adapter"
+    } else {
+        return Ok(());
+    };
+    let hint = "export the whole model with `--to gguf`, `--to ollama` or `--to hf`";
+    Err(Explanation::new("export", what).with_hint(hint).into())
+}
+
+/// Writes the adapter as a GGUF file for llama.cpp and reads it back.
+///
+/// # Errors
+/// When [`check`] fails, the adapter is a DoRA, which llama.cpp does not have, or a file cannot be read or written.
+pub(super) fn through_gguf(policy: &Policy, path: &Path) -> Result<Adapter> {
+    check(policy)?;
+    if policy.adapter().settings().kind == AdapterKind::Dora {
+        let hint = "export the merged model with `--to gguf`, or the adapter with `--to mlx` or `--to peft`";
+        return Err(Explanation::new("export", "llama.cpp has no DoRA adapters").with_hint(hint).into());
+    }
+    write_gguf(policy, path)?;
+    read_gguf(policy, path)
+}
+
+/// Writes the adapter as a GGUF file. llama.cpp computes the scale of B·A as `adapter.lora.alpha` ÷ rank, with one alpha for
+/// all modules: where a module needs another, its B is multiplied.
+fn write_gguf(policy: &Policy, path: &Path) -> Result<()> {
+    let (model, adapter) = (policy.model(), policy.adapter());
+    let alpha = adapter.modules().first().map_or(1.0, |module| module.scale * module.rank as f64) as f32;
+    let (mut list, mut values) = (Vec::new(), Vec::new());
+    for module in adapter.modules() {
+        let ModuleFactors { a, b, scale, .. } = ModuleFactors::of(adapter, module)?;
+        let (rank, columns) = a.dims2()?;
+        let rows = b.dims2()?.0;
+        let name = format!("{}.weight", module.site.path(module.layer));
+        let factor = scale * rank as f64 / f64::from(alpha);
+        let b = Repair::of(&name, gguf_layout(&model.configuration), &model.configuration)
+            .make((b * factor)?.flatten_all()?.to_vec1()?, &[rows, rank]);
+        let name = gguf_module(model, module)?;
+        let parts = [("lora_a", vec![rank, columns], a.flatten_all()?.to_vec1()?), ("lora_b", vec![rows, rank], b)];
+        for (suffix, shape, numbers) in parts {
+            list.push(write::TensorSpec { name: format!("{name}.{suffix}"), shape, dtype: GgmlDType::F32 });
+            values.push(numbers);
+        }
+    }
+    let text = |key: &str, text: &str| (key.to_owned(), Value::String(text.to_owned()));
+    let metadata = vec![
+        text("general.architecture", gguf_architecture(&model.configuration)),
+        text("general.type", "adapter"),
+        ("general.file_type".to_owned(), Value::U32(0)),
+        text("adapter.type", "lora"),
+        ("adapter.lora.alpha".to_owned(), Value::F32(alpha)),
+    ];
+    write::write(path, &metadata, &list, |number| write::quantize(&values[number], GgmlDType::F32))
+}
+
+/// Reads the factors of the policy's modules from an adapter's GGUF file, as llama.cpp takes them.
+fn read_gguf(policy: &Policy, path: &Path) -> Result<Adapter> {
+    let (model, header) = (policy.model(), Header::read(path)?);
+    let alpha = match header.metadata.value("adapter.lora.alpha") {
+        Some(Read::Number(alpha)) => *alpha,
+        _ => return Err(Error::broken(path, "`adapter.lora.alpha` is missing")),
+    };
+    let read = |module: &Module| {
+        let name = gguf_module(model, module)?;
+        let path_of = format!("{}.weight", module.site.path(module.layer));
+        let repair = Repair::of(&path_of, gguf_layout(&model.configuration), &model.configuration);
+        let part = |suffix: &str| tensor(&header.tensors, &format!("{name}.{suffix}"), path);
+        let (a, b) = (part("lora_a")?, part("lora_b")?);
+        let shape = b.dims().to_vec();
+        let b = Tensor::from_vec(repair.undo(b.flatten_all()?.to_vec1()?, &shape), shape, &Device::Cpu)?;
+        let scale = alpha / a.dims2()?.0 as f64;
+        Ok(ModuleFactors { a, b, scale, magnitude: None })
+    };
+    rebuild(policy, AdapterKind::Lora, read)
+}
+
+/// The name of a module's matrix in GGUF files, such as `blk.0.attn_q.weight`.
+fn gguf_module(model: &Model, module: &Module) -> Result<String> {
+    let name = format!("{}.weight", module.site.path(module.layer));
+    let unknown = || Error::Unsupported(format!("GGUF files have no name for the weight `{name}`"));
+    gguf_name(&name, gguf_layout(&model.configuration)).ok_or_else(unknown)
+}
+
+/// Writes the adapter as a folder for mlx-lm and reads it back.
+///
+/// # Errors
+/// When [`check`] fails, or a file cannot be read or written.
+pub(super) fn through_mlx(policy: &Policy, folder: &Path) -> Result<Adapter> {
+    check(policy)?;
+    write_mlx(policy, folder)?;
+    read_mlx(policy, folder)
+}
+
+/// Writes the adapter as a folder for mlx-lm, which has A and B transposed, and one rank and one scale for all modules:
+/// smaller factors are filled up with zeros, and where a module needs another scale, its B is multiplied.
+fn write_mlx(policy: &Policy, folder: &Path) -> Result<()> {
+    let adapter = policy.adapter();
+    let (kind, modules) = (adapter.settings().kind, adapter.modules());
+    let scale = modules.first().map_or(1.0, |module| module.scale);
+    let rank = modules.iter().map(|module| module.rank).max().unwrap_or(1);
+    let (mut list, mut values) = (Vec::new(), Vec::new());
+    for module in modules {
+        let ModuleFactors { a, b, scale: own, magnitude } = ModuleFactors::of(adapter, module)?;
+        let missing = rank - module.rank;
+        let a = a.t()?.pad_with_zeros(1, 0, missing)?.contiguous()?;
+        let b = (b * (own / scale))?.t()?.pad_with_zeros(0, 0, missing)?.contiguous()?;
+        let named = [("lora_a", Some(a)), ("lora_b", Some(b)), ("m", magnitude)];
+        for (suffix, tensor) in named {
+            let Some(tensor) = tensor else { continue };
+            let name = format!("{}.{suffix}", module.site.path(module.layer));
+            list.push(TensorSpec { name, shape: tensor.dims().to_vec(), dtype: DType::F32 });
+            values.push(tensor);
+        }
+    }
+    files::write_tensors(&folder.join(MLX_WEIGHTS), &list, None, |number| Ok(values[number].clone()))?;
+    let keys: BTreeSet<&str> = modules.iter().map(|module| module.site.module()).collect();
+    let settings = json!({
+        "fine_tune_type": if kind == AdapterKind::Dora { "dora" } else { "lora" },
+        "model": base_name(policy.model()),
+        "num_layers": policy.model().configuration.layers,
+        "lora_parameters": { "rank": rank, "scale": scale, "dropout": 0.0, "keys": keys },
+    });
+    files::write(&folder.join(MLX_SETTINGS), format!("{settings:#}\n"))
+}
+
+/// Reads the factors of the policy's modules from a folder for mlx-lm, as mlx-lm takes them.
+fn read_mlx(policy: &Policy, folder: &Path) -> Result<Adapter> {
+    let (path, place) = (folder.join(MLX_WEIGHTS), folder.join(MLX_SETTINGS));
+    let (tensors, settings) = (safetensors::locate(std::slice::from_ref(&path))?, files::read_json(&place)?);
+    let missing = || Error::broken(&place, "`lora_parameters.scale` is missing");
+    let scale = settings.pointer("/lora_parameters/scale").and_then(Json::as_f64).ok_or_else(missing)?;
+    let is_dora = settings.get("fine_tune_type").and_then(Json::as_str) == Some("dora");
+    let read = |module: &Module| {
+        let name = module.site.path(module.layer);
+        let part = |suffix: &str| tensor(&tensors, &format!("{name}.{suffix}"), &path);
+        let (a, b) = (part("lora_a")?.t()?.contiguous()?, part("lora_b")?.t()?.contiguous()?);
+        let magnitude = is_dora.then(|| part("m")).transpose()?;
+        Ok(ModuleFactors { a, b, scale, magnitude })
+    };
+    rebuild(policy, if is_dora { AdapterKind::Dora } else { AdapterKind::Lora }, read)
+}
+
+/// Reads the tensor `name` of a file; fails if it is missing.
+fn tensor(tensors: &BTreeMap<String, Location>, name: &str, path: &Path) -> Result<Tensor> {
+    let missing = || Error::broken(path, format!("tensor `{name}` is missing"));
+    Ok(tensors.get(name).ok_or_else(missing)?.read()?.to_dtype(DType::F32)?)
+}
+
+/// Builds an adapter on the modules of the policy's adapter from the factors that `read` gives for each.
+fn rebuild(policy: &Policy, kind: AdapterKind, read: impl Fn(&Module) -> Result<ModuleFactors>) -> Result<Adapter> {
+    let modules = policy.adapter().modules();
+    let factors = modules.iter().map(|module| Ok(((module.layer, module.site), read(module)?)));
+    Adapter::from_factors(policy.model(), kind, factors.collect::<Result<Vec<_>>>()?)
+}

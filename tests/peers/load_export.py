@@ -1,0 +1,84 @@
+"""Loads what `tunebox export` wrote into the program that it is for, and compares log-probabilities with the run's.
+
+Usage: load_export.py FORMAT PATH SCORES.json [BASE]     SCORES.json: lines of `tunebox score RUN --text … --compute f32 --json`
+FORMAT is hf (transformers), peft, mlx (mlx-lm), gguf or gguf-lora (llama.cpp by xllamacpp). BASE is the base model of an adapter: a
+folder for peft and mlx, a GGUF file for gguf-lora. Prints the differences; a package that is not installed is named and skipped.
+"""
+import json, sys
+
+format, path, scores = sys.argv[1:4]
+base = sys.argv[4] if len(sys.argv) > 4 else None
+rows = [row for row in map(json.loads, open(scores)) if "logprobs" in row]
+
+
+def of_transformers():
+    """A function from token ids to the log-probability of each token after the first, by transformers or PEFT."""
+    import torch
+    from transformers import AutoModelForCausalLM
+    model = AutoModelForCausalLM.from_pretrained(path if format == "hf" else base, dtype=torch.float32)
+    if format == "peft":
+        from peft import PeftModel
+        model = PeftModel.from_pretrained(model, path)
+    model.eval()
+
+    def score(ids):
+        with torch.no_grad():
+            ids = torch.tensor(ids)
+            return model(ids[None]).logits[0].double().log_softmax(-1)[torch.arange(len(ids) - 1), ids[1:]].tolist()
+    return score
+
+
+def of_mlx():
+    """As of_transformers, by mlx-lm with the adapter."""
+    import mlx.core as mx
+    from mlx_lm import load
+    model, _ = load(base, adapter_path=path)
+    model.set_dtype(mx.float32)
+
+    def score(ids):
+        logits = model(mx.array([ids]))[0].astype(mx.float32)
+        logprobs = logits - mx.logsumexp(logits, axis=-1, keepdims=True)
+        return [logprobs[at, token].item() for at, token in enumerate(ids[1:])]
+    return score
+
+
+def of_llama_cpp():
+    """As of_transformers, by llama.cpp: one request for each token, which returns the probabilities of all tokens."""
+    import xllamacpp
+    params = xllamacpp.CommonParams()
+    params.model.path = path if format == "gguf" else base
+    if format == "gguf-lora":
+        adapter = xllamacpp.CommonAdapterLoraInfo()
+        adapter.path, adapter.scale = path, 1.0
+        params.lora_adapters = [adapter]
+    params.n_ctx, params.n_parallel, params.warmup, params.verbosity = 512, 1, False, 0
+    server = xllamacpp.Server(params)
+    def request(prompt, count):
+        answer = server.handle_completions({"prompt": prompt, "n_predict": 1, "n_probs": count, "temperature": 0, "cache_prompt": True})
+        return json.loads(answer) if isinstance(answer, (str, bytes)) else answer
+    for row in rows:
+        if row["text"]:
+            counted = request(row["text"], 1)["tokens_evaluated"]
+            assert counted == len(row["ids"]), f"llama.cpp has {counted} tokens, tunebox {len(row['ids'])}"
+
+    def score(ids):
+        result = []
+        for at in range(1, len(ids)):
+            top = request(ids[:at], 1 << 18)["completion_probabilities"][0]["top_logprobs"]
+            result.append({entry["id"]: entry["logprob"] for entry in top}[ids[at]])
+        return result
+    return score
+
+
+peers = {"hf": of_transformers, "peft": of_transformers, "mlx": of_mlx, "gguf": of_llama_cpp, "gguf-lora": of_llama_cpp}
+try:
+    score = peers[format]()
+except ModuleNotFoundError as error:
+    print(f"skipped: {error.name} is not installed")
+    sys.exit(0)
+differences = []
+for row in rows:
+    found = score(row["ids"])
+    differences += [abs(one - other) for one, other in zip(found, row["logprobs"][-len(found):], strict=True)]
+assert differences, "there is nothing to compare"
+print(json.dumps({"format": format, "tokens": len(differences), "worst": max(differences), "mean": sum(differences) / len(differences)}))
