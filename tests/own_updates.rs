@@ -130,6 +130,39 @@ fn an_extra_parameter_is_trained_and_saved() {
 }
 
 #[test]
+fn the_extra_parameter_of_the_best_validation_ships_with_its_adapter() {
+    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    let record = |question: &str, answer: &str| {
+        let line = serde_json::json!({ "prompt": question, "completion": answer });
+        format!("{line}\n")
+    };
+    place.write("data.jsonl", &(record("What is 1 and 1?", "It is 2.") + &record("What is 2 and 2?", "It is 4.")));
+    let held_out = record("What is 3 and 3?", "It is 6, as you know.") + &record("Who is there?", "Nobody is here!");
+    place.write("held-out.jsonl", &held_out);
+    let held_out = format!("data.validation={}", place.path("held-out.jsonl").display());
+    let settings = [own.as_str(), &held_out, "method.clip=1", "train.steps=40", "train.validate-every=5"];
+    let settings = [&settings[..], &["train.batch=2", "train.rate=0.02", "train.schedule=constant"]].concat();
+    let summary = place.train("best", &settings, &mut TestObserver::new()).unwrap();
+    let shipped = summary.outcome.unwrap().shipped;
+    assert!(shipped < 40, "{shipped}");
+    let rows = place.metrics("best");
+    let offset = |step: u64| {
+        rows.iter().find(|row| row["step"] == step && row.contains_key("offset")).unwrap()["offset"].as_f64().unwrap()
+    };
+    let bytes = place.bytes("best", "extra_parameters.safetensors");
+    let file = SafeTensors::deserialize(&bytes).unwrap();
+    let found = f32::from_le_bytes(file.tensor("offset").unwrap().data()[..4].try_into().unwrap());
+    assert!((f64::from(found) - offset(shipped)).abs() < 1e-6, "{found} {}", offset(shipped));
+    assert!((f64::from(found) - offset(40)).abs() > 1e-6, "{found} {}", offset(40));
+    let verification = tunebox_training::verify(&place.path("runs/best"), &[own], true, Compiling::default()).unwrap();
+    let replay = verification
+        .replay(&std::env::temp_dir(), None, &mut TestObserver::new(), &AtomicBool::new(false))
+        .unwrap()
+        .unwrap();
+    assert!(replay.same(), "{replay:?}");
+}
+
+#[test]
 fn a_gradient_that_no_update_used_ends_the_run() {
     let place = Workspace::new();
     let own = format!("method.use={}", own_updates());

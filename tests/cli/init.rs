@@ -65,6 +65,20 @@ fn every_default_in_a_new_run_file_is_a_value_that_its_key_takes() {
 }
 
 #[test]
+fn a_table_of_text_is_data_as_well() {
+    let place = folder("lora.jsonl");
+    std::fs::rename(place.path().join("data.jsonl"), place.path().join("notes.txt")).unwrap();
+    std::fs::write(place.path().join("pairs.csv"), "question,answer\nWhat is 2 + 3?,It is 5.\n").unwrap();
+    let (code, text) = run(place.path(), "init");
+    assert_eq!(code, Some(0), "{text}");
+    let file = std::fs::read_to_string(place.path().join("run.toml")).unwrap();
+    assert!(file.contains("\n[data]\npath = \"pairs.csv\"\n") && file.contains("\nuse = \"lora\"\n"), "{file}");
+    assert!(!file.contains("\n# path = "), "{file}");
+    let (code, text) = run(place.path(), "check --yes");
+    assert_eq!(code, Some(0), "{text}");
+}
+
+#[test]
 fn the_shape_of_the_first_record_proposes_the_method() {
     for (data, method) in [
         ("lora.jsonl", "lora"),

@@ -54,17 +54,17 @@ def of_llama_cpp():
     params.n_ctx, params.n_parallel, params.warmup, params.verbosity = 512, 1, False, 0
     server = xllamacpp.Server(params)
     def request(prompt, count):
-        answer = server.handle_completions({"prompt": prompt, "n_predict": 1, "n_probs": count, "temperature": 0, "cache_prompt": True})
+        answer = server.handle_completions({"prompt": prompt, "max_tokens": 1, "logprobs": count, "temperature": 0, "cache_prompt": True})
         return json.loads(answer) if isinstance(answer, (str, bytes)) else answer
     for row in rows:
         if row["text"]:
-            counted = request(row["text"], 1)["tokens_evaluated"]
+            counted = request(row["text"], 1)["usage"]["prompt_tokens"]
             assert counted == len(row["ids"]), f"llama.cpp has {counted} tokens, tunebox {len(row['ids'])}"
 
     def score(ids):
         result = []
         for at in range(1, len(ids)):
-            top = request(ids[:at], 1 << 18)["completion_probabilities"][0]["top_logprobs"]
+            top = request(ids[:at], 1 << 18)["choices"][0]["logprobs"]["content"][0]["top_logprobs"]
             result.append({entry["id"]: entry["logprob"] for entry in top}[ids[at]])
         return result
     return score

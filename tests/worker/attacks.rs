@@ -70,6 +70,8 @@ fn train(place: &Workspace, name: &str, granted: bool, more: &[&str]) -> Ended {
         "limits.step-seconds=1",
         "limits.init-seconds=1",
         "limits.sampled-tokens=4096",
+        // Methods that learn from rewards need one.
+        "verifier.0.use=number",
     ] {
         command.args(["--set", set]);
     }

@@ -6,7 +6,7 @@ use super::LeaveOneOut;
 
 /// The mean reward of a first step with a verifier of this weight.
 fn reward(weight: f64) -> f64 {
-    let verifier = json!({ "use": "overlong", "unit": "characters", "length": 40, "buffer": 40, "weight": weight });
+    let verifier = json!({ "use": "overlong", "unit": "characters", "length": 4000, "buffer": 4000, "weight": weight });
     let records = [json!({ "prompt": "What is 2 + 3?", "answer": "5" })];
     let mut run = Bench::<LeaveOneOut>::new().records(records).verifier(verifier).start().unwrap();
     let report = run.step().unwrap();

@@ -49,8 +49,11 @@ pub(crate) fn answer_prompts(policy: &Policy, data: &Dataset) -> Result<Vec<Answ
     let answered = |((ids, example), completion): (&&(&[u32], &Example), &tunebox_model::generate::Completion)| {
         let answer = tokenizer.decode(&completion.ids, true)?;
         let wanted = wanted_answer(tokenizer, ids.len(), example)?;
-        let prompt = cut_text(tokenizer.decode(ids, true)?.trim());
-        Ok(Answered { prompt, wanted, answer: cut_text(answer.trim()) })
+        let prompt = match &example.question {
+            Some(question) => question.prompt.clone(),
+            None => without_roles(tokenizer.decode(ids, true)?.trim()).to_owned(),
+        };
+        Ok(Answered { prompt: cut_text(&prompt), wanted, answer: cut_text(answer.trim()) })
     };
     chosen.iter().zip(&completions).map(answered).collect()
 }
@@ -73,7 +76,27 @@ fn wanted_answer(tokenizer: &Tokenizer, length: usize, example: &Example) -> Res
     Ok(Some(cut_text(text.trim())).filter(|text| !text.is_empty()))
 }
 
+/// Leaves out the roles that chat templates write around a prompt of one message, each on a line: `user` at the
+/// beginning, and `assistant` or `model` at the end.
+fn without_roles(prompt: &str) -> &str {
+    let inner = ["\nassistant", "\nmodel"].into_iter().find_map(|role| prompt.strip_suffix(role));
+    inner.and_then(|inner| inner.strip_prefix("user\n")).map_or(prompt, str::trim)
+}
+
 /// Cuts a text after 2,000 bytes, and replaces characters that are unsafe to show, except line ends and tabs.
 pub(crate) fn cut_text(text: &str) -> String {
     printable_except(text, MAX_TEXT, &['\n', '\t'])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_roles_around_one_message_are_left_out_and_others_stay() {
+        assert_eq!(without_roles("user\nWhat?\nassistant"), "What?");
+        for whole in ["What?", "system\nBe kind.\nuser\nWhat?\nassistant", "user\nWhat?"] {
+            assert_eq!(without_roles(whole), whole);
+        }
+    }
 }

@@ -96,8 +96,8 @@ impl RewardState {
         Self { verifiers, max_new_tokens, seed, ..Self::default() }
     }
 
-    /// Sets the counts of calls and sampled tokens to 0, removes the recorded error and the completions to show, and clears
-    /// every verifier's results.
+    /// Sets the counts of calls and sampled tokens to 0, removes the recorded error and the completions to show, and
+    /// clears every verifier's results.
     fn begin_step(&mut self) {
         (self.calls, self.sampled_tokens, self.failure) = (0, 0, None);
         self.samples.clear();
@@ -285,8 +285,9 @@ impl RunHooks for Trainer {
 
     /// Decodes the completions `written` and has every verifier judge each of them; no text reaches the method.
     /// `written.group` gives the index in `questions` of each completion. Returns the verdicts `[completions, verifiers]`,
-    /// flat in row-major order, NaN for no verdict. Keeps a few completions of a step in which they are shown. Fails if the verifiers fail, and then records their error as the cause
-    /// of the failed step, unless the time `end` has passed.
+    /// flat in row-major order, NaN for no verdict. Keeps a few completions of a step in which they are shown. Fails if
+    /// the verifiers fail, and then records their error as the cause of the failed step, unless the time `end` has
+    /// passed.
     fn judge(
         &mut self,
         policy: &Policy,

@@ -36,6 +36,12 @@ impl Length {
         self.extended.iter().find(|earlier| step < earlier.after).map_or(self.steps, |earlier| earlier.steps)
     }
 
+    /// Returns the earlier numbers of steps that no longer held after `finished` steps. In a replay there may be others,
+    /// which are still to come.
+    pub(crate) fn extended_until(&self, finished: u64) -> Vec<Extension> {
+        self.extended.iter().filter(|earlier| earlier.after <= finished).copied().collect()
+    }
+
     /// Whether something that happens every `every` steps is due after `finished` steps: at each multiple of the
     /// interval, at the end of the run, and at what was its end before it was resumed with more steps. `None` takes the
     /// interval of [`default_interval`].
@@ -75,6 +81,7 @@ mod tests {
         let extended = vec![Extension { after: 20, steps: 20 }, Extension { after: 25, steps: 40 }];
         let length = Length { steps: 80, extended };
         assert_eq!([0, 19, 20, 24, 25, 79].map(|step| length.planned_at(step)), [20, 20, 40, 40, 80, 80]);
+        assert_eq!([10, 20, 80].map(|finished| length.extended_until(finished).len()), [0, 1, 2]);
         let due = |every| (0..=80).filter(|finished| length.is_due(*finished, every)).collect::<Vec<_>>();
         assert_eq!(due(Some(30)), [20, 30, 60, 80]);
         assert_eq!(due(None)[..6], [5, 10, 15, 20, 25, 32]);

@@ -128,7 +128,7 @@ pub struct Sample {
 /// An answer of the model to a prompt of the data, for people.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub struct Answered {
-    /// The prompt with the roles of its messages, cut after 2,000 bytes.
+    /// The prompt, cut after 2,000 bytes; of several messages with their roles.
     pub prompt: String,
     /// The answer in the data, cut after 2,000 bytes; `None` if the data has none.
     pub wanted: Option<String>,

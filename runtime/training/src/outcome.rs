@@ -9,7 +9,7 @@ use crate::validation::{Score, Validation, ValidationHistory};
 /// By how much of itself a loss must fall between the last two parts of a run to count as still falling, and by how many
 /// nats at least.
 const FALL: f64 = 0.02;
-const LEAST_FALL: f64 = 0.01;
+const LEAST_FALL: f64 = 0.03;
 
 /// The least steps of a part: fewer say nothing about a trend.
 const LEAST_STEPS: usize = 4;

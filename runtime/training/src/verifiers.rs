@@ -227,10 +227,10 @@ fn too_long_error(name: &str) -> Error {
     Error::Explained(Box::new(explanation), Exit::Sandbox)
 }
 
-/// Picks completions to show: for each of the first two prompts the one with the highest reward and the one with the lowest,
-/// the first of equals; one of a prompt whose completions have equal rewards. `groups` gives the index of each completion's
-/// prompt, `verdicts` is `[completions][verifiers]`, NaN for no verdict, and `weights` has the name and the weight of every
-/// verifier. Fails if tokens cannot be decoded.
+/// Picks completions to show: for each of the first two prompts the one with the highest reward and the one with the
+/// lowest, the first of equals; one of a prompt whose completions have equal rewards. `groups` gives the index of each
+/// completion's prompt, `verdicts` is `[completions][verifiers]`, NaN for no verdict, and `weights` has the name and
+/// the weight of every verifier. Fails if tokens cannot be decoded.
 pub(crate) fn pick_samples(
     tokenizer: &Tokenizer,
     answers: &[Answer<'_>],

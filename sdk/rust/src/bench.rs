@@ -102,8 +102,8 @@ impl<M: Method + Declared> Bench<M> {
         self
     }
 
-    /// Adds a verifier, a table `[[verifier]]` of `run.toml`, such as `json!({ "use": "number" })`. [`judge`](crate::judge)
-    /// and the rewards of the run come from these. The host finds it when the run starts.
+    /// Adds a verifier, a table `[[verifier]]` of `run.toml`, such as `json!({ "use": "number" })`. The verdicts of
+    /// [`judge`](crate::prelude::judge) come from these. The host finds it when the run starts.
     #[must_use]
     pub fn verifier(mut self, table: impl Into<Value>) -> Self {
         match self.wanted.get_mut("verifiers").and_then(Value::as_array_mut) {

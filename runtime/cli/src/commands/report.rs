@@ -19,7 +19,8 @@ pub(crate) struct Report {
 }
 
 impl Report {
-    /// Writes `report.html` into the run's folder from the files that the run has written, in place of an existing report.
+    /// Writes `report.html` into the run's folder from the files that the run has written, in place of an existing
+    /// report.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let page = write_report(&find_run(&self.run)?)?;
         terminal.event(json!({ "event": "report", "path": page }));

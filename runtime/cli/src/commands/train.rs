@@ -36,7 +36,7 @@ pub(crate) struct Train {
     #[arg(long)]
     in_process: bool,
     /// Open the run's report in the browser, which shows the run as it goes on
-    #[arg(long, conflicts_with = "dry_run")]
+    #[arg(long, conflicts_with_all = ["dry_run", "in_process"])]
     open: bool,
     /// File for a profile of the time spent in the method; open it at https://profiler.firefox.com
     #[arg(long, value_name = "FILE", conflicts_with = "dry_run")]

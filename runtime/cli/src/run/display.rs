@@ -57,8 +57,8 @@ impl RunDisplay {
         Self { rings, ..self }
     }
 
-    /// Has the report of the run opened in the browser when the run begins. `runs` is the folder of runs: a page elsewhere,
-    /// which only a broken worker names, is not opened.
+    /// Has the report of the run opened in the browser when the run begins. `runs` is the folder of runs: a page
+    /// elsewhere, which only a broken worker names, is not opened.
     pub(crate) fn with_open(self, runs: PathBuf) -> Self {
         Self { open: Some(runs), ..self }
     }

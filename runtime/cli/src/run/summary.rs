@@ -48,8 +48,9 @@ pub(crate) fn show_summary(terminal: Terminal, summary: &Summary, sample: Option
     Ok(status)
 }
 
-/// Shows an interrupted run with its checkpoint and its report, and suggests the commands that resume it and, if the checkpoint has an
-/// adapter, chat with it. Without a checkpoint, only shows that there is nothing to save. Returns exit code 130.
+/// Shows an interrupted run with its checkpoint and its report, and suggests the commands that resume it and, if the
+/// checkpoint has an adapter, chat with it. Without a checkpoint, only shows that there is nothing to save. Returns
+/// exit code 130.
 fn show_stopped(terminal: Terminal, summary: &Summary) -> ExitStatus {
     let of = if summary.total == u64::from(ENDLESS) { String::new() } else { format!(" of {}", summary.total) };
     if let Some((_, saved)) = &summary.checkpoint {

@@ -82,8 +82,11 @@ fn description(schema: &Value) -> String {
     schema["description"].as_str().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
 }
 
-/// Says in words which values a schema without alternatives permits: its choices, or its type and range.
+/// Says in words which values a schema permits: its choices, its type and range, or each of its alternatives.
 fn describe_values(schema: &Value) -> String {
+    if let Some(cases) = schema["anyOf"].as_array() {
+        return cases.iter().map(describe_values).collect::<Vec<_>>().join(" or ");
+    }
     let choices = choices(schema);
     if !choices.is_empty() {
         return choices.iter().map(|choice| format!("\"{choice}\"")).collect::<Vec<_>>().join(", ");
@@ -95,6 +98,7 @@ fn describe_values(schema: &Value) -> String {
         Some("boolean") => "true or false",
         Some("array") => return format!("list of: {}", describe_values(&schema["items"])),
         Some("string") => "text",
+        Some("object") => "table",
         _ => "value",
     };
     let bounds = [("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"), ("exclusiveMaximum", "below")];

@@ -51,7 +51,8 @@ impl NewRunFile<'_> {
         };
         for table in tables().iter().filter(is_shown) {
             text += &format!("\n{}{}\n", comment(&table.text), table.heading);
-            let given = text.len();
+            // With the line break before the first key.
+            let given = text.len() - 1;
             text += &self.given(&table.heading);
             let is_given = |key: &&Key| key.is_required || text[given..].contains(&format!("\n{} = ", key.name));
             let keys: String =

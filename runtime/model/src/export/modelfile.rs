@@ -66,7 +66,7 @@ fn template_of(template: &ChatTemplate, bos: &str) -> Option<String> {
         let text = template.render(&messages(system, turns), true, None).ok()?;
         Some(text.strip_prefix(bos).map_or(text.clone(), str::to_owned))
     };
-    let pieces = pieces(&render)?;
+    let pieces = pieces(render)?;
     for length in [1, 3, 5] {
         let turns = &TURNS[..length];
         let systems = [None, pieces.system.as_ref().map(|_| SYSTEM)];

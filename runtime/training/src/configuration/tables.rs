@@ -87,8 +87,8 @@ pub enum Initialize {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DataTable {
-    /// Training data: a file (JSON, JSONL, CSV, TSV or Parquet; text also with gzip or zstd), or a folder of files in the
-    /// layout of Hugging Face data sets.
+    /// Training data, required unless `files` is given: a file (JSON, JSONL, CSV, TSV or Parquet; text also with gzip or
+    /// zstd), or a folder of files in the layout of Hugging Face data sets.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
     /// Training data of several files or folders, in the place of `path`: each a path, or a table with `path` and `weight`.

@@ -57,6 +57,8 @@ pub(super) struct Content {
     pub(super) skipped: f64,
     /// Metrics reported after the last step.
     pub(super) closing: Vec<(String, f64)>,
+    /// The step whose weights were shipped; `None` before the end, and without a validation after an update.
+    pub(super) shipped: Option<u64>,
     /// Changes of the method: finished steps and the new digest.
     pub(super) revisions: Dated<String>,
     pub(super) figures: Option<Figures>,
@@ -89,6 +91,7 @@ impl Content {
             tokens: 0.0,
             skipped: 0.0,
             closing: Vec::new(),
+            shipped: None,
             revisions: VecDeque::new(),
             figures: None,
             peak: None,
@@ -152,6 +155,10 @@ impl Content {
         let numbers = || row.iter().filter_map(|(name, value)| Some((name, value.as_f64()?)));
         if row.contains_key("closing") {
             self.closing = numbers().filter(|(name, _)| *name != "step").take(MAX_SERIES).map(own).collect();
+            return;
+        }
+        if let Some(shipped) = row.get("shipped") {
+            self.shipped = shipped.as_u64();
             return;
         }
         if let Some(digest) = row.get("method").and_then(Value::as_str) {

@@ -48,8 +48,8 @@ struct Legend {
 }
 
 /// Groups the metrics of a run: the main one with its validation, the others in the order of their first row, then
-/// gradient norm, learning rate, speed and memory. Leaves out metrics that are always 0. A main metric with fewer than
-/// two numbers is plotted among the others.
+/// gradient norm, learning rate, speed and memory. Leaves out metrics that are always 0, and the learning rate if
+/// nothing is trained. A main metric with fewer than two numbers is plotted among the others.
 pub(super) fn figures_of(content: &Content, goal: Option<Goal>) -> (Option<Group>, Vec<Group>) {
     let mut taken: Vec<&str> = LAST.iter().map(|(name, _)| *name).collect();
     let main = goal.filter(|goal| content.series(goal.name).is_some_and(|series| series.count() > 1)).map(|goal| {
@@ -59,7 +59,9 @@ pub(super) fn figures_of(content: &Content, goal: Option<Goal>) -> (Option<Group
         Group { title: readable(goal.name), lines, is_main: true }
     });
     let names = content.series.iter().map(|(name, _)| name.as_str()).filter(|name| !taken.contains(name));
-    let names = names.chain(LAST.iter().map(|(name, _)| *name));
+    let is_training = content.figures.as_ref().is_none_or(|figures| figures.trainable > 0);
+    let last = LAST.iter().map(|(name, _)| *name).filter(|name| is_training || *name != "rate");
+    let names = names.chain(last);
     let mut groups: Vec<Group> = names.filter_map(|name| single(line(content, name, &readable(name))?)).collect();
     groups.extend(content.peak.as_ref().and_then(|peak| {
         let points = peak.points().into_iter().chain([(content.step as f64, peak.last.1)]);

@@ -144,7 +144,7 @@ pub(super) fn render(content: &Content, state: &State) -> String {
         main_plot: main_plot.map(|plot| figure(&plot)),
         plots: plots.iter().map(figure).collect(),
         warnings: items(&content.warnings),
-        answers: answers(content, is_running),
+        answers: answers(content, state),
         completions: groups(&content.completions),
         closing: content.closing.iter().map(|(name, value)| (shown(name, 80), short(*value))).collect(),
         plan: plan_rows(content),
@@ -226,19 +226,21 @@ fn items(lines: &Dated<String>) -> Vec<Item> {
     lines.iter().map(|(step, text)| Item { step: *step, text: shown(text, MAX_TEXT) }).collect()
 }
 
-/// Pairs the first answers with the last. An answer without a later one has the text that says so.
-fn answers(content: &Content, is_running: bool) -> Answers {
-    let (Some((first, before)), last) = (content.answers.first(), content.answers.get(1)) else {
+/// Pairs the first answers with the last. An answer without a later one has the text that says so; none are shown of a
+/// finished run without later ones, which changed no answers.
+fn answers(content: &Content, state: &State) -> Answers {
+    let (first, last) = (content.answers.first(), content.answers.get(1));
+    let Some((first, before)) = first.filter(|_| last.is_some() || *state != State::Finished) else {
         return Answers { note: String::new(), list: Vec::new() };
     };
+    let missing = if *state == State::Running { "at the end of the run" } else { "the run did not finish" };
     let list = before.iter().enumerate().map(|(at, answer)| {
         let after = last.and_then(|(_, answers)| answers.get(at)).map(|answer| shown(&answer.answer, MAX_TEXT));
         AnswerPart {
             prompt: shown(&answer.prompt, MAX_TEXT),
             before: shown(&answer.answer, MAX_TEXT),
             when: last.map_or_else(|| "after".into(), |(step, _)| format!("after step {}", grouped(*step))),
-            after: after
-                .unwrap_or_else(|| if is_running { "at the end of the run" } else { "the run did not finish" }.into()),
+            after: after.unwrap_or_else(|| missing.into()),
             wanted: answer.wanted.as_ref().map(|text| shown(text, MAX_TEXT)),
         }
     });

@@ -51,12 +51,12 @@ pub(super) fn judge(content: &Content, is_running: bool) -> Verdict {
     let (tone, sentence) = match found {
         Some((goal, series)) => describe(goal, series, is_running),
         None if content.step == 0 => (Tone::Neutral, "No step is finished yet.".to_owned()),
-        None => (Tone::Neutral, "This method reports neither a loss nor a reward.".to_owned()),
+        None => (Tone::Neutral, "This method reports neither a loss nor a reward to judge it by.".to_owned()),
     };
     let mut notes = Vec::new();
     let mut tone = tone;
     if let Some((goal, series)) = found.and_then(|(goal, _)| Some((goal, content.series(goal.validation)?))) {
-        let (worse, note) = describe_validation(goal, series);
+        let (worse, note) = describe_validation(goal, series, content.shipped);
         notes.extend(note);
         if worse {
             tone = if tone == Tone::Good { Tone::Mixed } else { Tone::Bad };
@@ -93,9 +93,9 @@ fn describe(goal: Goal, series: &Series, is_running: bool) -> (Tone, String) {
     (tone, format!("{name} {verb}, from {early} to {late}."))
 }
 
-/// Describes the validation beside its best value, and says whether it became clearly worse since. No text for one
-/// value.
-fn describe_validation(goal: Goal, series: &Series) -> (bool, Option<String>) {
+/// Describes the validation beside its best value, and says whether it became clearly worse since. A best value whose
+/// weights were shipped does not count as worse; `shipped` is the step of those. No text for one value.
+fn describe_validation(goal: Goal, series: &Series, shipped: Option<u64>) -> (bool, Option<String>) {
     if series.count() < 2 {
         return (false, None);
     }
@@ -105,6 +105,12 @@ fn describe_validation(goal: Goal, series: &Series) -> (bool, Option<String>) {
     let name = if goal.is_more_better { "reward on validation data" } else { "loss on validation data" };
     if worse > LEAST_CHANGE * best.1.abs().max(1e-9) && best.0 < series.last.0 {
         let (step, value) = (short(best.0), short(best.1));
+        if shipped.is_some_and(|shipped| shipped as f64 == best.0) {
+            let text = format!(
+                "The {name} was best at step {step} with {value}: its weights are shipped. It was {last} at the end."
+            );
+            return (false, Some(text));
+        }
         let text = format!(
             "The {name} was best at step {step} with {value}, and is {last} now: fewer steps or more data may help."
         );
@@ -159,5 +165,14 @@ mod tests {
         let verdict = verdict(&all);
         assert_eq!(verdict.tone, Tone::Mixed);
         assert!(verdict.notes[0].starts_with("The loss on validation data was best at step 1 with 1, and is 1.5 now"));
+    }
+
+    #[test]
+    fn a_best_validation_that_is_shipped_speaks_for_the_run() {
+        let all = [rows("loss", &[8.0, 2.0, 0.1]), rows("validation-loss", &[2.0, 1.0, 1.5])].concat();
+        let verdict =
+            verdict(&[&all[..], &["{\"step\":2,\"shipped\":1,\"best-validation-loss\":1.0}".to_owned()]].concat());
+        assert_eq!(verdict.tone, Tone::Good);
+        assert!(verdict.notes[0].ends_with("with 1: its weights are shipped. It was 1.5 at the end."), "{verdict:?}");
     }
 }

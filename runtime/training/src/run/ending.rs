@@ -21,14 +21,13 @@ impl ActiveRun<'_> {
         patience.is_some_and(|patience| self.validations.without_improvement >= patience)
     }
 
-    /// Calls the method's `finish` on the weights that ship, answers prompts unless the method published directions, writes the
-    /// artifact, and removes the checkpoints that the
-    /// finished run does not keep.
+    /// Calls the method's `finish` on the weights that ship, answers prompts if the run may have changed the answers,
+    /// writes the artifact, and removes the checkpoints that the finished run does not keep.
     pub(super) fn finish(&mut self) -> Result<(), Error> {
         let shipped = self.restore_best()?;
         self.close()?;
-        if self.train_state().published.is_empty() {
-            self.show_answers();
+        if self.has_changed_answers() {
+            self.show_answers(shipped);
         }
         let outcome = self.outcome(shipped)?;
         self.metrics.add_outcome(&outcome)?;

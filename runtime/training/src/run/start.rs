@@ -61,9 +61,8 @@ fn create_folder(plan: &PlannedRun) -> Result<Option<TempDir>, Error> {
 
 impl<'a> ActiveRun<'a> {
     /// Starts the method and calls `init`, restores the checkpoint if there is one, creates and locks the folder of a
-    /// new run, opens the metrics, and sends the plan to the observer. Scores the validation data and answers prompts if no step is
-    /// finished.
-    /// Sends the log lines of a failed `init` to the observer before it returns the error.
+    /// new run, opens the metrics, and sends the plan to the observer. Scores the validation data and answers prompts
+    /// if no step is finished. Sends the log lines of a failed `init` to the observer before it returns the error.
     ///
     /// The folder is created after `init` succeeded and removed if no step is finished when the run is dropped, so that a
     /// failed start leaves nothing behind.
@@ -107,7 +106,7 @@ impl<'a> ActiveRun<'a> {
         };
         if before == 0 {
             running.run_validation()?;
-            running.show_answers();
+            running.show_answers(0);
         }
         Ok(running)
     }

@@ -191,15 +191,23 @@ impl ActiveRun<'_> {
         self.plan.keeps_best && self.validations.best.is_some_and(|best| best.step == self.summary.step)
     }
 
-    /// Answers a few prompts of the validation data, else of the training data, and sends the answers to the observer; a
-    /// failure becomes a warning. Does nothing if there are none, or if `train.show-completions` is 0.
-    pub(super) fn show_answers(&mut self) {
+    /// Whether the model may answer in another way than before the run. False if the run only published directions, which
+    /// change nothing until somebody steers with them.
+    pub(super) fn has_changed_answers(&mut self) -> bool {
+        let train_state = self.session.train_state();
+        let is_changed = train_state.hooks.updates() > 0 || train_state.policy.is_edited();
+        is_changed || train_state.published.is_empty()
+    }
+
+    /// Answers a few prompts of the validation data, else of the training data, and sends the answers to the observer;
+    /// a failure becomes a warning. `step` is that of the present weights. Does nothing if there are none, or if
+    /// `train.show-completions` is 0.
+    pub(super) fn show_answers(&mut self, step: u64) {
         if self.plan.settings.file.train.show_completions == 0 {
             return;
         }
         let data = self.plan.validation.as_ref().unwrap_or(&self.plan.data);
         let answered = answer_prompts(&self.session.train_state().policy, data);
-        let step = self.summary.step;
         match answered {
             Ok(answers) if answers.is_empty() => {}
             Ok(answers) => self.observer.event(&Event::Answered { step, answers }),
@@ -240,7 +248,7 @@ impl ActiveRun<'_> {
             seconds: seven_digits(self.summary.seconds),
             last_loss: self.last_loss,
             planned: self.plan.summary.steps,
-            extended: self.plan.learning_rate.length.extended.clone(),
+            extended: self.plan.learning_rate.length.extended_until(self.summary.step),
             validations: self.validations.clone(),
             clock: self.plan.clock,
             identity: self.plan.identity.clone(),

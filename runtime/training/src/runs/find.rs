@@ -206,8 +206,9 @@ fn reject_missing_path(name: &str) -> Result<(), Error> {
     let Some((first, _)) = name.split_once('/').filter(|_| !name.contains('@') && !Path::new(name).exists()) else {
         return Ok(());
     };
-    let is_owner = first.is_empty() || first.starts_with('.');
-    if is_owner || !(LOCAL_FOLDERS.contains(&first) || Path::new(first).is_dir()) {
+    // No name on a hub begins so.
+    let is_only_path = first.is_empty() || first.starts_with('.');
+    if is_only_path || !(LOCAL_FOLDERS.contains(&first) || Path::new(first).is_dir()) {
         return Ok(());
     }
     let what = format!("there is no model `{name}`");
@@ -304,7 +305,7 @@ mod tests {
         assert_eq!(base(&run, "/elsewhere/small").unwrap(), PathBuf::from("/elsewhere/small"), "as it is written");
         assert_eq!(base(&run, "models/copy").unwrap(), project.join("models/copy"), "named by a person since");
         record(&place.path().join("gone/small"));
-        let error = base(&run, "models/small").unwrap_err();
+        let error = base(&run, "weights/small").unwrap_err();
         assert!(error.to_string().contains("gone/small`, is not there"), "{error}");
     }
 

@@ -54,7 +54,8 @@ pub fn execute(
 /// Executes the run in a worker process started from `program`. Forwards events to `observer`; `stop` ends the run after the
 /// present step. Before it starts the process, it compiles the method and the verifiers, fetches a model of the hub, and
 /// creates the folder for runs if there is none. After the run has ended, waits up to 5 seconds for the process to exit, then
-/// kills it, writes the last report of a run that failed, and removes a folder for runs that this call created and that is empty.
+/// kills it, writes the last report of a run that failed, and removes a folder for runs that this call created and that
+/// is empty.
 ///
 /// # Errors
 /// Wrong settings, a model that cannot be fetched, a component that cannot be compiled, and a process that cannot be started,

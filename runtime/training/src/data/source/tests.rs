@@ -204,7 +204,7 @@ fn an_archive_that_unpacks_to_far_more_than_its_size_is_refused() {
 
 #[test]
 fn records_that_are_larger_together_than_their_file_explains_are_refused() {
-    let mut sink = |_, _| Ok(());
+    let mut sink = |_: Format, _: Vec<Line>| -> Result<(), Error> { Ok(()) };
     let (format, lines) = (Format::Parquet, Vec::new());
     let mut chunks = Chunks { name: "a.parquet", format, sink: &mut sink, lines, bytes: 0, left: 100 };
     let row = || Line { number: 1, column: 1, text: Ok(vec![b' '; 60]) };

@@ -45,7 +45,7 @@ template <typename T> DEVICE void multiply_tiles(float (&sums)[8][4], u64 left, 
 template <typename T> DEVICE void multiply_weights(float (&sums)[8][4], const u32 (&left)[4], u64 right);
 template <typename T> DEVICE void multiply_weights(float (&sums)[16][4], const u32 (&left)[4], u64 right);
 
-#define WARPGROUP_PRODUCTS(T, TYPE)                                                                                    \
+#define M64_PRODUCTS(T, TYPE)                                                                                          \
     template <> DEVICE void multiply_tiles<T>(float (&sums)[8][4], u64 left, u64 right) {                              \
         asm volatile("{ .reg .pred yes; setp.eq.u32 yes, 0, 0;"                                                        \
                      "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " " NAMES_32                          \
@@ -67,7 +67,7 @@ template <typename T> DEVICE void multiply_weights(float (&sums)[16][4], const u
                      : EIGHT_FOURS(sums, 0), EIGHT_FOURS(sums, 8)                                                      \
                      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));                            \
     }
-WARPGROUP_PRODUCTS(bf16, "bf16")
-WARPGROUP_PRODUCTS(f16, "f16")
+M64_PRODUCTS(bf16, "bf16")
+M64_PRODUCTS(f16, "f16")
 
 #endif
