@@ -3,12 +3,10 @@
 
 use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
-use std::sync::atomic::AtomicBool;
 
 use safetensors::SafeTensors;
 use tunebox_foundation::explain::Explain;
 use tunebox_package::build::{self, Options};
-use tunebox_sandbox::Compiling;
 
 use crate::support::tiny_run::{TestObserver, Workspace};
 
@@ -154,12 +152,7 @@ fn the_extra_parameter_of_the_best_validation_ships_with_its_adapter() {
     let found = f32::from_le_bytes(file.tensor("offset").unwrap().data()[..4].try_into().unwrap());
     assert!((f64::from(found) - offset(shipped)).abs() < 1e-6, "{found} {}", offset(shipped));
     assert!((f64::from(found) - offset(40)).abs() > 1e-6, "{found} {}", offset(40));
-    let verification = tunebox_training::verify(&place.path("runs/best"), &[own], true, Compiling::default()).unwrap();
-    let replay = verification
-        .replay(&std::env::temp_dir(), None, &mut TestObserver::new(), &AtomicBool::new(false))
-        .unwrap()
-        .unwrap();
-    assert!(replay.same(), "{replay:?}");
+    place.replay("best", &[own]);
 }
 
 #[test]
@@ -204,10 +197,5 @@ fn the_example_mezo_learns_without_a_gradient_and_replays() {
     place.train("mezo", &settings, &mut TestObserver::new()).unwrap();
     let losses: Vec<f64> = place.metrics("mezo").iter().map(|row| row["loss"].as_f64().unwrap()).collect();
     assert!(losses[59] < losses[0], "{losses:?}");
-    let verification = tunebox_training::verify(&place.path("runs/mezo"), &[own], true, Compiling::default()).unwrap();
-    let replay = verification
-        .replay(&std::env::temp_dir(), None, &mut TestObserver::new(), &AtomicBool::new(false))
-        .unwrap()
-        .unwrap();
-    assert!(replay.same(), "{replay:?}");
+    place.replay("mezo", &[own]);
 }

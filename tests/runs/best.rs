@@ -6,8 +6,7 @@ use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 use tunebox_foundation::explain::Explain;
-use tunebox_sandbox::Compiling;
-use tunebox_training::{Event, Observer, run, verify};
+use tunebox_training::{Event, Observer, run};
 
 use super::ADAPTER;
 use crate::support::tiny_run::{TestObserver, Workspace};
@@ -54,17 +53,6 @@ fn lock(place: &Workspace, run: &str) -> toml::Table {
     String::from_utf8(place.bytes(run, "run.lock")).unwrap().parse().unwrap()
 }
 
-/// Replays a run; fails if a bit is another. Returns the number of steps.
-fn replay(place: &Workspace, run: &str, set: &[String]) -> u64 {
-    let verification = verify(&place.path("runs").join(run), set, true, Compiling::default()).unwrap();
-    let replay = verification
-        .replay(&std::env::temp_dir(), None, &mut TestObserver::new(), &AtomicBool::new(false))
-        .unwrap()
-        .unwrap();
-    assert!(replay.same(), "{replay:?}");
-    replay.steps
-}
-
 #[test]
 fn the_best_validation_ships_and_card_metrics_lock_and_summary_name_it_beside_the_last() {
     let (place, held_out) = workspace();
@@ -92,7 +80,7 @@ fn the_best_validation_ships_and_card_metrics_lock_and_summary_name_it_beside_th
          was {last:.4}."
     );
     assert!(card.contains(&sentence), "{card}");
-    assert_eq!(replay(&place, "best", &[]), 40);
+    assert_eq!(place.replay("best", &[]).1.steps, 40);
 }
 
 #[test]
@@ -209,7 +197,7 @@ fn a_run_that_no_longer_improves_ends_by_its_patience_and_replays() {
     let said = format!("The run ended after {} of 40 steps: 2 validations in a row brought no better score", best + 10);
     assert!(String::from_utf8(place.bytes("patient", "README.md")).unwrap().contains(&said));
     assert_eq!(lock(&place, "patient")["result"]["patience"].as_integer(), Some(2));
-    assert_eq!(replay(&place, "patient", &[]), best + 10);
+    assert_eq!(place.replay("patient", &[]).1.steps, best + 10);
 
     // Killed after its last checkpoint and before its artifact, it does no further step.
     let mut watcher = TestObserver { stop_after: Some(best + 10), ..TestObserver::new() };
@@ -222,7 +210,7 @@ fn a_run_that_no_longer_improves_ends_by_its_patience_and_replays() {
     place.train("straight", &without, &mut TestObserver::new()).unwrap();
     assert!(place.bytes("patient", ADAPTER) == place.bytes("straight", ADAPTER), "the adapters differ");
     assert_eq!(looks(&place, "patient"), looks(&place, "straight"));
-    assert_eq!(replay(&place, "patient", &[]), 40);
+    assert_eq!(place.replay("patient", &[]).1.steps, 40);
 }
 
 /// The warnings of a run.

@@ -1,5 +1,4 @@
-//! What the report of a run says, when it is written, and that nothing in it acts: a page of text, whoever wrote the
-//! text.
+//! What the report of a run says, when it is written, and that hostile text in it becomes neither markup nor script.
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};

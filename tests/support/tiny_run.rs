@@ -5,7 +5,8 @@ use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use serde_json::{Map, Value, json};
-use tunebox_training::{Error, Event, Observer, Plan, RunSettings, Summary, plan, run};
+use tunebox_sandbox::Compiling;
+use tunebox_training::{Comparison, Error, Event, Observer, Plan, Replay, RunSettings, Summary, plan, run, verify};
 
 /// A folder for runs, gone when dropped.
 pub(crate) struct Workspace {
@@ -74,6 +75,18 @@ impl Workspace {
         settings.resume = true;
         let stop = watcher.stop;
         run(plan(settings)?, watcher, stop)
+    }
+
+    /// Verifies and replays a finished run, with `set` as `--set` arguments. Fails if a bit of the replay is another.
+    /// Returns the inputs as verification compares them, and the replay.
+    pub(crate) fn replay(&self, run: &str, set: &[String]) -> (Vec<Comparison>, Replay) {
+        let verification = verify(&self.path("runs").join(run), set, true, Compiling::default()).unwrap();
+        let inputs = verification.inputs.clone();
+        let replay =
+            verification.replay(&std::env::temp_dir(), None, &mut TestObserver::new(), &AtomicBool::new(false));
+        let replay = replay.unwrap().unwrap();
+        assert!(replay.same(), "{replay:?}");
+        (inputs, replay)
     }
 
     /// The bytes of a file of a run.

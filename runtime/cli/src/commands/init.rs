@@ -8,7 +8,7 @@ use tunebox_foundation::files;
 use tunebox_package::{Package, Reference, World, builtin, read_manifest};
 use tunebox_sandbox::interface_of;
 use tunebox_training::configuration::schema;
-use tunebox_training::data::{Shape, read_beginning};
+use tunebox_training::data::{Shape, has_data_name, read_beginning};
 
 use crate::arguments::RUN_FILE;
 use crate::run_file::template::{NewRunFile, SCHEMA_FILE};
@@ -140,14 +140,9 @@ fn only_file(kind: &str, option: &str, fits: fn(&Path) -> bool) -> Result<PathBu
     }
 }
 
-/// Whether a path is that of a data file, by its extension without that of a compression. A `.json` file must be named: most
-/// of them are no data.
+/// Whether a path is that of a data file, by its name. A `.json` file must be named by the user: most of them are no data.
 fn is_data(path: &Path) -> bool {
-    let own = |path: &Path| path.extension().map(|extension| extension.to_string_lossy().to_lowercase());
-    let first = own(path);
-    let is_packed = first.as_deref().is_some_and(|extension| ["gz", "zst", "zstd"].contains(&extension));
-    let kind = if is_packed { own(&path.with_extension("")) } else { first };
-    kind.is_some_and(|kind| ["jsonl", "ndjson", "csv", "tsv", "parquet"].contains(&kind.as_str())) && path.is_file()
+    has_data_name(path) && path.is_file()
 }
 
 /// Whether a path is that of a model: a folder with `config.json`, or a GGUF file by its extension.

@@ -205,13 +205,13 @@ mod tests {
 
     #[test]
     fn further_errors_are_shown_after_the_first_and_listed_in_its_event() {
-        let further = vec![Explanation::new("config", "b\u{1b}[2J").with_hint("mend b")];
+        let further = vec![Explanation::new("config", "b\u{1b}[2J").with_hint("fix b")];
         let failure = Failure::new(Explanation { further, ..Explanation::new("config", "a") }, Exit::Usage);
         let text = anstream::adapter::strip_str(&failure.text(false)).to_string();
-        assert_eq!(text, "error[config]: a\n\nerror[config]: b\\u{1b}[2J\nhint: mend b\n");
+        assert_eq!(text, "error[config]: a\n\nerror[config]: b\\u{1b}[2J\nhint: fix b\n");
         let event = failure.json();
         assert_eq!((&event["event"], &event["exit"]), (&"error".into(), &2.into()));
-        assert_eq!((event["what"].as_str(), event["further"][0]["hint"].as_str()), (Some("a"), Some("mend b")));
+        assert_eq!((event["what"].as_str(), event["further"][0]["hint"].as_str()), (Some("a"), Some("fix b")));
         assert_eq!(Failure::usage("a", "b").json()["further"], serde_json::Value::Null);
     }
 

@@ -46,6 +46,13 @@ impl InputFile {
     }
 }
 
+/// Whether the name of a file is that of data: one of the extensions of data files, with or without that of a compression.
+/// False for `.json`, which most files with that extension are not.
+#[must_use]
+pub fn has_data_name(path: &Path) -> bool {
+    extension(path).is_some_and(|own| own != "json" && EXTENSIONS.contains(&own.as_str()))
+}
+
 /// Returns the files of the data at `path`: the file itself, or of a folder the data files of `split` in it, sorted by name.
 /// These are the files in the folder and in its folder `data` whose name has `split` as a word, such as
 /// `data/train-00000-of-00001.parquet`, and all files in a folder of that name. If no file of the folder is named for any

@@ -1,7 +1,9 @@
 //! Training data: files to examples to batches.
 //!
 //! `files` finds the files, `source` reads the records of one as JSON texts, `layout` converts the fields of other tools,
-//! `parse` makes a record of each text, `encode` tokenizes it, `dataset` puts the examples together. `sampler` chooses the examples of each micro-batch, `window` makes the batches of one update of them.
+//! `parse` makes a record of each text, `encode` tokenizes it, `dataset` puts the examples together. `sampler` chooses the
+//! examples of each micro-batch, `window` makes the batches of one update of them. `beginning` and `preview` read data for
+//! people.
 
 mod beginning;
 mod dataset;
@@ -21,7 +23,7 @@ pub use beginning::{Beginning, read_beginning};
 pub use dataset::{Dataset, FileReport, Reading, Report, Skipped};
 pub use encode::{Encoder, Example};
 pub(crate) use files::combined_digest;
-pub use files::{InputFile, find_files};
+pub use files::{InputFile, find_files, has_data_name};
 pub use layout::{FieldMap, check_fields};
 pub use preview::{Bar, Preview, Sample, SampleRow, ShownToken, preview};
 pub use random::random_dataset;

@@ -283,8 +283,8 @@ impl Position {
     }
 }
 
-/// Reads a text and follows the position in it. Fails once the bytes of a record are used up; whoever takes a record sets
-/// `left` anew.
+/// Reads a text and counts its lines and columns. Fails once the bytes that a record may have are used up. The reader of
+/// records resets `left` after each record.
 struct Following<'a, R> {
     reader: R,
     position: &'a Cell<Position>,

@@ -192,7 +192,7 @@ impl ActiveRun<'_> {
     }
 
     /// Whether the model may answer in another way than before the run. False if the run only published directions, which
-    /// change nothing until somebody steers with them.
+    /// change answers only where a user steers with them.
     pub(super) fn has_changed_answers(&mut self) -> bool {
         let train_state = self.session.train_state();
         let is_changed = train_state.hooks.updates() > 0 || train_state.policy.is_edited();
