@@ -33,8 +33,8 @@ pub struct Evaluation {
     pub figures: Vec<Figure>,
 }
 
-/// Evaluates `base`, and also `adapted` (the same model with an adapter) if given, on a data file of any known format. The shape of its
-/// records decides how: for pairs the two answers are compared, for prompts completions are generated, for all other
+/// Evaluates `base`, and also `adapted` (the same model with an adapter) if given, on a data file of any known format.
+/// The shape of its records decides how: for pairs the two answers are compared, for prompts completions are generated, for all other
 /// records the likelihood is computed, without regard to labels. `rewards` are the settings of a run whose verifiers
 /// score the completions; without them, or for other records than prompts, no verifier is asked. The maximum length of
 /// an example is at most the model's number of positions. Figures are rounded to seven significant digits.

@@ -43,7 +43,8 @@ impl Estimate {
         self.weights + self.training + self.activations + self.scratch + self.head + self.runtime
     }
 
-    /// Estimates the memory of a run from its policy, the host's optimizer if it has one, and `tokens`, the most tokens that a step holds at once.
+    /// Estimates the memory of a run from its policy, the host's optimizer if it has one, and `tokens`, the most tokens
+    /// that a step holds at once.
     /// `recompute` says which activations the backward pass recomputes. `runtime` is the number of bytes in use beside
     /// the weights, from [`bytes_beside_weights`].
     #[must_use]

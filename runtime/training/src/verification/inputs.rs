@@ -23,8 +23,8 @@ use crate::plan::{data_paths, digest_files, digests, lock_settings, training_fil
 const KNOWN_AFTER_PLANNING: [&str; 6] =
     ["model.family", "data.records", "data.tokens-sha256", "validation.records", "validation.tokens-sha256", "steps"];
 
-/// Checks that the data which the run's `run.toml` names are regular files, folders, links to such, or missing. Skips those that a `--set` names. A run's folder may come from anyone, and reading a pipe
-/// could block forever.
+/// Checks that the data which the run's `run.toml` names are regular files, folders, links to such, or missing. Skips
+/// those that a `--set` names. A run's folder may come from anyone, and reading a pipe could block forever.
 ///
 /// # Errors
 /// A path to something else than a regular file, located in `run.toml`.

@@ -124,8 +124,8 @@ pub fn package_files(package: &Reference) -> Vec<PathBuf> {
 
 /// Lists the files and folders that loading the model, adapter or checkpoint at `path` reads: `path`; the resolved paths of
 /// the entries of that folder that have the extension of a model's file, in any case; and the `run.lock` and `run.toml` in
-/// `path` and in the three folders above, existing or not. In the cache of a hub also the folders `blobs`, whose files have no extensions,
-/// and `refs`.
+/// `path` and in the three folders above, existing or not. In the cache of a hub also the folders `blobs`, whose files
+/// have no extensions, and `refs`.
 #[must_use]
 pub fn model_files(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());
