@@ -1,5 +1,6 @@
 //! Numbers and texts of the report's pages.
 
+use minijinja::HtmlEscape;
 use tunebox_foundation::format::grouped;
 use tunebox_foundation::printable::printable_except;
 
@@ -30,19 +31,7 @@ pub(super) fn shown(text: &str, limit: usize) -> String {
 
 /// Escapes text for the inside of an element or of an attribute in double quotes, with unsafe characters replaced.
 pub(super) fn attribute(text: &str) -> String {
-    let text = printable_except(text, 200, &[]);
-    let mut escaped = String::with_capacity(text.len());
-    for character in text.chars() {
-        match character {
-            '&' => escaped.push_str("&amp;"),
-            '<' => escaped.push_str("&lt;"),
-            '>' => escaped.push_str("&gt;"),
-            '"' => escaped.push_str("&quot;"),
-            '\'' => escaped.push_str("&#39;"),
-            _ => escaped.push(character),
-        }
-    }
-    escaped
+    HtmlEscape(&printable_except(text, 200, &[])).to_string()
 }
 
 #[cfg(test)]
@@ -58,7 +47,7 @@ mod tests {
 
     #[test]
     fn text_becomes_no_markup() {
-        assert_eq!(attribute("<b a=\"'&\u{202e}"), "&lt;b a=&quot;&#39;&amp;\\u{202e}");
+        assert_eq!(attribute("<b a=\"'&\u{202e}"), "&lt;b a=&quot;&#x27;&amp;\\u{202e}");
         assert_eq!(shown("a\u{1b}\n\tb\n", 100), "a\\u{1b}\n\tb");
     }
 }
