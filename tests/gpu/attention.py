@@ -1,6 +1,6 @@
 """Times the attention kernels for tensor cores, and variants of their tiles, beside PyTorch's flash attention.
 
-Usage: attention.py [--shape 14,2,64] [--rows 8x2048]…
+Usage: attention.py [--shape 14,2,64] [--rows 8x2048] [--variant WARPGROUPS=0]…
 Compiles the kernels' text by itself, so a variant needs no build of tunebox. Needs cupy and PyTorch.
 """
 import argparse, os, tempfile
@@ -12,7 +12,7 @@ FILES = ["cuda/machine.cuh", "cuda/prelude.cuh", "dialect.h", "attention.h", "cu
          "cuda/attention_sizes.cuh", "cuda/warpgroup.cuh", "cuda/attention_mma.cu", "cuda/attention_wgmma.cu", "cuda/attention_tensor.cu",
          "cuda/attention_tensor_back.cu"]
 # Macros that `-D` may change.
-VARIANTS = [{}, {"WARPGROUPS": 1}, {"FORWARD_STACK": 1}, {"FORWARD_KEYS": 32}, {"DQ_KEYS": 32}, {"DKV_QUERIES": 32}]
+VARIANTS = [{}, {"WARPGROUPS": 0}, {"FORWARD_STACK": 1}, {"FORWARD_KEYS": 32}, {"DQ_KEYS": 32}, {"DKV_QUERIES": 32}]
 SCALE, REPEATS = 0.125, 10
 
 
@@ -21,7 +21,7 @@ def source(dim):
 
 
 def module(text, variant):
-    """Machine code for this GPU, as tunebox has it compiled; for 9.0 with the instructions of warpgroups, which it has not."""
+    """Machine code for this GPU, as tunebox has it compiled; for 9.0 with the instructions of warpgroups."""
     capability = cupy.cuda.Device().compute_capability
     options = [f"--gpu-architecture=sm_{capability}" + ("a" if capability == "90" else ""), "--std=c++17",
                "--device-as-default-execution-space", *(f"-D{name}={value}" for name, value in variant.items())]
@@ -33,7 +33,10 @@ def module(text, variant):
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(nvrtc.getCUBIN(program))
         file.flush()
-        return cupy.RawModule(path=file.name)
+        loaded = cupy.RawModule(path=file.name)
+        # Else it would be read at the first launch, when the file is gone.
+        loaded.compile()
+        return loaded
 
 
 def tiles(batch, length, size):
@@ -130,8 +133,9 @@ def check(case, wanted):
 
 def main():
     p = argparse.ArgumentParser()
-    p.add_argument("--shape", action="append"); p.add_argument("--rows", action="append")
+    p.add_argument("--shape", action="append"); p.add_argument("--rows", action="append"); p.add_argument("--variant", action="append")
     a = p.parse_args()
+    variants = [{}, *({name: int(value)} for name, value in (one.split("=") for one in a.variant))] if a.variant else VARIANTS
     for shape in a.shape or ["14,2,64", "32,8,128"]:
         for rows in a.rows or ["4x1024", "8x2048"]:
             case = Case(*map(int, shape.split(",")), *map(int, rows.split("x")))
@@ -140,7 +144,7 @@ def main():
             rate = lambda name, time: {"forward": 2, "dq": 3, "dkv": 4}[name] * unit / time
             wanted, forward, back = case.flash()
             print(f"heads {shape}, {rows}: PyTorch forward {forward:.3f} ms ({2 * unit / forward:.0f} TFLOP/s), backward {back:.3f} ms ({5 * unit / back:.0f})", flush=True)
-            for variant in VARIANTS:
+            for variant in variants:
                 try:
                     calls = case.kernels(module(source(case.dim), variant), variant)
                     calls["forward"]()

@@ -11,9 +11,10 @@ const NAME: &CStr = c"tunebox.cu";
 
 /// The options for NVRTC, for a compute capability given as 80, 90, …: compile to machine code (not to PTX, which a
 /// driver older than NVRTC refuses), as C++17, with functions and lambdas that have no execution space marked as device
-/// code.
+/// code. For 90 with the instructions that this capability alone has (products of warpgroups).
 pub(super) fn options(capability: u32) -> [String; 3] {
-    let architecture = format!("--gpu-architecture=sm_{capability}");
+    let own = if capability == 90 { "a" } else { "" };
+    let architecture = format!("--gpu-architecture=sm_{capability}{own}");
     [architecture, "--std=c++17".into(), "--device-as-default-execution-space".into()]
 }
 

@@ -122,19 +122,3 @@ fn what_does_not_compile_comes_with_the_log() {
     let why = compile("__global__ void broken( {", &options(80)).unwrap_err();
     assert!(why.contains("tunebox.cu(1)"), "{why}");
 }
-
-#[test]
-#[ignore = "needs nvrtc"]
-fn attention_by_warpgroups_compiles_without_spilled_registers() {
-    sys::COMPILER.open(&folders()).expect("absent `nvrtc`");
-    for (act, head) in [(DType::BF16, 64), (DType::BF16, 128), (DType::F16, 128)] {
-        let source = Language::Cuda.source(Module::Attention, Build { act, head, group: 4 }).unwrap();
-        // The products of warpgroups exist in the target `sm_90a` alone.
-        let asked = ["--gpu-architecture=sm_90a", "-DWARPGROUPS=1", "--ptxas-options=-v"].map(str::to_owned);
-        let program = compile_program(&source, &[&asked[..], &options(90)[1..]].concat());
-        let log = program.unwrap_or_else(|why| panic!("{act:?} {head}: {why}")).log();
-        let found = registers(&log);
-        assert!(found.iter().any(|(kernel, _)| kernel == "attention_dkv"), "{log}");
-        assert!(found.iter().all(|(_, used)| !used.contains('+')), "{act:?} {head}: {found:?}");
-    }
-}

@@ -2,11 +2,17 @@
 
 #if ACTIVATION != 0
 
-// Whether the four warps of a block multiply together (attention_wgmma.cu, head sizes 64 and 128, target `sm_90a`), else each
-// alone (attention_mma.cu). Off unless the compiler is told so: the former has run on the stand-in only, on no GPU yet.
-#if !defined(WARPGROUPS) || HEAD_DIM != 64 && HEAD_DIM != 128
+// Whether the four warps of a block multiply together (attention_wgmma.cu, head sizes 64 and 128, compute capability 9.0 as
+// the target `sm_90a`), else each alone (attention_mma.cu). `-DWARPGROUPS=` says it for a test.
+#if HEAD_DIM != 64 && HEAD_DIM != 128
 #undef WARPGROUPS
 #define WARPGROUPS 0
+#elif !defined(WARPGROUPS)
+#ifdef __CUDA_ARCH_FEAT_SM90_ALL
+#define WARPGROUPS 1
+#else
+#define WARPGROUPS 0
+#endif
 #endif
 
 // Copies of 16 bytes for a row.
