@@ -19,6 +19,7 @@ use crate::grants::Grants;
 use crate::guest::Guest;
 use crate::instance::Instance;
 use crate::limits::{Limits, TICK};
+use crate::memory_images;
 use crate::native::{Process, Twin};
 use crate::printable::printable;
 use crate::settings::SessionSettings;
@@ -200,14 +201,21 @@ impl Engine {
 
     /// Loads the code of a component from the cache, or checks its types and compiles it. The component has passed all other
     /// checks, and `imports` are the full names of its imports. Does not check the types of a cached component again.
-    /// Increments the count of [`Engine::compiled`] unless the check of the types fails, even if compiling then fails.
+    /// Increments the count of [`Engine::compiled`] unless the check of the types fails, even if compiling then fails. Then
+    /// creates the images of its memories ([`memory_images`]).
     pub(crate) fn compile(&self, bytes: &[u8], name: &str, imports: &[String]) -> Result<Component, Error> {
         let cached = self.compiler.load(&self.engine, bytes);
         if cached.is_none() {
             admission::check_types(bytes, imports, name)?;
         }
         self.compiled.fetch_add(1, Ordering::Relaxed);
-        cached.map_or_else(|| self.compiler.compile(&self.engine, bytes, name, self.untrusted), Ok)
+        let component =
+            cached.map_or_else(|| self.compiler.compile(&self.engine, bytes, name, self.untrusted), Ok)?;
+        memory_images::create(&component).map_err(|error| {
+            let what = format!("the initial memory of `{name}` could not be created");
+            Explanation::new("sandbox", what).with_why(format!("{error:#}"))
+        })?;
+        Ok(component)
     }
 }
 

@@ -41,6 +41,7 @@ mod instance;
 mod instructions;
 mod limits;
 mod memory;
+mod memory_images;
 mod meters;
 mod method_parameters;
 pub mod native;
