@@ -6,6 +6,7 @@
 
 mod browser;
 mod init;
+mod llama_cpp;
 mod stopped;
 
 use std::path::{Path, PathBuf};

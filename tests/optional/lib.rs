@@ -16,12 +16,13 @@ const NEEDS: &str = ", needs ";
 pub const DEVICES: [&str; 2] = ["cuda", "metal"];
 
 /// The programs that `TUNEBOX_TOOLS` may require.
-pub const TOOLS: [&str; 10] = [
+pub const TOOLS: [&str; 11] = [
     "chromium",
     "clang",
     "componentize-py",
     "docker-registry",
     "gdb",
+    "llama.cpp",
     "mypy",
     "nvrtc",
     "openssl",

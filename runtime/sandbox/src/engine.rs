@@ -209,8 +209,7 @@ impl Engine {
             admission::check_types(bytes, imports, name)?;
         }
         self.compiled.fetch_add(1, Ordering::Relaxed);
-        let component =
-            cached.map_or_else(|| self.compiler.compile(&self.engine, bytes, name, self.untrusted), Ok)?;
+        let component = cached.map_or_else(|| self.compiler.compile(&self.engine, bytes, name, self.untrusted), Ok)?;
         memory_images::create(&component).map_err(|error| {
             let what = format!("the initial memory of `{name}` could not be created");
             Explanation::new("sandbox", what).with_why(format!("{error:#}"))

@@ -16,6 +16,7 @@ mod inspect;
 mod internal;
 mod key;
 mod list;
+mod manual;
 mod new;
 mod pack;
 mod pull;
@@ -27,11 +28,11 @@ mod test;
 mod train;
 mod verify;
 
-use clap::{CommandFactory as _, Parser, Subcommand};
+use clap::{Parser, Subcommand};
 
 use crate::access::Access;
 use crate::arguments::Global;
-use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
+use crate::terminal::{CommandResult, Failure, Terminal};
 
 /// Fine-tune and edit language models with sandboxed training methods
 #[derive(Debug, Parser)]
@@ -97,10 +98,9 @@ pub(crate) enum Command {
     /// Write a run or a model in the format of another program: GGUF, Ollama, mlx-lm, PEFT or transformers
     Export(Box<export::Export>),
     /// Print a completion script for a shell
-    Completions {
-        /// Shell to print the script for
-        shell: clap_complete::Shell,
-    },
+    Completions(manual::Completions),
+    /// Write the manual pages of all commands into a folder
+    Man(manual::Man),
     /// Internal: carries out a run that comes in on stdin
     #[command(hide = true)]
     Worker,
@@ -183,18 +183,11 @@ impl Command {
             Self::Test(command) => command.run(terminal, global),
             Self::Doctor(command) => command.run(terminal),
             Self::Export(command) => command.run(terminal, global),
-            Self::Completions { shell } => Ok(print_completions(terminal, shell)),
+            Self::Completions(command) => Ok(command.run(terminal)),
+            Self::Man(command) => command.run(terminal),
             Self::Worker => internal::run_worker(),
             Self::CompileComponent => internal::compile_component(),
             Self::Host => internal::serve_test(),
         }
     }
-}
-
-/// Prints a script that completes the commands and options of this program in a shell.
-fn print_completions(terminal: Terminal, shell: clap_complete::Shell) -> ExitStatus {
-    let mut script = Vec::new();
-    clap_complete::generate(shell, &mut CommandLine::command(), "tunebox", &mut script);
-    terminal.print(String::from_utf8_lossy(&script));
-    ExitStatus::Success
 }
