@@ -178,10 +178,12 @@ fn find_adapter(terminal: Terminal, folder: &Path) -> Result<Option<PathBuf>, Fa
     Ok(Some(checkpoint))
 }
 
-/// The only key of `adapter_config.json` that is read before the child is confined.
+/// The only keys of `adapter_config.json` that are read before the child is confined: the base as PEFT and as mlx-lm names
+/// it.
 #[derive(Deserialize)]
 struct NamedBase {
     base_model_name_or_path: Option<String>,
+    model: Option<String>,
 }
 
 /// Reads the base model's name from an adapter's `adapter_config.json`. Fails if the file is missing, is larger than 1
@@ -193,7 +195,7 @@ fn read_base_name(adapter: &Path) -> Result<String, Failure> {
         let what = format!("`{}` is not valid JSON: {error}", path.display());
         Failure::usage(what, "the file is damaged; restore it or write the adapter again")
     })?;
-    match named.base_model_name_or_path {
+    match named.base_model_name_or_path.or(named.model) {
         Some(name) if !name.is_empty() => Ok(name),
         _ => {
             let what = format!("`{}` does not name its base model", path.display());

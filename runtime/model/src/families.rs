@@ -14,6 +14,7 @@ mod rope;
 use std::path::Path;
 
 use serde_json::Value;
+use tunebox_foundation::explain::Explanation;
 
 pub(crate) use family::GgufLayout;
 pub use gguf::TensorFacts;
@@ -47,21 +48,24 @@ impl Configuration {
     pub fn from_hugging_face(config: &Value, file: &Path) -> Result<Self> {
         let whole = Fields::new(config, file)?;
         let family = find_family(&whole)?;
+        refuse_quantized(&whole)?;
         let configuration = hugging_face::read(&whole, family)?;
         configuration.check(file)?;
         Ok(configuration)
     }
 
-    /// Checks that the parsed `config.json` of a model names a known family; `file` names the file in errors. A file that
-    /// names none passes: [`Configuration::from_hugging_face`] reports it.
+    /// Checks that the parsed `config.json` of a model names a known family, and no weights quantized by MLX; `file` names
+    /// the file in errors. A file that names no family passes: [`Configuration::from_hugging_face`] reports it.
     ///
     /// # Errors
-    /// When the family is not known.
+    /// When the family is not known, or MLX quantized the weights.
     pub(crate) fn check_family(config: &Value, file: &Path) -> Result<()> {
         if !config["model_type"].is_string() {
             return Ok(());
         }
-        find_family(&Fields::new(config, file)?).map(drop)
+        let whole = Fields::new(config, file)?;
+        find_family(&whole)?;
+        refuse_quantized(&whole)
     }
 
     /// Appends the `eos_token_id` values of a parsed `generation_config.json`, such as end-of-turn tokens, to `eos`.
@@ -113,6 +117,19 @@ impl Configuration {
     pub fn parameter_count(&self) -> u64 {
         weight_shapes(self).iter().map(|(_, shape)| shape.iter().map(|side| *side as u64).product::<u64>()).sum()
     }
+}
+
+/// Fails if a `config.json` says that MLX quantized its weights. Their layout is not read, and weights would be reported
+/// that are missing.
+fn refuse_quantized(whole: &Fields<'_>) -> Result<()> {
+    if whole.object("quantization")?.is_none() {
+        return Ok(());
+    }
+    let what = "the weights of this folder are quantized by MLX, whose layout tunebox does not read";
+    let hint =
+        "give the model that it was made from, or a GGUF file of it; `--precision nf4` quantizes the base to 4 bits";
+    let location = whole.file().display().to_string();
+    Err(Explanation::new("model", what).with_location(location).with_hint(hint).into())
 }
 
 /// Finds the family that lists the `model_type` of a `config.json`.

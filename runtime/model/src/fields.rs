@@ -21,6 +21,11 @@ impl<'a> Fields<'a> {
         Ok(Self { map, file })
     }
 
+    /// The file that errors name.
+    pub(crate) fn file(&self) -> &'a Path {
+        self.file
+    }
+
     /// The value of a key; `None` if missing or null. Errors: another type.
     pub(crate) fn get<T: Deserialize<'a>>(&self, key: &str) -> Result<Option<T>> {
         let value = self.map.get(key).unwrap_or(&Value::Null);

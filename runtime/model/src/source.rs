@@ -143,8 +143,8 @@ impl Source {
 /// Largest `config.json` that [`check_family`] reads, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// Fails if the `config.json` in a model's folder names a family that is not known, so that this is reported before weights
-/// are missed or fetched. Reports nothing else about that file, and does not read one of more than [`MAX_CONFIG_BYTES`].
+/// Fails if the `config.json` in a model's folder names a family that is not known, or weights quantized by MLX, so that
+/// this is reported before weights are missed or fetched. Reports nothing else about that file, and does not read one of more than [`MAX_CONFIG_BYTES`].
 pub(crate) fn check_family(folder: &Path) -> Result<()> {
     let file = folder.join("config.json");
     let text = bounded::read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
@@ -239,6 +239,15 @@ mod tests {
         let folder = folder_with("config.json", r#"{"model_type": "mamba"}"#);
         let error = Source::open(&folder.path().display().to_string(), true).unwrap_err();
         assert!(error.to_string().contains("mamba") && error.to_string().contains("model_type"), "{error}");
+    }
+
+    #[test]
+    fn weights_that_mlx_quantized_are_refused_with_what_to_give() {
+        let config = r#"{"model_type": "qwen2", "quantization": {"group_size": 64, "bits": 4}}"#;
+        let folder = folder_with("config.json", config);
+        let error = Source::open(&folder.path().display().to_string(), true).unwrap_err();
+        assert!(error.to_string().contains("quantized by MLX"), "{error}");
+        assert!(error.hint().unwrap().contains("GGUF"), "{:?}", error.hint());
     }
 
     #[test]

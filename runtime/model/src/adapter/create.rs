@@ -106,26 +106,18 @@ impl ModuleFactors {
 }
 
 impl Adapter {
-    /// Builds an adapter of kind LoRA or DoRA from the factors of its modules, in their order; the rank of a module is that
-    /// of its factors. Magnitudes that are missing stay 0. Errors: also a factor of another shape than the module's.
-    pub(crate) fn from_factors(
-        model: &Model,
-        kind: AdapterKind,
-        factors: Vec<(ModuleKey, ModuleFactors)>,
-    ) -> Result<Self> {
-        let settings = AdapterSettings { kind, ..AdapterSettings::default() };
+    /// Builds an adapter of kind LoRA from the factors of its modules, in their order; the rank of a module is that of its
+    /// factors. Errors: also a factor of another shape than the module's.
+    pub(crate) fn from_factors(model: &Model, factors: &[(ModuleKey, ModuleFactors)]) -> Result<Self> {
         let plan = |(place, factors): &(ModuleKey, ModuleFactors)| {
             let rank = factors.a.dims2()?.0;
             Ok(ModulePlan { place: *place, rank, alpha: factors.scale * rank as f64 })
         };
         let plans: Vec<ModulePlan> = factors.iter().map(plan).collect::<Result<_>>()?;
-        let adapter = zeros(model, &settings, &plans)?;
-        for (module, (_, factors)) in adapter.modules.iter().zip(&factors) {
+        let adapter = zeros(model, &AdapterSettings::default(), &plans)?;
+        for (module, (_, factors)) in adapter.modules.iter().zip(factors) {
             adapter.parameters.set(module.a_slot, &factors.a)?;
             adapter.parameters.set(module.b_slot, &factors.b)?;
-            if let (Some(slot), Some(magnitude)) = (module.magnitude_slot, &factors.magnitude) {
-                adapter.parameters.set(slot, magnitude)?;
-            }
         }
         Ok(adapter)
     }

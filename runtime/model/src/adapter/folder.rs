@@ -1,5 +1,5 @@
-//! Saves and loads adapters in PEFT's layout: `adapter_model.safetensors` beside `adapter_config.json`. Kind full has
-//! all weights in one `model.safetensors`, in `f32`, instead. Unknown and missing keys are errors: PEFT itself loads
+//! Saves adapters in PEFT's layout, `adapter_model.safetensors` beside `adapter_config.json`, and loads them in that or
+//! mlx-lm's. Kind full has all weights in one `model.safetensors`, in `f32`, instead. Unknown and missing keys are errors: PEFT itself loads
 //! keys with a wrong prefix as an adapter of zeros. Each file is written whole or not at all.
 
 use std::collections::HashSet;
@@ -10,7 +10,7 @@ use tunebox_compute::parameters::Slot;
 use tunebox_foundation::files::create_folder;
 
 use super::settings::AdapterKind;
-use super::{Adapter, create, peft};
+use super::{Adapter, create, mlx, peft};
 use crate::Model;
 use crate::error::{Error, Result};
 use crate::files::{self, TensorSpec};
@@ -20,7 +20,7 @@ use crate::weights::safetensors;
 /// The name of the file with an adapter's weights.
 const WEIGHTS: &str = "adapter_model.safetensors";
 /// The name of the file with an adapter's settings.
-const SETTINGS: &str = "adapter_config.json";
+pub(super) const SETTINGS: &str = "adapter_config.json";
 /// The name of the file with all weights, for kind full.
 const MODEL: &str = "model.safetensors";
 /// The most bytes per value that a weights file may have.
@@ -31,13 +31,16 @@ const MAX_HEADER_BYTES: u64 = 100 << 20;
 const PREFIX: &str = "base_model.model.";
 
 impl Adapter {
-    /// Reads an adapter, with its settings and values, from a PEFT folder onto the model's device. Does not read
-    /// folders of kind full.
+    /// Reads an adapter, with its settings and values, from a folder of PEFT or of mlx-lm onto the model's device. Does not
+    /// read folders of kind full.
     ///
     /// # Errors
     /// When a file is missing or broken, its settings are not supported or name modules that the model does not have,
     /// or its keys or shapes are not exactly those that its settings call for in this model.
     pub fn load(model: &Model, folder: &Path) -> Result<Self> {
+        if weights_file(folder).ends_with(mlx::WEIGHTS) {
+            return mlx::load(model, folder);
+        }
         let (settings, plans) = peft::read(&folder.join(SETTINGS), &model.configuration)?;
         // What the file holds is compared before anything of the size that the settings claim is allocated.
         let slots = create::slots(model, settings.kind, &plans);
@@ -95,36 +98,49 @@ impl Adapter {
     }
 }
 
+/// The weights file of an adapter's folder: `adapters.safetensors` of mlx-lm if the folder has that file and not PEFT's, else
+/// PEFT's `adapter_model.safetensors`, whether it exists or not.
+#[must_use]
+pub fn weights_file(folder: &Path) -> PathBuf {
+    let names = [WEIGHTS, mlx::WEIGHTS];
+    let found = names.iter().map(|name| folder.join(name)).find(|path| path.is_file());
+    found.unwrap_or_else(|| folder.join(WEIGHTS))
+}
+
 /// Locates the values of slots, given by name and shape, in the weights file of an adapter's folder, in the order of the
-/// slots. Reads none of them. Errors: the file is missing or broken, has more than 100 MiB and 8 bytes for each wanted
-/// value, lacks a wanted key or has another one, or a shape differs.
+/// slots. Reads none of them. Errors: those of [`take_values`].
 fn locate_values<'a>(
     kind: AdapterKind,
     slots: impl Iterator<Item = (&'a String, &'a Vec<usize>)>,
     folder: &Path,
 ) -> Result<Vec<Location>> {
-    let path = values_path(kind, folder);
-    let wanted: Vec<(String, &Vec<usize>)> = slots.map(|(name, shape)| (key(kind, name), shape)).collect();
+    take_values(&values_path(kind, folder), slots.map(|(name, shape)| (key(kind, name), shape.clone())).collect())
+}
+
+/// Locates the values of the `wanted` names and shapes, in their order, in the weights file `path`. Reads none of them.
+/// Errors: the file is missing or broken, has more than 100 MiB and 8 bytes for each wanted value, lacks a wanted key or has
+/// another one, or a shape differs.
+pub(super) fn take_values(path: &Path, wanted: Vec<(String, Vec<usize>)>) -> Result<Vec<Location>> {
     let numbers = wanted.iter().flat_map(|(_, shape)| shape.iter().copied().reduce(usize::saturating_mul));
     let most =
         numbers.fold(MAX_HEADER_BYTES, |sum, count| sum.saturating_add((count as u64).saturating_mul(LARGEST_NUMBER)));
-    let held = std::fs::metadata(&path).map_err(|source| Error::file(&path, source))?.len();
+    let held = std::fs::metadata(path).map_err(|source| Error::file(path, source))?.len();
     if held > most {
-        return Err(Error::adapter(&path, format!("it has {held} bytes, its settings call for at most {most}")));
+        return Err(Error::adapter(path, format!("it has {held} bytes, its settings call for at most {most}")));
     }
-    let mut found = safetensors::locate(std::slice::from_ref(&path))?;
+    let mut found = safetensors::locate(&[path.to_path_buf()])?;
     let known: HashSet<&String> = wanted.iter().map(|(key, _)| key).collect();
     if let Some(key) = found.keys().find(|key| !known.contains(key)) {
-        return Err(Error::adapter(&path, format!("it holds `{key}`, which its settings do not call for")));
+        return Err(Error::adapter(path, format!("it holds `{key}`, which its settings do not call for")));
     }
-    let take = |(key, shape): &(String, &Vec<usize>)| {
-        let location = found.remove(key).ok_or_else(|| Error::adapter(&path, format!("`{key}` is missing")))?;
-        if location.shape == **shape {
+    let take = |(key, shape): &(String, Vec<usize>)| {
+        let location = found.remove(key).ok_or_else(|| Error::adapter(path, format!("`{key}` is missing")))?;
+        if location.shape == *shape {
             return Ok(location);
         }
         let is = &location.shape;
         let what = format!("`{key}` has shape {is:?}, the model and its settings need {shape:?}");
-        Err(Error::adapter(&path, what))
+        Err(Error::adapter(path, what))
     };
     wanted.iter().map(take).collect()
 }

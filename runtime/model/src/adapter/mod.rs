@@ -4,6 +4,7 @@
 
 mod create;
 pub(crate) mod folder;
+mod mlx;
 mod peft;
 mod settings;
 #[cfg(test)]
@@ -14,6 +15,7 @@ use std::collections::HashMap;
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::{Device, Tensor};
 
+pub use folder::weights_file;
 pub use settings::{AdapterKind, AdapterSettings, Targets};
 
 use crate::decoder::site::Site;

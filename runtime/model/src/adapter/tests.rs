@@ -12,7 +12,7 @@ use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::explain::Explain;
 
-use super::{Adapter, AdapterKind, AdapterSettings, Targets};
+use super::{Adapter, AdapterKind, AdapterSettings, Targets, weights_file};
 use crate::configuration::Configuration;
 use crate::decoder::site::Site;
 use crate::error::Error;
@@ -173,6 +173,54 @@ fn an_adapter_in_bf16_is_read_into_f32() {
     for (loaded, saved) in values(&loaded).iter().zip(values(policy.adapter())) {
         assert!((loaded - saved).abs() <= saved.abs() / 128.0);
     }
+}
+
+#[test]
+fn an_adapter_for_mlx_comes_back_bit_for_bit_and_can_be_saved_for_peft() {
+    for kind in [AdapterKind::Lora, AdapterKind::RsLora, AdapterKind::Dora] {
+        let (mlx, peft) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let some = Targets::Modules(vec!["q_proj".into(), "down_proj".into()]);
+        let policy = policy(tiny::qwen3(), &AdapterSettings { targets: some, layers: Some(vec![1]), ..settings(kind) });
+        policy.adapter().save_for_mlx(policy.model(), "base", mlx.path()).unwrap();
+        assert_eq!(weights_file(mlx.path()), mlx.path().join("adapters.safetensors"));
+        let loaded = Adapter::load(policy.model(), mlx.path()).unwrap();
+        assert_eq!(values(&loaded), values(policy.adapter()), "{kind:?}");
+        let scales = |adapter: &Adapter| adapter.modules().iter().map(|module| module.scale as f32).collect::<Vec<_>>();
+        assert_eq!(scales(&loaded), scales(policy.adapter()), "{kind:?}");
+        loaded.save(policy.model(), peft.path()).unwrap();
+        assert_eq!(values(&Adapter::load(policy.model(), peft.path()).unwrap()), values(&loaded));
+    }
+}
+
+/// Saves an adapter for mlx-lm, changes its settings with `change`, and returns the error message of loading it.
+fn mlx_refusal(change: impl FnOnce(&mut Value)) -> String {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
+    policy.adapter().save_for_mlx(policy.model(), "base", folder.path()).unwrap();
+    edit(folder.path(), change);
+    Adapter::load(policy.model(), folder.path()).err().unwrap().to_string()
+}
+
+#[test]
+fn settings_of_mlx_that_would_change_the_arithmetic_are_refused() {
+    assert!(mlx_refusal(|config| config["fine_tune_type"] = json!("full")).contains("`fine_tune_type` is `full`"));
+    assert!(mlx_refusal(|config| config["lora_parameters"]["rank"] = json!(4)).contains("has shape"));
+    assert!(mlx_refusal(|config| config["lora_parameters"]["alpha"] = json!(16)).contains("`alpha` is `16`"));
+    assert!(mlx_refusal(|config| config["lora_parameters"] = Value::Null).contains("`lora_parameters` is missing"));
+    assert!(mlx_refusal(|config| config["fine_tune_type"] = json!("dora")).contains("q_proj.m` is missing"));
+}
+
+#[test]
+fn an_adapter_of_mlx_on_another_map_than_those_of_the_blocks_is_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
+    policy.adapter().save_for_mlx(policy.model(), "base", folder.path()).unwrap();
+    let path = folder.path().join("adapters.safetensors");
+    let mut tensors = candle_core::safetensors::load(&path, &Device::Cpu).unwrap();
+    tensors.insert("lm_head.lora_a".into(), Tensor::zeros((16, 3), DType::F32, &Device::Cpu).unwrap());
+    candle_core::safetensors::save(&tensors, &path).unwrap();
+    let error = Adapter::load(policy.model(), folder.path()).err().unwrap().to_string();
+    assert!(error.contains("`lm_head.lora_a`"), "{error}");
 }
 
 #[test]

@@ -1,11 +1,10 @@
 //! Writes an adapter alone in the layouts of llama.cpp and mlx-lm, and reads it back from what was written.
 
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeMap;
 use std::path::Path;
 
 use candle_core::quantized::GgmlDType;
 use candle_core::quantized::gguf_file::Value;
-use serde_json::{Value as Json, json};
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::explain::Explanation;
 
@@ -14,15 +13,9 @@ use crate::Model;
 use crate::adapter::{Adapter, AdapterKind, Module, ModuleFactors};
 use crate::error::{Error, Result};
 use crate::families::{gguf_architecture, gguf_layout, gguf_name};
-use crate::files::{self, TensorSpec};
 use crate::policy::Policy;
 use crate::weights::gguf::{Header, Value as Read, write};
-use crate::weights::{Location, Repair, safetensors};
-
-/// The name of the file with the weights of an adapter for mlx-lm.
-const MLX_WEIGHTS: &str = "adapters.safetensors";
-/// The name of the file with its settings.
-const MLX_SETTINGS: &str = "adapter_config.json";
+use crate::weights::{Location, Repair};
 
 /// Fails unless the policy is its base model and an adapter, and nothing else.
 pub(super) fn check(policy: &Policy) -> Result<()> {
@@ -101,9 +94,10 @@ fn read_gguf(policy: &Policy, path: &Path) -> Result<Adapter> {
         let shape = b.dims().to_vec();
         let b = Tensor::from_vec(repair.undo(b.flatten_all()?.to_vec1()?, &shape), shape, &Device::Cpu)?;
         let scale = alpha / a.dims2()?.0 as f64;
-        Ok(ModuleFactors { a, b, scale, magnitude: None })
+        Ok(((module.layer, module.site), ModuleFactors { a, b, scale, magnitude: None }))
     };
-    rebuild(policy, AdapterKind::Lora, read)
+    let factors = policy.adapter().modules().iter().map(read).collect::<Result<Vec<_>>>()?;
+    Adapter::from_factors(model, &factors)
 }
 
 /// The name of a module's matrix in GGUF files, such as `blk.0.attn_q.weight`.
@@ -119,68 +113,13 @@ fn gguf_module(model: &Model, module: &Module) -> Result<String> {
 /// When [`check`] fails, or a file cannot be read or written.
 pub(super) fn through_mlx(policy: &Policy, folder: &Path) -> Result<Adapter> {
     check(policy)?;
-    write_mlx(policy, folder)?;
-    read_mlx(policy, folder)
-}
-
-/// Writes the adapter as a folder for mlx-lm, which has A and B transposed, and one rank and one scale for all modules:
-/// smaller factors are filled up with zeros, and where a module needs another scale, its B is multiplied.
-fn write_mlx(policy: &Policy, folder: &Path) -> Result<()> {
-    let adapter = policy.adapter();
-    let (kind, modules) = (adapter.settings().kind, adapter.modules());
-    let scale = modules.first().map_or(1.0, |module| module.scale);
-    let rank = modules.iter().map(|module| module.rank).max().unwrap_or(1);
-    let (mut list, mut values) = (Vec::new(), Vec::new());
-    for module in modules {
-        let ModuleFactors { a, b, scale: own, magnitude } = ModuleFactors::of(adapter, module)?;
-        let missing = rank - module.rank;
-        let a = a.t()?.pad_with_zeros(1, 0, missing)?.contiguous()?;
-        let b = (b * (own / scale))?.t()?.pad_with_zeros(0, 0, missing)?.contiguous()?;
-        let named = [("lora_a", Some(a)), ("lora_b", Some(b)), ("m", magnitude)];
-        for (suffix, tensor) in named {
-            let Some(tensor) = tensor else { continue };
-            let name = format!("{}.{suffix}", module.site.path(module.layer));
-            list.push(TensorSpec { name, shape: tensor.dims().to_vec(), dtype: DType::F32 });
-            values.push(tensor);
-        }
-    }
-    files::write_tensors(&folder.join(MLX_WEIGHTS), &list, None, |number| Ok(values[number].clone()))?;
-    let keys: BTreeSet<&str> = modules.iter().map(|module| module.site.module()).collect();
-    let settings = json!({
-        "fine_tune_type": if kind == AdapterKind::Dora { "dora" } else { "lora" },
-        "model": base_name(policy.model()),
-        "num_layers": policy.model().configuration.layers,
-        "lora_parameters": { "rank": rank, "scale": scale, "dropout": 0.0, "keys": keys },
-    });
-    files::write(&folder.join(MLX_SETTINGS), format!("{settings:#}\n"))
-}
-
-/// Reads the factors of the policy's modules from a folder for mlx-lm, as mlx-lm takes them.
-fn read_mlx(policy: &Policy, folder: &Path) -> Result<Adapter> {
-    let (path, place) = (folder.join(MLX_WEIGHTS), folder.join(MLX_SETTINGS));
-    let (tensors, settings) = (safetensors::locate(std::slice::from_ref(&path))?, files::read_json(&place)?);
-    let missing = || Error::broken(&place, "`lora_parameters.scale` is missing");
-    let scale = settings.pointer("/lora_parameters/scale").and_then(Json::as_f64).ok_or_else(missing)?;
-    let is_dora = settings.get("fine_tune_type").and_then(Json::as_str) == Some("dora");
-    let read = |module: &Module| {
-        let name = module.site.path(module.layer);
-        let part = |suffix: &str| tensor(&tensors, &format!("{name}.{suffix}"), &path);
-        let (a, b) = (part("lora_a")?.t()?.contiguous()?, part("lora_b")?.t()?.contiguous()?);
-        let magnitude = is_dora.then(|| part("m")).transpose()?;
-        Ok(ModuleFactors { a, b, scale, magnitude })
-    };
-    rebuild(policy, if is_dora { AdapterKind::Dora } else { AdapterKind::Lora }, read)
+    let model = policy.model();
+    policy.adapter().save_for_mlx(model, &base_name(model), folder)?;
+    Adapter::load(model, folder)
 }
 
 /// Reads the tensor `name` of a file; fails if it is missing.
 fn tensor(tensors: &BTreeMap<String, Location>, name: &str, path: &Path) -> Result<Tensor> {
     let missing = || Error::broken(path, format!("tensor `{name}` is missing"));
     Ok(tensors.get(name).ok_or_else(missing)?.read()?.to_dtype(DType::F32)?)
-}
-
-/// Builds an adapter on the modules of the policy's adapter from the factors that `read` gives for each.
-fn rebuild(policy: &Policy, kind: AdapterKind, read: impl Fn(&Module) -> Result<ModuleFactors>) -> Result<Adapter> {
-    let modules = policy.adapter().modules();
-    let factors = modules.iter().map(|module| Ok(((module.layer, module.site), read(module)?)));
-    Adapter::from_factors(policy.model(), kind, factors.collect::<Result<Vec<_>>>()?)
 }

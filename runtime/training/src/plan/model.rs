@@ -7,7 +7,7 @@ use tunebox_compute::precision::{Base, PrecisionRequest};
 use tunebox_compute::{Device, device};
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files;
-use tunebox_model::adapter::AdapterKind;
+use tunebox_model::adapter::{AdapterKind, weights_file};
 use tunebox_model::{Model, Source};
 use tunebox_package::digest::sha256;
 use tunebox_sandbox::Value;
@@ -90,11 +90,11 @@ fn configuration_digest(folder: &Path) -> Result<String, Error> {
     Ok(sha256(files::read_text(&folder.join("config.json"))?.as_bytes()))
 }
 
-/// Returns the SHA-256 of `adapter_model.safetensors` in the folder of the adapter that a run continues; `None` if
+/// Returns the SHA-256 of the weights file in the folder of the adapter that a run continues; `None` if
 /// `model.adapter` is not set. Fails if the file cannot be read.
 pub(super) fn adapter_digest(settings: &RunSettings) -> Result<Option<String>, Error> {
     let Some(written) = &settings.file.model.adapter else { return Ok(None) };
-    let file = settings.path("model.adapter", written).join("adapter_model.safetensors");
+    let file = weights_file(&settings.path("model.adapter", written));
     Ok(Some(tunebox_model::digest(&[file])?))
 }
 
