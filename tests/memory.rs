@@ -93,6 +93,7 @@ fn fit(records: usize, arguments: &[&str]) -> (Option<i32>, String) {
 fn a_run_that_does_not_fit_ends_the_check_and_gets_hints_that_it_can_follow() {
     let (code, said) = fit(1, &["--fit"]);
     assert!(code == Some(0) && said.contains(" free: ok") && !said.contains("Hint"), "{said}");
+    assert!(said.contains("Cost about ") && said.contains("estimated from "), "{said}");
 
     // Terabytes of activations.
     let (code, said) = fit(10_000, &["--fit"]);

@@ -137,6 +137,7 @@ const UNSAFE: &[(&str, usize)] = &[
     ("runtime/compute/patches/cudarc/src/driver.rs", 2),
     ("runtime/compute/src/accelerator/cuda/compile.rs", 8),
     ("runtime/compute/src/accelerator/cuda/context.rs", 23),
+    ("runtime/compute/src/accelerator/cuda/energy.rs", 4),
     ("runtime/compute/src/accelerator/cuda/launch.rs", 3),
     ("runtime/compute/src/accelerator/cuda/library.rs", 4),
     ("runtime/compute/src/accelerator/cuda/sys.rs", 2),

@@ -87,6 +87,38 @@ fn the_readme_shows_what_was_measured_on_a_gpu() {
     assert_section("README.md", "gpu", &gpu_table(&serde_json::from_str(&results).unwrap()));
 }
 
+/// The table of the costs of runs, from what `tests/costs/measure.py` wrote: smaller models first.
+fn cost_table(results: &Value) -> String {
+    let mut rows = results["rows"].as_array().unwrap().clone();
+    rows.sort_by_key(|row| row["parameters"].as_u64());
+    let seconds = |row: &Value| row["seconds"].as_f64().unwrap();
+    let mebibytes = |row: &Value, name: &str| row[name].as_f64().unwrap() / f64::from(1 << 20);
+    let mut table = format!("On {}:\n\n", results["machine"].as_str().unwrap());
+    table += "| model | method | steps | time by `check --fit` | by the run itself | taken | energy, assumed | memory, estimated and peak |\n";
+    table += "|---|---|---:|---:|---:|---:|---:|---:|\n";
+    for row in &rows {
+        let taken = seconds(&row["cost"]);
+        let beside = |estimate: f64| format!("{estimate:.1} s, {:+.0} %", 100.0 * (estimate / taken - 1.0));
+        let (early, late) = (beside(seconds(&row["estimate"])), beside(seconds(&row["in-run"]["cost"])));
+        let hours = row["cost"]["energy"]["joules"].as_f64().unwrap() / 3600.0;
+        let (memory, peak) = (mebibytes(row, "memory"), mebibytes(row, "peak"));
+        let (model, method) = (row["model"].as_str().unwrap(), row["method"].as_str().unwrap());
+        writeln!(
+            table,
+            "| {model} | `{method}` | {} | {early} | {late} | {taken:.1} s | {hours:.2} Wh | {memory:.0} and {peak:.0} MiB |",
+            row["steps"]
+        )
+        .unwrap();
+    }
+    table
+}
+
+#[test]
+fn the_readme_shows_what_runs_cost_beside_what_was_estimated() {
+    let results = std::fs::read_to_string(root().join("tests/costs/results.json")).unwrap();
+    assert_section("README.md", "costs", &cost_table(&serde_json::from_str(&results).unwrap()));
+}
+
 /// The folders of `attacks/`, by name.
 fn attacks() -> Vec<String> {
     folders("tests/attacks")

@@ -8,7 +8,7 @@ use base64::Engine as _;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
 use tunebox_package::{manifest, section};
-use tunebox_training::{Event, Observer, compare_runs, run, write_report};
+use tunebox_training::{Event, Observer, compare_runs, run, try_steps, write_report};
 
 use crate::support::golden::{assert_file, root};
 use crate::support::guest;
@@ -116,6 +116,38 @@ fn a_stopped_run_keeps_what_its_page_showed_when_it_goes_on() {
     let last = page(&place, "halved");
     assert_eq!(state(&last), "finished");
     assert!(last.contains("before step 1 and at the end") && last.contains("after step 6"));
+}
+
+#[test]
+fn a_run_shows_its_estimated_cost_beside_what_it_cost() {
+    let place = Workspace::new();
+    let summary =
+        place.train("priced", &["train.steps=12", "run.hourly-price=3600"], &mut TestObserver::new()).unwrap();
+    let (step, estimate) = summary.estimate.unwrap();
+    let cost = summary.cost.unwrap();
+    assert_eq!(step, 3);
+    assert!(estimate.seconds > 0.0 && cost.seconds > 0.0);
+    assert!((cost.price.unwrap() - cost.seconds).abs() < 1e-3 * cost.seconds, "one a second: {cost:?}");
+    assert!(cost.energy.is_some_and(|energy| energy.joules > 0.0));
+    let page = page(&place, "priced");
+    for wanted in ["time in all", "price", "energy", "estimated after step 3"] {
+        assert!(page.contains(wanted), "{wanted}: {page}");
+    }
+    let short = place.train("short", &["train.steps=5"], &mut TestObserver::new()).unwrap();
+    assert!(short.estimate.is_none() && short.cost.is_some());
+}
+
+#[test]
+fn a_trial_estimates_the_cost_of_a_run_and_leaves_nothing_of_it() {
+    let place = Workspace::new();
+    let data = format!("data.validation={}", place.path("data.jsonl").display());
+    let folder = tempfile::tempdir().unwrap();
+    for settings in [["train.steps=40", "method.use=lora"], ["train.epochs=3", "method.use=lora"]] {
+        let plan = place.plan("tried", &[&settings[..], &[data.as_str()]].concat()).unwrap();
+        let trial = try_steps(plan, folder.path()).unwrap();
+        assert!(trial.steps >= 3 && trial.cost.seconds > 0.0, "{trial:?}");
+    }
+    assert!(!place.path("runs/tried").exists() && !folder.path().join("trial").exists());
 }
 
 /// Logs markup in every step, and traps in the third.

@@ -20,7 +20,7 @@ struct KeyFlag {
 }
 
 /// Every flag that sets a key.
-const FLAGS: [KeyFlag; 8] = [
+const FLAGS: [KeyFlag; 9] = [
     KeyFlag { name: "epochs", alias: None, key: "train.epochs", value: "N" },
     KeyFlag { name: "steps", alias: None, key: "train.steps", value: "N" },
     KeyFlag { name: "rate", alias: Some("lr"), key: "train.rate", value: "RATE" },
@@ -29,6 +29,7 @@ const FLAGS: [KeyFlag; 8] = [
     KeyFlag { name: "max-length", alias: None, key: "data.max-length", value: "TOKENS" },
     KeyFlag { name: "seed", alias: None, key: "train.seed", value: "N" },
     KeyFlag { name: "out", alias: None, key: "run.folder", value: "FOLDER" },
+    KeyFlag { name: "hourly-price", alias: None, key: "run.hourly-price", value: "PRICE" },
 ];
 
 /// The flags of a command line that set keys of the run file, with their values.

@@ -70,6 +70,13 @@ pub fn info(device: &Device) -> Result<Option<DeviceInfo>> {
     Accelerator::of(device)?.map(|accelerator| accelerator.driver.info()).transpose()
 }
 
+/// Returns the energy in joules that an accelerator took since its driver was loaded, all programs together. `None` for the
+/// CPU, for a device that [`parse`] did not open, and if nothing counts it.
+#[must_use]
+pub fn joules(device: &Device) -> Option<f64> {
+    Accelerator::of(device).ok()??.driver.joules()
+}
+
 /// Opens the first device that works of `cuda:0`, `metal:0` and the CPU.
 fn best() -> Device {
     accelerator::open("cuda", 0).or_else(|_| accelerator::open("metal", 0)).unwrap_or(Device::Cpu)

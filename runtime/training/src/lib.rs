@@ -9,6 +9,7 @@ mod bench;
 mod card;
 mod checkpoint;
 pub mod configuration;
+mod cost;
 pub mod data;
 mod error;
 mod evaluation;
@@ -33,6 +34,7 @@ mod worker;
 pub use bench::{BenchSettings, Completions, Generation, Measured, Overhead, Phase, Scoring, StartUp, Training, bench};
 pub use checkpoint::is_checkpoint;
 pub use configuration::{RUNS_FOLDER, RunSettings};
+pub use cost::{Cost, Energy, EnergySource};
 pub use error::Error;
 pub use evaluation::{Evaluation, EvaluationSettings, Figure, evaluate};
 pub use learner::{TrainState, Trainer, bench_train_state};
@@ -44,9 +46,11 @@ pub use plan::{NativeMethod, Plan, PlanSummary, PlannedRun, plan};
 pub use report::{
     ComparedRun, Difference, FILE as REPORT_FILE, MetricSummary, RunComparison, compare_runs, write_report,
 };
-pub use run::{Summary, run};
+pub use run::{Summary, Trial, run, try_steps};
 pub use runs::{BestScore, Listed, find_base, find_model, find_run, newest_checkpoint, runs};
 pub use validation::{PassRate, Score, Validation};
 pub use verification::{Comparison, Replay, UnconfirmedComponents, Verification, verify};
 pub use verifiers::{Answer, Verifiers};
-pub use worker::{active_rings, component_files, execute, memory_of_plan, model_files, package_files, readable, serve};
+pub use worker::{
+    active_rings, component_files, confine_memory, execute, memory_of_plan, model_files, package_files, readable, serve,
+};

@@ -7,6 +7,7 @@ use serde::{Deserialize, Serialize};
 use tunebox_foundation::format::seven_digits;
 use tunebox_package::Manifest;
 
+use crate::cost::Cost;
 use crate::error::Error;
 use crate::exact;
 use crate::lock::write::Written;
@@ -90,6 +91,13 @@ pub enum Event {
         step: u64,
         /// An answer for each prompt.
         answers: Vec<Answered>,
+    },
+    /// The first steps show what the whole run will cost.
+    Estimated {
+        /// Finished steps.
+        step: u64,
+        /// The estimated cost of the whole run.
+        cost: Cost,
     },
     /// A checkpoint is on the disk.
     Saved {
@@ -220,6 +228,10 @@ pub struct Summary {
     pub written: Vec<Written>,
     /// How the run ended; `None` for a run that was stopped.
     pub outcome: Option<Outcome>,
+    /// The step after which the cost of the run was estimated, and the estimate; `None` if the run was too short for one.
+    pub estimate: Option<(u64, Cost)>,
+    /// What the run cost; of a resumed run, since it was resumed.
+    pub cost: Option<Cost>,
 }
 
 impl Summary {

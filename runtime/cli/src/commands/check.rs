@@ -1,16 +1,17 @@
-//! `tunebox check`: checks a run file or a method without training, and estimates memory.
+//! `tunebox check`: checks a run file or a method without training, and estimates memory, time, energy and price.
 
+use std::env::temp_dir;
 use std::path::{Path, PathBuf};
 
 use clap::Args;
 use serde_json::json;
 use tunebox_foundation::explain::Exit;
-use tunebox_foundation::files::FileError;
+use tunebox_foundation::files::{FileError, temporary_folder};
 use tunebox_package::Reference;
-use tunebox_sandbox::confinement::limit_memory;
+use tunebox_sandbox::confinement::MemoryLimit;
 use tunebox_sandbox::{CodeOptions, Compiling, Engine, Grants};
 use tunebox_training::plan::{free, no_effect_warning, open_package};
-use tunebox_training::{Listed, Plan, RunSettings, memory_of_plan, plan, runs};
+use tunebox_training::{Listed, Plan, RunSettings, confine_memory, memory_of_plan, plan, runs, try_steps};
 
 use crate::access::Access;
 use crate::arguments::{Global, RUN_FILE};
@@ -21,7 +22,7 @@ use crate::package::trust::TrustOptions;
 use crate::processes::compile_settings;
 use crate::run::plan::show_plan;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
-use tunebox_foundation::format::bytes;
+use tunebox_foundation::format::{bytes, counted, duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
@@ -33,7 +34,8 @@ pub(crate) struct Check {
     /// Set a key of the run file; for a method, a limit as `limits.NAME=VALUE`. Can be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Exit with code 1 if the estimated memory is more than the free memory
+    /// Execute a few steps in a temporary folder, and estimate time, energy and price of the run from them. Exit with code 1
+    /// instead if the estimated memory is more than the free memory
     #[arg(long)]
     fit: bool,
     #[command(flatten)]
@@ -42,7 +44,7 @@ pub(crate) struct Check {
 
 impl Check {
     /// Asks whether to accept what the run file requests, fetches the model and compiles the components. Returns the files
-    /// that the command reads. `None` for a run on an accelerator, and for a method: the check compiles it in a child
+    /// that the command reads, and with `--fit` a folder for the steps. `None` for a run on an accelerator, and for a method: the check compiles it in a child
     /// process, and reads no model.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         if !self.is_run_file() {
@@ -55,7 +57,11 @@ impl Check {
         }
         let access = Access::prepare_run(terminal, &settings, global)?;
         let own = [self.subject.clone(), PathBuf::from(&settings.file.run.folder)];
-        Ok(access.map(|access| Access { read: access.read.into_iter().chain(own).collect(), ..access }))
+        let Some(access) = access else { return Ok(None) };
+        let is_parent = self.fit && !global.supervised;
+        let scratch = is_parent.then(|| temporary_folder(&temp_dir(), "tunebox-check-")).transpose()?;
+        let write = if self.fit { vec![temp_dir()] } else { Vec::new() };
+        Ok(Some(Access { read: access.read.into_iter().chain(own).collect(), write, scratch, ..access }))
     }
 
     /// Whether the argument is a run file, by its extension `toml`; else it names a method. Does not look for the file.
@@ -81,7 +87,8 @@ impl Check {
     }
 
     /// Limits the memory of this process, plans the run without a step, and shows plan, precision and estimated memory. If
-    /// the named run exists, shows a note and plans a new run. Exit code 1 if `--fit` is given and the memory does not fit.
+    /// the named run exists, shows a note and plans a new run. With `--fit`, exit code 1 if the memory does not fit, else
+    /// executes a few steps and shows what the run will cost.
     fn check_run(&self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut settings = self.read_settings(global)?;
         let existing = find_existing_run(&mut settings)?;
@@ -89,16 +96,21 @@ impl Check {
             let (name, state) = (&run.name, if run.finished { "is finished" } else { "has begun" });
             terminal.note(format!("the run `{name}` {state}; this checks a new run with the same settings"));
         }
-        limit_memory(memory_of_plan(&settings)).map_err(FileError::at("used", &self.subject))?;
+        let limit = MemoryLimit::set(memory_of_plan(&settings)).map_err(FileError::at("used", &self.subject))?;
         // Before the model is opened: the memory for it is part of the estimate.
         let free = free(&settings);
         let plan = plan(settings)?;
+        drop(limit);
         show_plan(terminal, &plan);
         let precision = plan.run.summary.precision.iter().map(|(name, precision)| format!("{name} {precision}"));
         terminal.status("Precision", precision.collect::<Vec<_>>().join(", "));
         let fits = show_memory_fit(terminal, &plan, free);
         if self.fit && !fits {
             return Ok(ExitStatus::Code(Exit::No));
+        }
+        if self.fit {
+            confine_memory(&plan.run).map_err(FileError::at("used", &self.subject))?;
+            show_cost(terminal, plan)?;
         }
         let name = if existing.is_some() { " --name NAME" } else { "" };
         terminal.suggest(format!("tunebox train {}{name}", self.subject.display()));
@@ -142,6 +154,19 @@ impl Check {
         terminal.event(json!({ "event": "checked", "name": package.manifest.name, "imports": method.imports() }));
         Ok(ExitStatus::Success)
     }
+}
+
+/// Executes a few steps of a plan in a temporary folder, and shows what the whole run will cost.
+fn show_cost(terminal: Terminal, plan: Plan) -> Result<(), Failure> {
+    terminal.status("Timing", "a few steps of the run, none of which is kept");
+    let folder = temporary_folder(&temp_dir(), "tunebox-trial-")?;
+    let trial = try_steps(plan, folder.path())?;
+    let from = format!("estimated from {} in {}", counted(trial.steps as u64, "step"), duration(trial.seconds));
+    terminal.status("Cost", format!("about {}\n{from}", trial.cost));
+    terminal.event(json!({
+        "event": "estimated", "cost": trial.cost, "steps": trial.steps, "seconds": trial.seconds,
+    }));
+    Ok(())
 }
 
 /// Finds the run that the run file names, and `None` if it names none or the run does not exist. If it exists, removes

@@ -155,6 +155,12 @@ impl Observer for RunDisplay {
             Event::Answered { step, answers } => {
                 terminal.event(json!({ "event": "answered", "step": step, "answers": answers }));
             }
+            Event::Estimated { step, cost } => {
+                terminal.event(json!({ "event": "estimated", "step": step, "cost": cost }));
+                self.write_above(|| {
+                    terminal.detail(format!("the run costs about {cost}, estimated after step {step}"))
+                });
+            }
             Event::Saved { step, path } => {
                 terminal.event(json!({ "event": "saved", "step": step, "path": path }));
                 self.write_above(|| terminal.detail(format!("saved {}", path.display())));

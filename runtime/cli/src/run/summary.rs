@@ -43,7 +43,8 @@ pub(crate) fn show_summary(terminal: Terminal, summary: &Summary, sample: Option
         "seconds": summary.seconds, "tokens": summary.tokens,
         "checkpoint": summary.checkpoint.as_ref().map(|(_, path)| path),
         "result": summary.outcome.as_ref().map(Outcome::table),
-        "longer": summary.outcome.as_ref().and_then(|outcome| outcome.longer.as_ref()),
+        "longer": summary.outcome.as_ref().and_then(|outcome| outcome.longer.as_ref()), "cost": summary.cost,
+        "estimated": summary.estimate.as_ref().map(|(step, cost)| json!({ "step": step, "cost": cost })),
     }));
     Ok(status)
 }
@@ -86,6 +87,7 @@ fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleRe
         })
         .collect();
     terminal.status("Wrote", format!("{}  {}", summary.folder.display(), files.join(", ")));
+    show_cost(terminal, summary);
     show_outcome(terminal, summary);
     show_report(terminal, summary);
     if !has_file(summary, "safetensors") {
@@ -97,6 +99,14 @@ fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleRe
     }
     terminal.suggest(next_command(summary)?);
     Ok(ExitStatus::Success)
+}
+
+/// Shows what a run cost beside the estimate of its first steps. Shows nothing for a run that was too short for one.
+fn show_cost(terminal: Terminal, summary: &Summary) {
+    if let (Some(cost), Some((step, estimate))) = (&summary.cost, &summary.estimate) {
+        let estimated = format!("estimated after step {step}: {}", duration(estimate.seconds));
+        terminal.status("Cost", format!("{cost}\n{estimated}"));
+    }
 }
 
 /// Shows which step a run shipped and what its validations show; and if the loss was still falling, the command that

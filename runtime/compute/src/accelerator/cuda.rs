@@ -5,6 +5,7 @@
 
 mod compile;
 mod context;
+mod energy;
 mod launch;
 mod library;
 mod loader;
@@ -219,6 +220,11 @@ impl Driver for Cuda {
     fn reset_peak(&self) -> Result<()> {
         // The driver takes a zero here and nothing else; the count begins again at what is used now.
         self.context.set_pool_attribute(sys::POOL_USED_HIGH, 0).map_err(|error| self.stopped(error))
+    }
+
+    /// Returns the energy that NVML counts for the device, in joules; `None` if NVML is absent or does not count it.
+    fn joules(&self) -> Option<f64> {
+        self.context.joules()
     }
 }
 

@@ -70,6 +70,12 @@ pub(crate) trait Driver: std::fmt::Debug + Send + Sync {
 
     /// Resets the peak of allocated memory, which [`info`](Self::info) returns, to the bytes that are allocated now.
     fn reset_peak(&self) -> Result<()>;
+
+    /// Returns the energy in joules that the device took since its driver was loaded, all programs together; `None` if nothing
+    /// counts it.
+    fn joules(&self) -> Option<f64> {
+        None
+    }
 }
 
 /// Creates the error for a tensor that is not on `device`. `caller` names what was to use it there: a kernel, or a kind of

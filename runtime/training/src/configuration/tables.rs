@@ -59,7 +59,7 @@ impl RunFile {
 pub struct ModelTable {
     /// The base model: a folder in Hugging Face layout, a `.gguf` file, or a name on the hub.
     pub path: String,
-    /// The adapter to continue training: a folder in PEFT layout.
+    /// The adapter to continue training: a folder in the layout of PEFT or mlx-lm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,
     /// Source of the weights; the model's files unless given.
@@ -238,11 +238,15 @@ pub struct RunTable {
     pub name: Option<String>,
     /// Folder that holds the runs.
     pub folder: String,
+    /// Price of an hour of this machine, in any currency; the run and `check --fit` then show the price of the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("minimum" = 0.0, "maximum" = 1_000_000.0))]
+    pub hourly_price: Option<f64>,
 }
 
 impl Default for RunTable {
     fn default() -> Self {
-        Self { name: None, folder: RUNS_FOLDER.into() }
+        Self { name: None, folder: RUNS_FOLDER.into(), hourly_price: None }
     }
 }
 

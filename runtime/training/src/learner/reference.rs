@@ -7,6 +7,7 @@
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
 use std::sync::Arc;
+use std::time::Instant;
 
 use sha2::{Digest, Sha256};
 use tunebox_compute::fused::{Tap, TapSet, Taps};
@@ -42,14 +43,22 @@ pub(crate) struct ReferenceCache {
     remaining: usize,
     /// Whether the cache differs from its file.
     changed: bool,
+    /// Seconds in which rows were scored that were not cached.
+    pub(crate) seconds: f64,
 }
 
 impl ReferenceCache {
     /// An empty cache that accepts only the rows of `data`. `identity` names the reference: the base model, and the
     /// adapter if one is continued.
     pub(crate) fn new(identity: String, data: &Dataset) -> Self {
-        let mut cache =
-            Self { identity, data: HashSet::new(), cached: HashMap::new(), remaining: MAX_CACHED, changed: false };
+        let mut cache = Self {
+            identity,
+            data: HashSet::new(),
+            cached: HashMap::new(),
+            remaining: MAX_CACHED,
+            changed: false,
+            seconds: 0.0,
+        };
         let sides = data.examples.iter().flat_map(|example| &example.sides);
         cache.data = sides.map(|side| cache.row_key(&side.ids, &side.targets)).collect();
         cache
@@ -57,7 +66,7 @@ impl ReferenceCache {
 
     /// Returns the log-probabilities of the targets of rows under the reference, at temperature 1, as the tap
     /// `Logprob`: `f32` `[rows, width]` on the CPU, 0 where no target is. Takes cached rows from the cache; scores the
-    /// others in one pass and caches those that [`ReferenceCache::insert`] accepts.
+    /// others in one pass, whose time it adds to `seconds`, and caches those that [`ReferenceCache::insert`] accepts.
     pub(crate) fn score(&mut self, policy: &Policy, rows: &Arc<Rows>) -> Result<Scored, Error> {
         let (count, width) = (rows.count(), rows.width());
         let mut all = vec![0f32; count * width];
@@ -68,7 +77,10 @@ impl ReferenceCache {
                 set_targets(rows, row, values, &mut all[row * width..]);
             }
         }
-        for (row, found) in missing.iter().zip(score_rows(policy, rows, &missing)?) {
+        let begun = Instant::now();
+        let found = score_rows(policy, rows, &missing)?;
+        self.seconds += begun.elapsed().as_secs_f64();
+        for (row, found) in missing.iter().zip(found) {
             set_targets(rows, *row, &found, &mut all[row * width..]);
             self.insert(keys[*row], found);
         }

@@ -1,7 +1,7 @@
 //! Puts the plan of a run together.
 
 use std::path::PathBuf;
-use std::time::SystemTime;
+use std::time::{Instant, SystemTime};
 
 use tempfile::TempDir;
 use tunebox_compute::device;
@@ -23,6 +23,7 @@ use super::optimizer::{check_device, optimizer_settings};
 use super::planned::{Plan, PlanSummary, PlannedRun, build_summary};
 use super::problems::check_settings;
 use crate::configuration::{RunSettings, Underline};
+use crate::cost::Meter;
 use crate::data::{BatchSampler, Batching, Dataset, Shape};
 use crate::error::{Error, damaged};
 use crate::learner::LearningRate;
@@ -87,6 +88,7 @@ pub fn compile(mut settings: RunSettings, has_method: bool) -> Result<CompiledCo
 /// # Errors
 /// As [`plan`], and a checkpoint whose step is past the end of the run, or a finished run that has nothing more to do.
 pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: PlannedMethod) -> Result<Plan, Error> {
+    let begun = Instant::now();
     check_precision(&settings, &method)?;
     let optimizer = optimizer_settings(&settings)?;
     let verifiers = load_verifiers(&settings, &create_verifier_engine(&settings)?)?;
@@ -114,6 +116,7 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
         run_lock,
         compute: policy.precision().dtype(Purpose::Activation),
         accelerator: device::info(policy.parameters().device())?,
+        meter: Meter::start(begun, policy.parameters().device()),
         warnings: collect_warnings(&settings, engine, &method)?,
         settings,
         method,

@@ -18,6 +18,7 @@ use super::method::{PlannedMethod, PlannedVerifier, settings_json};
 use super::model::nf4_conflict;
 use crate::checkpoint::{Identity, State};
 use crate::configuration::RunSettings;
+use crate::cost::Meter;
 use crate::data::{BatchSampler, Dataset, Report, Shape};
 use crate::learner::LearningRate;
 use crate::runs::RunLock;
@@ -56,6 +57,8 @@ pub struct PlannedRun {
     pub(crate) accelerator: Option<DeviceInfo>,
     /// The checkpoint that the run resumes, with its folder.
     pub(crate) checkpoint: Option<(PathBuf, State)>,
+    /// Measures the cost of the run since its planning began.
+    pub(crate) meter: Meter,
     /// Keeps other processes from training the run, once it has a folder.
     pub(crate) run_lock: Option<RunLock>,
     pub(crate) identity: Identity,

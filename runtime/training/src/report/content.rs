@@ -15,6 +15,7 @@ use tunebox_foundation::files::{self, FileError};
 use super::journal::{self, Entry, Figures};
 use super::series::Series;
 use crate::configuration::ENDLESS;
+use crate::cost::Cost;
 use crate::error::Error;
 use crate::observer::{Answered, Sample};
 use crate::{lock, metrics};
@@ -62,6 +63,10 @@ pub(super) struct Content {
     /// Changes of the method: finished steps and the new digest.
     pub(super) revisions: Dated<String>,
     pub(super) figures: Option<Figures>,
+    /// The estimated cost with the step after which it was estimated.
+    pub(super) estimate: Option<(u64, Cost)>,
+    /// What the run cost, from its start or where it was resumed; `None` before its end.
+    pub(super) cost: Option<Cost>,
     /// The peak memory so far, in bytes.
     pub(super) peak: Option<Series>,
     pub(super) completions: Dated<Vec<Sample>>,
@@ -94,6 +99,8 @@ impl Content {
             shipped: None,
             revisions: VecDeque::new(),
             figures: None,
+            estimate: None,
+            cost: None,
             peak: None,
             completions: VecDeque::new(),
             answers: Vec::new(),
@@ -188,7 +195,12 @@ impl Content {
     /// Adds a row of `report.jsonl`.
     fn add_entry(&mut self, step: u64, entry: Entry) {
         match entry {
-            Entry::Plan(figures) => self.figures = Some(figures),
+            Entry::Plan(figures) => {
+                (self.estimate, self.cost) = (None, None);
+                self.figures = Some(figures);
+            }
+            Entry::Estimate(cost) => self.estimate = Some((step, cost)),
+            Entry::Cost(cost) => self.cost = Some(cost),
             Entry::PeakBytes(bytes) => match &mut self.peak {
                 Some(peak) => peak.push(step as f64, bytes as f64),
                 none => *none = Series::new(step as f64, bytes as f64),

@@ -6,6 +6,7 @@ use serde::{Deserialize, Serialize};
 use tunebox_foundation::files::{self, Lines};
 use tunebox_foundation::printable::printable_except;
 
+use crate::cost::Cost;
 use crate::error::Error;
 use crate::observer::{Answered, Sample};
 use crate::plan::PlanSummary;
@@ -46,6 +47,10 @@ pub(super) enum Entry {
     Log(String),
     /// A problem that did not stop the run.
     Warning(String),
+    /// The estimated cost of the whole run.
+    Estimate(Cost),
+    /// What the run cost.
+    Cost(Cost),
 }
 
 /// The figures of a plan that `run.lock` does not hold.

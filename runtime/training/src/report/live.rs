@@ -57,7 +57,11 @@ impl<'a> Reporter<'a> {
         };
         let folder = self.live.as_ref().map(|live| live.content.folder.clone());
         if folder.is_some_and(|folder| folder.exists()) {
-            self.attempt(|live| live.write_in_state(&state));
+            let cost = ended.ok().and_then(|summary| summary.cost.clone());
+            self.attempt(|live| {
+                cost.map_or(Ok(()), |cost| live.journal.add(live.step, Entry::Cost(cost)))?;
+                live.write_in_state(&state)
+            });
         }
     }
 
@@ -129,6 +133,7 @@ impl Live {
             Event::Sampled { step, samples } => self.journal.add(*step, Entry::Completions(samples.clone()))?,
             Event::Answered { step, answers } => self.journal.add(*step, Entry::Answers(answers.clone()))?,
             Event::Log { step, line } => self.journal.add(*step, Entry::Log(line.clone()))?,
+            Event::Estimated { step, cost } => self.journal.add(*step, Entry::Estimate(cost.clone()))?,
             Event::Warning { text } => self.journal.add(self.step, Entry::Warning(text.clone()))?,
             Event::Planned { .. } | Event::Validated { .. } | Event::Passed { .. } | Event::Saved { .. } => {}
         }

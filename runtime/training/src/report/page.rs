@@ -8,6 +8,7 @@ use super::figures::{Figure, figure, figures_of};
 use super::html::{self, Head};
 use super::text::{short, shown};
 use super::verdict::{Goal, Tone, goal, judge};
+use crate::cost::Cost;
 use crate::observer::Sample;
 
 /// The most bytes of a prompt, an answer or a completion on the page.
@@ -300,7 +301,26 @@ fn plan_rows(content: &Content) -> Vec<(&'static str, String, String)> {
         rows.push(("tokens", data, grouped(content.tokens.max(0.0) as u64)));
     }
     rows.push(("time in steps", "–".into(), duration(content.seconds)));
+    rows.extend(cost_rows(content));
     rows
+}
+
+/// The estimated time, price and energy of the whole run beside what they were, as far as they are known.
+fn cost_rows(content: &Content) -> Vec<(&'static str, String, String)> {
+    let (estimate, cost) = (content.estimate.as_ref(), content.cost.as_ref());
+    let row = |name, text: &dyn Fn(&Cost) -> Option<String>| {
+        let planned = estimate.and_then(|(step, cost)| Some((step, text(cost)?)));
+        let planned = planned.map(|(step, text)| format!("about {text}, estimated after step {}", grouped(*step)));
+        let outcome = cost.and_then(text);
+        let is_known = planned.is_some() || outcome.is_some();
+        is_known.then(|| (name, planned.unwrap_or_else(|| "–".into()), outcome.unwrap_or_else(|| "–".into())))
+    };
+    let rows = [
+        row("time in all", &|cost| Some(duration(cost.seconds))),
+        row("price", &Cost::price_text),
+        row("energy", &|cost| cost.energy.map(|energy| energy.to_string())),
+    ];
+    rows.into_iter().flatten().collect()
 }
 
 /// Method, model, data and machine, with their digests.

@@ -1,12 +1,15 @@
 //! The loop of a run: steps, checkpoints, and the artifact at the end.
 //!
-//! `start` starts or resumes the run, `step` executes one step with its `update`, `revision` changes the method between
-//! steps, `ending` writes the artifact. An error that ends the loop names the last checkpoint.
+//! `start` starts or resumes the run, `step` executes one step with its `update`, `estimate` says what the run will cost,
+//! `trial` executes a few steps for that alone, `revision` changes the method between steps, `ending` writes the artifact. An
+//! error that ends the loop names the last checkpoint.
 
 mod ending;
+mod estimate;
 mod revision;
 pub(crate) mod start;
 mod step;
+mod trial;
 pub(crate) mod update;
 
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,6 +22,7 @@ use crate::plan::Plan;
 use crate::report::Reporter;
 use revision::RevisableRun;
 use start::ActiveRun;
+pub use trial::{Trial, try_steps};
 
 /// Executes a plan to its end. `stop` is checked after each step: if it is set and steps remain, saves a checkpoint and
 /// returns a summary marked as interrupted, without an artifact. In a run of the method's author (`authoring`) the
@@ -45,6 +49,7 @@ fn run_observed(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> R
         Ok(_) => running.warn_unreported(),
         Err(_) => running.show_last_lines(running.summary.step),
     }
+    let ended = ended.map(|summary| Summary { cost: Some(running.cost()), ..summary });
     ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.summary.checkpoint.clone() })
 }
 
@@ -66,6 +71,7 @@ fn execute_steps(running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<Summa
             return Ok(Summary { interrupted: true, ..running.summary.rounded() });
         }
         running.summary.seconds += begun.elapsed().as_secs_f64();
+        running.estimate_cost();
         let stopped = stop.load(Ordering::Relaxed);
         let is_due = running.plan.learning_rate.length.is_due(running.summary.step, every);
         if stopped || is_due || running.is_best_due() || running.is_at_end() {

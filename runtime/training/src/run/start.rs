@@ -11,6 +11,7 @@ use tunebox_sandbox::{SessionSettings, StepReport, Usage};
 
 use super::update::LastLoss;
 use crate::checkpoint::{self, State};
+use crate::cost::Timing;
 use crate::data::BatchSampler;
 use crate::error::Error;
 use crate::learner::reference::ReferenceCache;
@@ -42,6 +43,8 @@ pub(super) struct ActiveRun<'a> {
     pub(super) earlier_usage: Usage,
     /// Whether the user was warned that the method ignored a rejected gradient.
     pub(super) unlearned: bool,
+    /// What the parts of the run took in this process.
+    pub(super) timing: Timing,
     /// The folder of a new run; removes it when dropped, unless a step is finished.
     pub(super) unused: Option<TempDir>,
 }
@@ -98,12 +101,14 @@ impl<'a> ActiveRun<'a> {
             used: opening.usage,
             earlier_usage: Usage::default(),
             unlearned: false,
+            timing: Timing::default(),
             plan,
             session,
             sampler,
             metrics,
             unused,
         };
+        running.timing.start = running.plan.meter.seconds();
         if before == 0 {
             running.run_validation()?;
             running.show_answers(0);

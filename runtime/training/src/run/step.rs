@@ -37,6 +37,7 @@ impl ActiveRun<'_> {
     /// about each verifier that failed on a completion.
     pub(super) fn try_step(&mut self) -> Result<StepEvent, Error> {
         let (begun, step) = (Instant::now(), self.summary.step);
+        let scored = self.reference_seconds();
         let (used, earlier_usage, unlearned) = (&mut self.used, &self.earlier_usage, &mut self.unlearned);
         let observer = &mut *self.observer;
         let mut handle_report = |report: StepReport| {
@@ -65,6 +66,9 @@ impl ActiveRun<'_> {
         let peak = peak_bytes(train_state.policy.parameters().device());
         drop(train_state);
         let (tokens, seconds) = (done.tokens + written, begun.elapsed().as_secs_f64());
+        let reference = self.reference_seconds() - scored;
+        self.timing.add_step(tokens, seconds, reference);
+        self.plan.meter.read();
         Ok(StepEvent {
             step: step + 1,
             total: self.plan.summary.steps,
@@ -138,6 +142,7 @@ impl ActiveRun<'_> {
     pub(super) fn run_validation(&mut self) -> Result<(), Error> {
         let (step, train) = (self.summary.step, &self.plan.settings.file.train);
         let Some(data) = &self.plan.validation else { return Ok(()) };
+        let begun = Instant::now();
         let mut guard = self.session.train_state();
         let TrainState { policy, hooks, .. } = &mut *guard;
         let updated = hooks.updates() > 0;
@@ -153,6 +158,7 @@ impl ActiveRun<'_> {
             Score::Loss(loss)
         };
         drop(guard);
+        self.timing.validation.add(begun.elapsed().as_secs_f64());
         self.validations.add(Validation { step, score }, updated);
         self.warn_overfitting();
         Ok(())
@@ -206,8 +212,10 @@ impl ActiveRun<'_> {
         if self.plan.settings.file.train.show_completions == 0 {
             return;
         }
+        let begun = Instant::now();
         let data = self.plan.validation.as_ref().unwrap_or(&self.plan.data);
         let answered = answer_prompts(&self.session.train_state().policy, data);
+        self.timing.answers.add(begun.elapsed().as_secs_f64());
         match answered {
             Ok(answers) if answers.is_empty() => {}
             Ok(answers) => self.observer.event(&Event::Answered { step, answers }),
@@ -220,9 +228,12 @@ impl ActiveRun<'_> {
 
     /// Calls the method's `save-state`, and writes a checkpoint of the present state with the bytes that it returns.
     pub(super) fn save_checkpoint(&mut self) -> Result<(), Error> {
+        let begun = Instant::now();
         let method_state = self.session.save_state()?;
         let streams = self.session.streams().clone();
-        self.write_checkpoint(&method_state, streams)
+        self.write_checkpoint(&method_state, streams)?;
+        self.timing.checkpoint.add(begun.elapsed().as_secs_f64());
+        Ok(())
     }
 
     /// Writes a checkpoint of the present train state with the given state of the method and positions of its random

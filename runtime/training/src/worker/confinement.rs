@@ -11,6 +11,7 @@ use tunebox_sandbox::confinement::{
 };
 
 use crate::configuration::RunSettings;
+use crate::cost::counter_files;
 use crate::data::InputFile;
 use crate::plan::{PlannedRun, data_paths, find_source, training_files, validation_files};
 
@@ -50,7 +51,7 @@ pub fn memory_of_plan(settings: &RunSettings) -> u64 {
 ///
 /// # Errors
 /// When the operating system refuses the limit.
-pub(super) fn confine_memory(plan: &PlannedRun) -> io::Result<()> {
+pub fn confine_memory(plan: &PlannedRun) -> io::Result<()> {
     if can_use_accelerator(&plan.settings) {
         return Ok(());
     }
@@ -79,7 +80,8 @@ fn can_use_accelerator(settings: &RunSettings) -> bool {
 const MODEL_EXTENSIONS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "model", "txt"];
 
 /// Lists the files and folders that a run with these settings reads, whether they exist or not: its model, adapter, training
-/// and validation data, method and verifiers, the cache of compiled code, and the project's `tunebox.lock`. A model of the
+/// and validation data, method and verifiers, the cache of compiled code, the project's `tunebox.lock`, and the counters of
+/// energy. A model of the
 /// hub that is not present is fetched, unless the run is offline.
 #[must_use]
 pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
@@ -95,6 +97,7 @@ pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
     let adapter = file.model.adapter.iter().map(|path| settings.path("model.adapter", path));
     read.extend(adapter.flat_map(|path| model_files(&path)));
     read.extend(component_files(settings));
+    read.extend(counter_files());
     read
 }
 

@@ -13,5 +13,7 @@ mod parent;
 mod protocol;
 
 pub use child::serve;
-pub use confinement::{active_rings, component_files, memory_of_plan, model_files, package_files, readable};
+pub use confinement::{
+    active_rings, component_files, confine_memory, memory_of_plan, model_files, package_files, readable,
+};
 pub use parent::execute;

@@ -85,6 +85,11 @@ impl Context {
         Ok((self.attribute(sys::CAPABILITY_MAJOR)?, self.attribute(sys::CAPABILITY_MINOR)?))
     }
 
+    /// The driver's handle of the device.
+    pub(super) fn device(&self) -> c_int {
+        self.device
+    }
+
     /// The name of the device as the driver gives it, such as `NVIDIA H100`.
     pub(super) fn name(&self) -> Result<String, CallError> {
         let mut name = [0_u8; 256];

@@ -1,4 +1,4 @@
-//! The functions of CUDA's driver, of NVRTC and of cuBLAS that are called, under the names that their manuals have.
+//! The functions of CUDA's driver, of NVML, of NVRTC and of cuBLAS that are called, under the names that their manuals have.
 #![allow(non_snake_case, reason = "names of the libraries")]
 #![expect(unsafe_code, reason = "functions of C")]
 
@@ -35,6 +35,15 @@ pub(super) static CUBLAS: Library = Library {
     beside: &["libcublasLt.so"],
     hint: "`pip install nvidia-cublas nvidia-cuda-nvrtc` in an active environment or the CUDA toolkit brings it",
     words: product_words,
+    opened: OnceLock::new(),
+};
+
+pub(super) static NVML: Library = Library {
+    what: "the library of counters, `libnvidia-ml.so.1`,",
+    names: &["libnvidia-ml.so.1"],
+    beside: &[],
+    hint: "NVIDIA's driver brings it",
+    words: |_| None,
     opened: OnceLock::new(),
 };
 
@@ -86,6 +95,8 @@ functions! { DRIVER;
     fn cuDeviceGet(device: *mut c_int, ordinal: c_int);
     /// Writes the name of a device as a C string of at most `length` bytes.
     fn cuDeviceGetName(name: *mut c_char, length: c_int, device: c_int);
+    /// Writes the address of a device on the PCI bus as a C string of at most `length` bytes.
+    fn cuDeviceGetPCIBusId(address: *mut c_char, length: c_int, device: c_int);
     /// Reads the attribute `which` of a device.
     fn cuDeviceGetAttribute(value: *mut c_int, which: c_int, device: c_int);
     /// Retains the primary context of a device, which all users of a process share.
@@ -142,6 +153,15 @@ functions! { DRIVER;
         arguments: *mut *mut c_void,
         extra: *mut *mut c_void,
     );
+}
+
+functions! { NVML;
+    /// Initializes NVML; may be called several times.
+    fn nvmlInit_v2();
+    /// Looks a device up by its address on the PCI bus.
+    fn nvmlDeviceGetHandleByPciBusId_v2(address: *const c_char, device: *mut Handle);
+    /// Returns the energy in millijoules that a device took since the driver was loaded.
+    fn nvmlDeviceGetTotalEnergyConsumption(device: Handle, millijoules: *mut u64);
 }
 
 functions! { COMPILER;

@@ -1,0 +1,47 @@
+//! Estimates what a run costs once its first steps are done, and measures it at the end.
+
+use super::start::ActiveRun;
+use crate::configuration::ENDLESS;
+use crate::cost::{Cost, Parts};
+use crate::observer::Event;
+
+/// The fewest and the most steps after which the cost of a run is estimated; in between it is a tenth of the run.
+const EARLIEST: u64 = 3;
+const LATEST: u64 = 10;
+
+impl ActiveRun<'_> {
+    /// Estimates the cost of the whole run after a tenth of the steps of this process, at least 3 and at most 10, and sends it
+    /// to the observer. Does nothing after another step, and in a run that has not twice as many, or no end.
+    pub(super) fn estimate_cost(&mut self) {
+        let total = self.plan.summary.steps;
+        let before = self.plan.checkpoint.as_ref().map_or(0, |(_, state)| state.step);
+        let planned = total.saturating_sub(before);
+        let step = planned.div_ceil(10).clamp(EARLIEST, LATEST);
+        let is_due = self.summary.step.saturating_sub(before) == step && self.timing.steps() as u64 == step;
+        if !is_due || planned < 2 * step || total == u64::from(ENDLESS) {
+            return;
+        }
+        let Some(seconds) = self.timing.estimate(&Parts::of(&self.plan)) else { return };
+        let (memory, price) = (self.peak_memory(), self.plan.settings.file.run.hourly_price);
+        let cost = self.plan.meter.cost_of(seconds, memory, price);
+        self.observer.event(&Event::Estimated { step: self.summary.step, cost: cost.clone() });
+        self.summary.estimate = Some((self.summary.step, cost));
+    }
+
+    /// The cost of the run so far, in this process.
+    pub(super) fn cost(&mut self) -> Cost {
+        let (memory, price) = (self.peak_memory(), self.plan.settings.file.run.hourly_price);
+        self.plan.meter.cost(memory, price)
+    }
+
+    /// The peak memory in bytes: that of the last step, or the planned one before the first step.
+    pub(super) fn peak_memory(&self) -> u64 {
+        let peak = self.summary.last.as_ref().and_then(|step| step.peak);
+        peak.unwrap_or_else(|| self.plan.summary.memory.total())
+    }
+
+    /// The seconds in which the reference was scored so far.
+    pub(super) fn reference_seconds(&mut self) -> f64 {
+        self.session.train_state().hooks.references.as_ref().map_or(0.0, |references| references.seconds)
+    }
+}
