@@ -30,10 +30,11 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// Returns the cost of so many seconds at a price for each hour. `seconds` and joules are rounded to seven digits.
+    /// Returns the cost of so many seconds at a price for each hour, with all numbers rounded to seven digits.
     pub(crate) fn new(seconds: f64, energy: Option<Energy>, hourly_price: Option<f64>) -> Self {
         let energy = energy.map(|energy| Energy { joules: seven_digits(energy.joules), ..energy });
-        Self { seconds: seven_digits(seconds), energy, price: hourly_price.map(|price| price * seconds / 3600.0) }
+        let price = hourly_price.map(|price| seven_digits(price * seconds / 3600.0));
+        Self { seconds: seven_digits(seconds), energy, price }
     }
 
     /// Formats the price with as many decimals as it needs to be no 0: `0.07`, `0.0031`.

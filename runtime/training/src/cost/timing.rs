@@ -15,6 +15,8 @@ pub(crate) struct Timing {
     pub(crate) validation: Mean,
     pub(crate) checkpoint: Mean,
     pub(crate) answers: Mean,
+    /// The end of the run, with the answers then; `None` before it.
+    pub(crate) ending: Option<f64>,
 }
 
 /// How long a step took.
@@ -109,8 +111,8 @@ impl Timing {
     }
 
     /// Estimates the seconds of a whole run with these parts: the first step as it was, every other one as the mean of those
-    /// after the first, in proportion to the tokens. The end of the run counts as a checkpoint. `None` before the third
-    /// step.
+    /// after the first, in proportion to the tokens. An end that was not measured counts as a checkpoint and the answers.
+    /// `None` before the third step.
     pub(crate) fn estimate(&self, parts: &Parts) -> Option<f64> {
         let warm = self.steps.get(1..).filter(|_| self.steps.len() >= MIN_STEPS)?;
         let sum = |part: fn(&StepTime) -> f64| warm.iter().map(part).sum::<f64>();
@@ -124,9 +126,12 @@ impl Timing {
         let first = self.steps.first().map_or(0.0, |step| step.seconds);
         let in_first_epoch = parts.first_epoch.saturating_sub(1) as f64 * share * seconds;
         let in_later = parts.later as f64 * share * (seconds - reference);
+        let answers = self.answers.value();
+        let last_answers = if parts.answers == 0 { 0.0 } else { answers };
         let others = parts.validations as f64 * self.validation.value()
-            + (parts.checkpoints + 1) as f64 * self.checkpoint.value()
-            + parts.answers as f64 * self.answers.value();
+            + parts.checkpoints as f64 * self.checkpoint.value()
+            + parts.answers.saturating_sub(1) as f64 * answers
+            + self.ending.unwrap_or(self.checkpoint.value() + last_answers);
         Some(self.start + first + in_first_epoch + in_later + others)
     }
 }
@@ -154,6 +159,9 @@ mod tests {
         let others = 3.0 * 4.0 + 3.0 * 1.5 + 2.0 * 0.5;
         let found = timing.estimate(&PARTS).unwrap();
         assert!((found - (7.0 + steps + others)).abs() < 1e-9, "{found}");
+        timing.ending = Some(9.0);
+        let found = timing.estimate(&PARTS).unwrap();
+        assert!((found - (7.0 + steps + others - 2.0 + 9.0)).abs() < 1e-9, "{found}");
     }
 
     #[test]

@@ -32,9 +32,9 @@ pub struct Trial {
     pub cost: Cost,
 }
 
-/// Executes steps of a plan on batches from all over the first epoch, a validation of at most 64 records and a checkpoint,
-/// and estimates the cost of the whole run from what they took. Writes into the existing folder `folder`, and not into that of
-/// the run. The plan is for a new run.
+/// Executes steps of a plan on batches from all over the first epoch, a validation of at most 64 records, a checkpoint and the
+/// end of the run, and estimates the cost of the whole run from what they took. Writes into the existing folder `folder`, and
+/// not into that of the run. The plan is for a new run.
 ///
 /// # Errors
 /// An error of the run: a method or a verifier that fails, or files that cannot be written.
@@ -59,6 +59,11 @@ pub fn try_steps(mut plan: Plan, folder: &Path) -> Result<Trial, Error> {
         running.summary.last = Some(event);
     }
     running.save_checkpoint()?;
+    let ending = Instant::now();
+    // A method may need more steps than these for its end.
+    if running.finish().is_ok() {
+        running.timing.ending = Some(ending.elapsed().as_secs_f64());
+    }
     let seconds = running.timing.estimate(&parts).unwrap_or_default();
     let (memory, price) = (running.peak_memory(), running.plan.settings.file.run.hourly_price);
     let cost = running.plan.meter.cost_of(seconds, memory, price);
