@@ -6,6 +6,9 @@ use std::f64::consts::PI;
 use std::fmt;
 use std::str::FromStr;
 
+use schemars::JsonSchema;
+use serde::{Deserialize, Serialize};
+
 use crate::error::Error;
 
 /// The time scale, in steps, of the inverse square root schedule without a warm-up.
@@ -35,6 +38,8 @@ enum Shape {
     ConstantWithWarmup,
     /// √(w / step), where w is the warm-up, or 10,000 without one.
     InverseSqrt,
+    /// A straight line from 1 down to the parameter.
+    LinearWithMinRate,
     /// Half a cosine from 1 down to the parameter.
     CosineWithMinRate,
     /// Half a cosine from 1 down to the parameter, evaluated one step ahead, so that no step has factor 0.
@@ -48,7 +53,7 @@ enum Shape {
 type Range = (f64, f64, f64);
 
 /// Every shape with its name, and the range of its parameter if it has one.
-const SHAPES: [(Shape, &str, Option<Range>); 10] = [
+const SHAPES: [(Shape, &str, Option<Range>); 11] = [
     (Shape::Linear, "linear", None),
     (Shape::Cosine, "cosine", None),
     (Shape::CosineWithRestarts, "cosine-with-restarts", Some((1.0, 1.0, 1e6))),
@@ -56,10 +61,39 @@ const SHAPES: [(Shape, &str, Option<Range>); 10] = [
     (Shape::Constant, "constant", None),
     (Shape::ConstantWithWarmup, "constant-with-warmup", None),
     (Shape::InverseSqrt, "inverse-sqrt", None),
+    (Shape::LinearWithMinRate, "linear-with-min-rate", Some((0.1, 0.0, 1.0))),
     (Shape::CosineWithMinRate, "cosine-with-min-rate", Some((0.1, 0.0, 1.0))),
     (Shape::CosineWarmupWithMinRate, "cosine-warmup-with-min-rate", Some((0.1, 0.0, 1.0))),
     (Shape::WarmupStableDecay, "warmup-stable-decay", Some((0.1, 0.0, 1.0))),
 ];
+
+/// The length of the warm-up, over which the learning rate rises.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
+#[serde(untagged)]
+pub enum Warmup {
+    /// Number of updates.
+    Updates(#[schemars(range(min = 0, max = 10_000_000))] u32),
+    /// Share of the updates of a run, in [0, 1).
+    Share(#[schemars(extend("minimum" = 0.0, "exclusiveMaximum" = 1.0))] f64),
+}
+
+impl Default for Warmup {
+    fn default() -> Self {
+        Self::Updates(0)
+    }
+}
+
+impl Warmup {
+    /// The updates of the warm-up in a run of `total` updates. A share is rounded up, as by `get_warmup_steps` of the
+    /// `transformers` library.
+    #[must_use]
+    pub fn updates(self, total: u64) -> u64 {
+        match self {
+            Self::Updates(updates) => u64::from(updates),
+            Self::Share(share) => (total as f64 * share).ceil() as u64,
+        }
+    }
+}
 
 impl Schedule {
     /// The peak rate at every step.
@@ -104,6 +138,7 @@ impl Schedule {
             Shape::CosineWithRestarts => half_cosine((self.number * progress).fract()),
             Shape::Polynomial => (1.0 - progress).max(0.0).powf(self.number),
             Shape::InverseSqrt => inverse_square_root(now, rise),
+            Shape::LinearWithMinRate => above(self.number, (1.0 - progress).max(0.0)),
             Shape::CosineWithMinRate => above(self.number, half_cosine(progress)),
             Shape::CosineWarmupWithMinRate => above(self.number, half_cosine(progress + 1.0 / span)),
             Shape::WarmupStableDecay => {

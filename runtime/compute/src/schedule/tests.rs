@@ -55,6 +55,22 @@ fn a_floor_is_where_the_cosine_ends() {
 }
 
 #[test]
+fn a_line_ends_at_its_floor() {
+    // `get_polynomial_decay_schedule_with_warmup` with power 1 and a tenth of the peak as `lr_end`.
+    let floored = [0.0, 0.5, 1.0, 0.8875, 0.775, 0.6625, 0.55, 0.4375, 0.325, 0.2125, 0.1];
+    follows("linear-with-min-rate:0.1", floored);
+}
+
+#[test]
+fn a_share_of_the_run_is_rounded_up_to_updates() {
+    // `TrainingArguments(warmup_steps=share).get_warmup_steps(total)` of transformers 5.
+    for (share, total, updates) in [(0.0, 100, 0), (0.05, 100, 5), (0.05, 101, 6), (0.1, 30, 3), (0.03, 7, 1)] {
+        assert_eq!(Warmup::Share(share).updates(total), updates, "{share} of {total}");
+    }
+    assert_eq!(Warmup::Updates(7).updates(3), 7);
+}
+
+#[test]
 fn a_warm_up_one_step_ahead_never_stands_still() {
     let schedule = "cosine-warmup-with-min-rate:0.1".parse::<Schedule>().unwrap();
     let ahead = [0.5, 1.0, 0.96574579, 0.868198052, 0.722207545, 0.55, 0.377792455, 0.231801948, 0.13425421, 0.1];
