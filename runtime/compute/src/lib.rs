@@ -8,6 +8,7 @@ pub mod allocator;
 pub mod budget;
 #[cfg(unix)]
 pub mod code_cache;
+pub mod decomposition;
 pub mod device;
 mod dynamic;
 pub mod error;
