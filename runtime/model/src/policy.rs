@@ -32,7 +32,7 @@ pub use taps::{Seeds, select_rows};
 use crate::Model;
 use crate::adapter::{Adapter, AdapterSettings};
 use crate::decoder::network::Network;
-use crate::decoder::{Recompute, RopeTables};
+use crate::decoder::{EmbeddingNoise, Recompute, RopeTables};
 use crate::edit::Edits;
 use crate::error::{Error, Result};
 use crate::stream::Patches;
@@ -81,8 +81,10 @@ pub struct Policy {
     /// The update count: how often the weights have changed, by optimizer steps or edits.
     generation: u64,
     /// The number of slices scored for learning since the last update; with the update count, it names their dropout
-    /// masks.
+    /// masks and noise.
     learning_slices: AtomicU64,
+    /// Noise on the embeddings of rows that are scored for learning.
+    noise: Option<EmbeddingNoise>,
     /// Counts the bytes that scored rows save for their backward passes.
     saved: Budget,
     deadline: Option<Instant>,
@@ -130,6 +132,7 @@ impl Policy {
             tables: RopeTables::default(),
             generation: 0,
             learning_slices: AtomicU64::new(0),
+            noise: None,
             saved: Budget::new(u64::MAX),
             deadline: None,
         }
@@ -144,6 +147,12 @@ impl Policy {
     /// the output head on the CPU, with [`Error::Compute`]. `None` lets passes run to their end.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
+    }
+
+    /// Sets the noise on the embeddings of rows that are scored for learning ([`score`](Self::score)); `None` for none,
+    /// as in a new policy. Other passes have no noise.
+    pub fn set_embedding_noise(&mut self, noise: Option<EmbeddingNoise>) {
+        self.noise = noise;
     }
 
     /// The base model that the policy was made from.
@@ -229,7 +238,7 @@ impl Policy {
         self.adapter.read_values(folder)
     }
 
-    /// Builds the network of a view, with the policy's deadline, and without dropout, readers and decoding.
+    /// Builds the network of a view, with the policy's deadline, and without dropout, noise, readers and decoding.
     /// [`View::Policy`] has the adapter, edits and patches as they are now; a snapshot the adapter and edits stored in
     /// it; the reference the initial adapter, if training continues one, and no edits. Only [`View::Policy`] has
     /// patches. Errors: no snapshot of this name.
@@ -242,8 +251,18 @@ impl Policy {
                 (Some(adapter), Some(edits), &self.untouched)
             }
         };
-        let (model, tables, deadline) = (&*self.model, &self.tables, self.deadline);
-        Ok(Network { model, adapter, tables, dropout: None, edits, patches, readers: None, decoding: false, deadline })
+        Ok(Network {
+            model: &self.model,
+            adapter,
+            tables: &self.tables,
+            learning_pass: None,
+            noise: self.noise,
+            edits,
+            patches,
+            readers: None,
+            decoding: false,
+            deadline: self.deadline,
+        })
     }
 
     /// The error for a name without a snapshot; lists the names of all snapshots, or `none`.

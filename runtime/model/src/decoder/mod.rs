@@ -12,6 +12,7 @@ pub(crate) mod head;
 pub(crate) mod hook;
 pub(crate) mod linear;
 pub(crate) mod network;
+mod noise;
 mod norm;
 pub(crate) mod packing;
 mod projection;
@@ -22,6 +23,7 @@ pub(crate) mod tables;
 mod tests;
 
 pub(crate) use block::{Block, SavedBlock};
+pub use noise::EmbeddingNoise;
 pub use site::Site;
 pub use stack::Recompute;
 pub use tables::RopeTables;

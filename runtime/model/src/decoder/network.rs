@@ -15,6 +15,7 @@ use super::block::Block;
 use super::feed_forward::FeedForward;
 use super::hook::{ActivationReader, AnswerMask, SiteHooks};
 use super::linear::{Learned, Linear, LowRankPart, Magnitude};
+use super::noise::EmbeddingNoise;
 use super::norm::Norm;
 use super::projection::{Projection, ResidualOutput};
 use super::site::Site;
@@ -32,9 +33,11 @@ pub(crate) struct Network<'a> {
     /// The trained parameters; `None` computes as the base model, bit for bit.
     pub(crate) adapter: Option<&'a Adapter>,
     pub(crate) tables: &'a RopeTables,
-    /// The two numbers that identify the dropout masks of a pass; equal numbers give equal masks. `None` switches
-    /// dropout off.
-    pub(crate) dropout: Option<(u64, u64)>,
+    /// The two numbers that identify the dropout masks and the noise of a pass for learning; equal numbers give equal
+    /// masks and noise. `None` switches both off.
+    pub(crate) learning_pass: Option<(u64, u64)>,
+    /// Noise on the embeddings, in passes for learning; `None` for none.
+    pub(crate) noise: Option<EmbeddingNoise>,
     /// Edited weights, which replace those of the base; `None` for no edits.
     pub(crate) edits: Option<&'a Edits>,
     /// The active patches of activations.
@@ -213,7 +216,7 @@ impl Network<'_> {
             _ => None,
         };
         let settings = adapter.settings();
-        let dropout = self.dropout.filter(|_| settings.dropout > 0.0).map(|(generation, pass)| Dropout {
+        let dropout = self.learning_pass.filter(|_| settings.dropout > 0.0).map(|(generation, pass)| Dropout {
             rate: settings.dropout as f32,
             seed: settings.seed,
             name: format!("dropout/{generation}/{pass}/{path}"),

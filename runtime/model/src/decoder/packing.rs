@@ -25,6 +25,8 @@ pub(crate) struct Packing {
     /// For each packed token: its row in the rotation tables.
     pub(crate) positions: Indices,
     pub(crate) segments: Segments,
+    /// For each segment: the number of tokens of a row that it belongs to, those that are not packed included.
+    pub(crate) row_lengths: Vec<usize>,
     /// How many rows the rotation tables need.
     pub(crate) table_rows: usize,
     /// For each target: the index of the packed token that predicts it. Rows that share a prefix may share a predictor.
@@ -115,6 +117,7 @@ impl Packing {
         configuration: &Configuration,
     ) -> Result<(Self, TokenPositions)> {
         slice.clone().try_for_each(|row| check_row(rows, row, configuration))?;
+        let first = slice.start;
         let tokens: Vec<RowTokens<'_>> =
             slice.zip(lengths).map(|(row, length)| row_tokens(rows, row, *length, configuration)).collect();
         let Pieces { pieces, ends } = if share { Pieces::shared(&tokens) } else { Pieces::unshared(&tokens) };
@@ -135,6 +138,7 @@ impl Packing {
             ids: ids.into(),
             positions: positions.into(),
             segments,
+            row_lengths: pieces.iter().map(|piece| rows.ids[first + piece.row].len()).collect(),
             table_rows: tokens.iter().map(|row| row.first_row + row.ids.len()).max().unwrap_or(0),
             predictors: Indices::default(),
             targets: Indices::default(),

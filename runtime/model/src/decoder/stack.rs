@@ -57,9 +57,9 @@ pub(crate) fn forward_saving(
     Ok((hidden, saved))
 }
 
-/// Runs the embedding and the blocks 0 to `last`, inclusive. Calls `keep` after each block with the block's index, input
-/// and activations. Returns the hidden states after block `last`, `[tokens, hidden]`. Errors: the deadline has passed
-/// before a block, or a weight is missing.
+/// Runs the embedding, with noise if the network has it, and the blocks 0 to `last`, inclusive. Calls `keep` after each
+/// block with the block's index, input and activations. Returns the hidden states after block `last`, `[tokens,
+/// hidden]`. Errors: the deadline has passed before a block, or a weight is missing.
 fn run_blocks(
     network: &Network<'_>,
     packing: &Packing,
@@ -68,6 +68,9 @@ fn run_blocks(
 ) -> Result<Tensor> {
     let answer_mask = packing.answer_mask(network)?;
     let mut hidden = embed(network, &packing.ids)?;
+    if let (Some(noise), Some(pass)) = (&network.noise, network.learning_pass) {
+        hidden = noise.add(&hidden, packing, pass)?;
+    }
     for layer in 0..=last {
         let block = network.block(layer, packing.table_rows, &answer_mask)?;
         let (output, activations) = block.forward(&hidden, &packing.positions, &packing.segments)?;

@@ -32,9 +32,9 @@ pub struct Scored {
     pub generation: u64,
     pub(super) asked: TapSet,
     pub(super) temperature: f32,
-    /// The update count and the pass that name the first slice's dropout masks; each further slice has the next pass.
-    /// `None` if the rows were not scored for learning.
-    pub(super) dropout: Option<(u64, u64)>,
+    /// The update count and the pass that name the first slice's dropout masks and noise; each further slice has the
+    /// next pass. `None` if the rows were not scored for learning.
+    pub(super) learning_pass: Option<(u64, u64)>,
     /// What each slice saved for its backward pass; `None`, or no element, for a slice that saved nothing.
     pub(super) passes: Vec<Option<Pass>>,
     /// The patches under which the rows were scored; the backward pass goes through them.
@@ -58,7 +58,7 @@ impl Pass {
 }
 
 impl Scored {
-    /// Wraps taps that [`Policy::score`] did not compute, without saved activations, dropout and patches, at
+    /// Wraps taps that [`Policy::score`] did not compute, without saved activations, dropout, noise and patches, at
     /// temperature 1. `generation` is the update count of the policy that they are for. Checks nothing.
     #[must_use]
     pub fn of_taps(view: View, rows: Arc<Rows>, taps: Taps<Tensor>, generation: u64) -> Self {
@@ -69,15 +69,15 @@ impl Scored {
             taps,
             generation,
             temperature: 1.0,
-            dropout: None,
+            learning_pass: None,
             passes: Vec::new(),
             patches: Patches::default(),
         }
     }
 
-    /// A copy with other rows, without saved activations and dropout: its backward pass runs the forward pass over `rows`
-    /// again. View, update count, temperature, patches and tap values are those of `self`; the values are not computed for
-    /// `rows`. Not for rows scored with dropout, whose masks belong to their batch.
+    /// A copy with other rows, without saved activations, dropout and noise: its backward pass runs the forward pass
+    /// over `rows` again. View, update count, temperature, patches and tap values are those of `self`; the values are
+    /// not computed for `rows`. Not for rows scored with dropout or noise, which belong to their batch.
     #[must_use]
     pub fn of_rows(&self, rows: Arc<Rows>) -> Self {
         let copy = Self::of_taps(self.view.clone(), rows, self.taps.clone(), self.generation);
@@ -103,12 +103,12 @@ impl Scored {
 impl Policy {
     /// Computes the taps in `taps` of every target of `rows` through a view, with logits divided by `temperature`. Runs
     /// the rows slice by slice; a slice without targets runs nothing. With `learning`, on [`View::Policy`] alone,
-    /// adapter dropout applies and activations are saved for [`Policy::backward`]: all of them if the slice setting
-    /// allows the rows in one pass, else those of as many slices as
+    /// adapter dropout and the noise on embeddings apply, and activations are saved for [`Policy::backward`]: all of
+    /// them if the slice setting allows the rows in one pass, else those of as many slices as
     /// [`PolicySettings::max_saved_bytes`](super::PolicySettings::max_saved_bytes) has room for. The backward pass of a
     /// slice without saved activations runs its forward pass again. Scoring for learning advances the counter that
-    /// names dropout masks by the number of slices, also if it fails later. Through another view, `learning` has no
-    /// effect.
+    /// names dropout masks and noise by the number of slices, also if it fails later. Through another view, `learning`
+    /// has no effect.
     ///
     /// # Errors
     /// When the temperature is not positive and finite, a token is not in the vocabulary, a snapshot does not exist, or
@@ -131,7 +131,7 @@ impl Policy {
         let count = slices.len() as u64;
         // What a batch is meant to take is kept; what is only there because memory is, while there is room.
         let whole = count == 1 && self.settings.slice.holds(rows);
-        let dropout = learning.then(|| (self.generation, self.learning_slices.fetch_add(count, Ordering::Relaxed)));
+        let first = learning.then(|| (self.generation, self.learning_slices.fetch_add(count, Ordering::Relaxed)));
         let (mut all, mut passes) = (BatchTaps::new(rows, taps), Vec::new());
         for (slice, number) in slices.into_iter().zip(0_u64..) {
             let packing = Packing::new(rows, slice, share, configuration)?;
@@ -139,7 +139,7 @@ impl Policy {
                 passes.push(None);
                 continue;
             }
-            let network = Network { dropout: slice_dropout(dropout, number), ..self.network(view)? };
+            let network = Network { learning_pass: slice_pass(first, number), ..self.network(view)? };
             let head = OutputHead::new(&network, temperature, taps)?;
             if learning && (whole || self.has_room(packing.ids.len())) {
                 let mut pass = self.forward_pass(&network, &head, packing)?;
@@ -160,7 +160,7 @@ impl Policy {
             generation: self.generation,
             asked: taps,
             temperature,
-            dropout,
+            learning_pass: first,
             passes,
             patches: self.patches.clone(),
         })
@@ -174,10 +174,11 @@ impl Policy {
     }
 
     /// Whether common prefixes of rows run once. False only if `learning` is set, the view is [`View::Policy`] and the
-    /// adapter has dropout, because then each row has its own masks.
+    /// adapter has dropout or the embeddings noise, because then each row has its own.
     #[must_use]
     pub fn shares_prefixes(&self, view: &View, learning: bool) -> bool {
-        !(learning && *view == View::Policy && self.adapter.settings().dropout > 0.0)
+        let differs = self.noise.is_some() || self.adapter.settings().dropout > 0.0;
+        !(learning && *view == View::Policy && differs)
     }
 
     /// Whether the estimated saved activations of `tokens` tokens, without those of adapter modules, and the bytes that
@@ -189,18 +190,18 @@ impl Policy {
     }
 }
 
-/// The (generation, pass) pair that names a slice's dropout masks: the first slice's pass plus the slice's index;
-/// `None` without dropout.
-pub(super) fn slice_dropout(first: Option<(u64, u64)>, slice: u64) -> Option<(u64, u64)> {
+/// The (generation, pass) pair that names a slice's dropout masks and noise: the first slice's pass plus the slice's
+/// index; `None` if the rows are not scored for learning.
+pub(super) fn slice_pass(first: Option<(u64, u64)>, slice: u64) -> Option<(u64, u64)> {
     first.map(|(generation, pass)| (generation, pass + slice))
 }
 
 impl Policy {
     /// Adds Σ seed · d(tap)/d(parameter) to the flat gradient; `seeds` are the gradients of a loss with respect to the
     /// taps. Consumes the saved activations of `scored`; a slice without saved activations, so every slice at a second
-    /// call, runs its forward pass again with the dropout masks of the first time and the same result. Skips slices
-    /// whose seeds are all 0. If nothing is trained, checks the arguments, frees the saved activations and does nothing
-    /// else.
+    /// call, runs its forward pass again with the dropout masks and the noise of the first time and the same result.
+    /// Skips slices whose seeds are all 0. If nothing is trained, checks the arguments, frees the saved activations and
+    /// does nothing else.
     ///
     /// # Errors
     /// When the rows were scored through another view or before the last update, seeds have another shape or belong to
@@ -214,12 +215,12 @@ impl Policy {
             return Ok(());
         }
         let configuration = &self.model.configuration;
-        let share = self.shares_prefixes(&scored.view, scored.dropout.is_some());
+        let share = self.shares_prefixes(&scored.view, scored.learning_pass.is_some());
         let slices = self.slices(&scored.rows, share);
         let kept = kept.into_iter().chain(std::iter::repeat_with(|| None));
         for ((slice, number), kept) in slices.into_iter().zip(0_u64..).zip(kept) {
-            let (dropout, patches) = (slice_dropout(scored.dropout, number), &scored.patches);
-            let network = Network { dropout, patches, ..self.network(&scored.view)? };
+            let (learning_pass, patches) = (slice_pass(scored.learning_pass, number), &scored.patches);
+            let network = Network { learning_pass, patches, ..self.network(&scored.view)? };
             let head = OutputHead::new(&network, scored.temperature, scored.asked)?;
             let pass = match kept {
                 Some(pass) => pass,
