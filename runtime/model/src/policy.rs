@@ -42,7 +42,8 @@ use crate::stream::Patches;
 pub enum View {
     /// The model with the adapter, edits and patches as they are now.
     Policy,
-    /// The state before training: the base model, with the initial adapter if training continues one.
+    /// The state before training: the base model, with the initial adapter if training continues one, unless
+    /// [`Policy::set_base_reference`] leaves that out.
     Reference,
     /// The snapshot of this name: a frozen copy of adapter and edits.
     Snapshot(String),
@@ -70,6 +71,8 @@ pub struct Policy {
     adapter: Adapter,
     /// The initial state of an adapter that training continues; `None` if the reference is the base model.
     reference: Option<Adapter>,
+    /// Whether the base model alone is the reference, also if training continues an adapter.
+    has_base_reference: bool,
     /// Frozen copies of the adapter and the edits, by name.
     snapshots: BTreeMap<String, Arc<(Adapter, Edits)>>,
     edits: Edits,
@@ -124,6 +127,7 @@ impl Policy {
             model,
             adapter,
             reference,
+            has_base_reference: false,
             snapshots: BTreeMap::new(),
             edits: Edits::default(),
             patches: Patches::default(),
@@ -147,6 +151,12 @@ impl Policy {
     /// the output head on the CPU, with [`Error::Compute`]. `None` lets passes run to their end.
     pub fn set_deadline(&mut self, deadline: Option<Instant>) {
         self.deadline = deadline;
+    }
+
+    /// Makes the base model alone the reference of a policy that continues an adapter. Without an adapter it is that
+    /// anyway.
+    pub fn set_base_reference(&mut self) {
+        self.has_base_reference = true;
     }
 
     /// Sets the noise on the embeddings of rows that are scored for learning ([`score`](Self::score)); `None` for none,
@@ -240,12 +250,15 @@ impl Policy {
 
     /// Builds the network of a view, with the policy's deadline, and without dropout, noise, readers and decoding.
     /// [`View::Policy`] has the adapter, edits and patches as they are now; a snapshot the adapter and edits stored in
-    /// it; the reference the initial adapter, if training continues one, and no edits. Only [`View::Policy`] has
-    /// patches. Errors: no snapshot of this name.
+    /// it; the reference the initial adapter, if training continues one and the base alone is not the reference, and no
+    /// edits. Only [`View::Policy`] has patches. Errors: no snapshot of this name.
     pub(crate) fn network(&self, view: &View) -> Result<Network<'_>> {
         let (adapter, edits, patches) = match view {
             View::Policy => (Some(&self.adapter), Some(&self.edits), &self.patches),
-            View::Reference => (self.reference.as_ref(), None, &self.untouched),
+            View::Reference => {
+                let adapter = self.reference.as_ref().filter(|_| !self.has_base_reference);
+                (adapter, None, &self.untouched)
+            }
             View::Snapshot(name) => {
                 let (adapter, edits) = &**self.snapshots.get(name).ok_or_else(|| self.no_snapshot(name))?;
                 (Some(adapter), Some(edits), &self.untouched)

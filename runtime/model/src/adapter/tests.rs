@@ -306,6 +306,20 @@ fn a_continued_adapter_has_its_frozen_copy_as_reference() {
 #[test]
 fn restoring_a_checkpoint_moves_the_policy_and_not_the_reference() {
     let folder = tempfile::tempdir().unwrap();
+#[test]
+fn a_continued_adapter_may_have_the_base_as_reference() {
+    let folder = tempfile::tempdir().unwrap();
+    let written = policy(tiny::gemma3(), &settings(AdapterKind::Lora));
+    written.save(folder.path()).unwrap();
+    let model = tiny::model(tiny::gemma3(), 1);
+    let mut policy = Policy::open(model, Some(folder.path()), PolicySettings::default()).unwrap();
+    policy.set_base_reference();
+    assert_eq!(logprobs(&policy, &View::Reference), logprobs(&written, &View::Reference));
+    stir(policy.adapter());
+    policy.reset().unwrap();
+    assert_eq!(logprobs(&policy, &View::Policy), logprobs(&written, &View::Policy));
+}
+
     for kind in [AdapterKind::Lora, AdapterKind::Full] {
         let mut policy = policy(tiny::qwen2(), &settings(kind));
         policy.save(folder.path()).unwrap();
