@@ -100,7 +100,7 @@ impl Golden {
 }
 
 /// `count` numbers in [-1, 1): FNV-1a of the name, then splitmix64 from there, the upper 24 bits of each.
-fn noise(name: &str, count: usize) -> Vec<f32> {
+pub(crate) fn noise(name: &str, count: usize) -> Vec<f32> {
     let seed = name
         .bytes()
         .fold(0xCBF2_9CE4_8422_2325u64, |hash, byte| (hash ^ u64::from(byte)).wrapping_mul(0x0100_0000_01B3));

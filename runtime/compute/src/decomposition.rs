@@ -10,8 +10,8 @@ use crate::random::Stream;
 const OVERSAMPLING: usize = 16;
 /// The shorter side up to which a matrix is decomposed whole, so that the result is exact up to rounding.
 const MAX_WHOLE: usize = 128;
-/// Multiplications by WᵀW: each brings the subspace nearer to that of the largest singular values. With 16 of them, rank 16
-/// holds 99.6 to 100 % of the squares of the 16 largest singular values of four matrices of Qwen2.5-0.5B.
+/// Multiplications by WᵀW: each brings the subspace nearer to that of the largest singular values. With 16 of them,
+/// rank 16 holds 99.6 to 100 % of the squares of the 16 largest singular values of four matrices of Qwen2.5-0.5B.
 const ITERATIONS: usize = 16;
 /// The share of its length that a vector keeps at least if it is not a combination of the vectors before it.
 const INDEPENDENT: f64 = 1e-6;
@@ -29,9 +29,9 @@ pub struct TruncatedSvd {
     pub right: Tensor,
 }
 
-/// Computes the `rank` largest singular values of `matrix` `[rows, columns]`, f32 on the CPU, with their vectors. Signs of a
-/// pair of vectors are arbitrary. If the shorter side is above 128, they are approximate: a subspace iteration from random
-/// vectors of a fixed seed (Halko et al. 2011, algorithm 4.4), with 16 vectors more than `rank`.
+/// Computes the `rank` largest singular values of `matrix` `[rows, columns]`, f32 on the CPU, with their vectors. Signs
+/// of a pair of vectors are arbitrary. If the shorter side is above 128, they are approximate: a subspace iteration
+/// from random vectors of a fixed seed (Halko et al. 2011, algorithm 4.4), with 16 vectors more than `rank`.
 ///
 /// # Errors
 /// [`Error::Argument`] if the rank is 0 or above the shorter side.
@@ -58,8 +58,8 @@ pub fn truncated_svd(matrix: &Tensor, rank: usize) -> Result<TruncatedSvd> {
     Ok(TruncatedSvd { left: rotations.matmul(&left)?.t()?.contiguous()?, values, right })
 }
 
-/// Computes the first `rank` columns of Q, `[rows, rank]`, and rows of R, `[rank, columns]`, of the decomposition W = Q·R of
-/// `matrix` `[rows, columns]`, f32 on the CPU, by Householder reflections in f64. Signs are those of LAPACK.
+/// Computes the first `rank` columns of Q, `[rows, rank]`, and rows of R, `[rank, columns]`, of the decomposition W =
+/// Q·R of `matrix` `[rows, columns]`, f32 on the CPU, by Householder reflections in f64. Signs are those of LAPACK.
 ///
 /// # Errors
 /// [`Error::Argument`] if the rank is 0 or above the shorter side.
@@ -117,8 +117,8 @@ fn length(row: &Tensor) -> Result<f64> {
     Ok(numbers.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt())
 }
 
-/// The eigenvalues of a symmetric matrix, in descending order, and the eigenvectors as the rows of a matrix, f32. By Jacobi
-/// rotations in f64.
+/// The eigenvalues of a symmetric matrix, in descending order, and the eigenvectors as the rows of a matrix, f32. By
+/// Jacobi rotations in f64.
 fn symmetric_eigen(matrix: &Tensor) -> Result<(Vec<f64>, Tensor)> {
     let mut a = matrix.to_dtype(DType::F64)?.to_vec2::<f64>()?;
     let count = a.len();
@@ -143,7 +143,8 @@ fn symmetric_eigen(matrix: &Tensor) -> Result<(Vec<f64>, Tensor)> {
     Ok((values, Tensor::new(sorted, &Device::Cpu)?.to_dtype(DType::F32)?))
 }
 
-/// Applies the Jacobi rotation that makes the element (p, q) of the symmetric matrix `a` 0, also to the rows of `vectors`.
+/// Applies the Jacobi rotation that makes the element (p, q) of the symmetric matrix `a` 0, also to the rows of
+/// `vectors`.
 fn rotate(a: &mut [Vec<f64>], vectors: &mut [Vec<f64>], p: usize, q: usize) {
     if a[p][q] == 0.0 {
         return;
@@ -169,8 +170,8 @@ struct Reflection {
     factor: f64,
 }
 
-/// Reduces columns to an upper triangle by one reflection each. Returns the reflections and, for each column, its numbers in
-/// the triangle, 0 below the diagonal.
+/// Reduces columns to an upper triangle by one reflection each. Returns the reflections and, for each column, its
+/// numbers in the triangle, 0 below the diagonal.
 fn reflect_columns(mut columns: Vec<Vec<f64>>) -> (Vec<Reflection>, Vec<Vec<f64>>) {
     let count = columns.len();
     let mut reflections = Vec::with_capacity(count);

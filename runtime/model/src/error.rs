@@ -75,6 +75,16 @@ pub enum Error {
         /// The number of layers of the model.
         layers: usize,
     },
+    /// A setting of a new adapter does not fit the model: a regular expression is invalid or matches other modules than it
+    /// can, or a rank is above that of a weight.
+    #[error("{what}")]
+    #[explain(hint = suggest_setting(key).to_owned())]
+    AdapterSetting {
+        /// The setting, as run files call it below `train.adapter`.
+        key: &'static str,
+        /// What is wrong.
+        what: String,
+    },
     /// A request that this program does not support, on purpose.
     #[error("{0}")]
     Unsupported(String),
@@ -140,6 +150,14 @@ impl From<Explanation> for Error {
     /// Wraps the explanation as an [`Error::Explained`].
     fn from(explanation: Explanation) -> Self {
         Self::Explained(Box::new(explanation))
+    }
+}
+
+/// The hint for a setting of a new adapter that does not fit the model.
+fn suggest_setting(key: &str) -> &'static str {
+    match key {
+        "initialize" => "take a smaller rank, give these modules one by `rank-pattern`, or leave `initialize` out",
+        _ => "a module's path is, for example, `model.layers.0.self_attn.q_proj`",
     }
 }
 

@@ -8,7 +8,7 @@ use tunebox_compute::fused::{self, LowRank};
 use tunebox_compute::{DType, Tensor};
 use tunebox_foundation::files::create_folder;
 
-use crate::adapter::{Adapter, Module};
+use crate::adapter::{Adapter, Module, ModuleFactors};
 use crate::decoder::linear::squared_norms;
 use crate::edit::Edits;
 use crate::error::{Error, Result};
@@ -50,17 +50,14 @@ pub(crate) fn merge_weight(model: &Model, adapter: &Adapter, edits: &Edits, name
     let Some(module) = module_of(adapter, name) else {
         return Ok(weight.to_dtype(DType::F32)?);
     };
-    let low = LowRank {
-        a: parameters.value_on_cpu(module.a_slot)?,
-        b: parameters.value_on_cpu(module.b_slot)?,
-        scale: module.scale as f32,
-    };
-    let lengths = |slot| -> Result<(Tensor, Tensor)> {
+    let ModuleFactors { a, b, scale, magnitude } = ModuleFactors::of(adapter, module)?;
+    let low = LowRank { a, b, scale: scale as f32 };
+    let lengths = |magnitude| -> Result<(Tensor, Tensor)> {
         let kept = module.base_squares.as_ref().filter(|squares| squares.device().is_cpu());
         let squares = kept.cloned().map_or_else(|| squared_norms(&weight), Ok)?;
-        Ok((parameters.value_on_cpu(slot)?, squares))
+        Ok((magnitude, squares))
     };
-    effective(&weight, &low, module.magnitude_slot.map(lengths).transpose()?.as_ref())
+    effective(&weight, &low, magnitude.map(lengths).transpose()?.as_ref())
 }
 
 /// Whether [`merge_weight`] gives another weight than the base model's: it was trained or edited, or has an adapter module.

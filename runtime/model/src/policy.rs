@@ -245,7 +245,7 @@ impl Policy {
     /// When the file cannot be read, or its tensors have not exactly the names and shapes of the trained values. If a
     /// tensor cannot be read, those before it are already overwritten.
     pub fn restore(&mut self, folder: &Path) -> Result<()> {
-        self.adapter.read_values(folder)
+        self.adapter.read_values(&self.model, folder)
     }
 
     /// Builds the network of a view, with the policy's deadline, and without dropout, noise, readers and decoding.

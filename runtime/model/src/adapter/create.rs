@@ -9,7 +9,8 @@ use tunebox_compute::{DType, Device, Tensor, Weight};
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::format;
 
-use super::settings::{AdapterKind, AdapterSettings, ModuleKey, target_modules};
+use super::plan::{ModulePlan, plan_new};
+use super::settings::{AdapterKind, AdapterSettings, ModuleKey};
 use super::{Adapter, Module, ModuleFactors};
 use crate::Model;
 use crate::decoder::linear::squared_norms;
@@ -18,38 +19,30 @@ use crate::edit::Factors;
 use crate::error::Result;
 use crate::families;
 
-/// A linear map to adapt, with the rank and alpha of its adapter.
-pub(crate) struct ModulePlan {
-    pub(crate) place: ModuleKey,
-    pub(crate) rank: usize,
-    pub(crate) alpha: f64,
-}
-
 impl Adapter {
-    /// Allocates an adapter for a model with its initial values: A uniform in ±1/√in, B 0, DoRA magnitudes the row
-    /// norms of the frozen weights; or, for [`AdapterKind::Full`], an `f32` copy of every weight.
+    /// Allocates an adapter for a model with its initial values: A uniform in ±1/√in and B 0, or those that
+    /// [`AdapterSettings::initialize`] computes from the frozen weights; DoRA magnitudes the row norms of the frozen
+    /// weights; or, for [`AdapterKind::Full`], an `f32` copy of every weight.
     ///
     /// # Errors
-    /// When [`AdapterSettings::check`] fails, the settings name a module or layer that the model does not have, a
-    /// weight cannot be read, or there is too little memory.
+    /// When [`AdapterSettings::check`] fails, the settings name a module or layer that the model does not have or have
+    /// a pattern that selects none, a weight cannot be read, or there is too little memory.
     pub fn create(model: &Model, settings: &AdapterSettings) -> Result<Self> {
         settings.check()?;
-        let adapter = if settings.kind == AdapterKind::Full {
+        let mut adapter = if settings.kind == AdapterKind::Full {
             allocate(model, settings, Vec::new(), families::weight_shapes(&model.configuration))?
         } else {
-            let places = target_modules(&model.configuration, settings)?;
-            let plan = |place| ModulePlan { place, rank: settings.rank, alpha: settings.alpha };
-            let plans: Vec<ModulePlan> = places.into_iter().map(plan).collect();
-            zeros(model, settings, &plans)?
+            zeros(model, settings, &plan_new(&model.configuration, settings)?)?
         };
+        adapter.compute_initial_factors(model)?;
         adapter.initialize(model)?;
         Ok(adapter)
     }
 
-    /// Resets every parameter to its initial value: the model's weights, as `f32`, for [`AdapterKind::Full`]; else A to
-    /// uniform values in ±1/√in, drawn from the seed and the module's path, B to 0, and DoRA magnitudes to ‖W‖ of every
-    /// row of the frozen weight. Overwrites trained values; leaves gradients as they are. Errors: a weight of the model
-    /// cannot be read.
+    /// Resets every parameter to its initial value: the model's weights, as `f32`, for [`AdapterKind::Full`]; else A
+    /// and B to the module's first values if it has them, or A to uniform values in ±1/√in, drawn from the seed and the
+    /// module's path, and B to 0; and DoRA magnitudes to ‖W‖ of every row of the frozen weight. Overwrites trained
+    /// values; leaves gradients as they are. Errors: a weight of the model cannot be read.
     pub(crate) fn initialize(&self, model: &Model) -> Result<()> {
         if self.is_full() {
             for (number, slot) in self.parameters.slots().iter().enumerate() {
@@ -57,6 +50,11 @@ impl Adapter {
             }
         }
         for module in &self.modules {
+            if let Some(initial) = &module.initial {
+                self.parameters.set(module.a_slot, &initial.a)?;
+                self.parameters.set(module.b_slot, &initial.b)?;
+                continue;
+            }
             let (_, width) = module.site.shape(&model.configuration);
             let bound = 1.0 / (width as f32).sqrt();
             let name = format!("adapter/{}", module.site.path(module.layer));
@@ -97,9 +95,9 @@ impl Adapter {
 }
 
 impl ModuleFactors {
-    /// The factors of a module of an adapter, on the CPU.
+    /// The factors of a module of an adapter beside the frozen weight, as they are saved, on the CPU.
     pub(crate) fn of(adapter: &Adapter, module: &Module) -> Result<Self> {
-        let value = |slot| -> Result<Tensor> { Ok(adapter.parameters.value_on_cpu(slot)?) };
+        let value = |slot| adapter.saved_value(slot);
         let magnitude = module.magnitude_slot.map(value).transpose()?;
         Ok(Self { a: value(module.a_slot)?, b: value(module.b_slot)?, scale: module.scale, magnitude })
     }
@@ -156,6 +154,7 @@ pub(crate) fn zeros(model: &Model, settings: &AdapterSettings, plans: &[ModulePl
             b_slot: each * number + 1,
             magnitude_slot: is_dora.then_some(each * number + 2),
             base_squares: if is_dora { Some(base_squares(model, layer, site)?) } else { None },
+            initial: None,
         })
     };
     let modules = plans.iter().enumerate().map(module).collect::<Result<_>>()?;

@@ -5,12 +5,12 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::DType;
 use tunebox_compute::parameters::Slot;
+use tunebox_compute::{DType, Tensor};
 use tunebox_foundation::files::create_folder;
 
 use super::settings::AdapterKind;
-use super::{Adapter, create, mlx, peft};
+use super::{Adapter, InitialFactors, create, mlx, peft};
 use crate::Model;
 use crate::error::{Error, Result};
 use crate::files::{self, TensorSpec};
@@ -51,8 +51,9 @@ impl Adapter {
     }
 
     /// Writes the adapter's weights file and, unless the kind is full, its `adapter_config.json` into a folder, which
-    /// is created if needed; replaces files of these names. Values are `f32`. The settings name the base by the path or
-    /// hub name by which the user gave the model.
+    /// is created if needed; replaces files of these names. Values are `f32`. An adapter that began with a part of the
+    /// frozen weights is written with twice its rank, as one for these weights. The settings name the base by the path
+    /// or hub name by which the user gave the model.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -63,38 +64,45 @@ impl Adapter {
     /// Writes the adapter as [`save`](Self::save) does; its settings name the base model as `base`.
     pub(crate) fn save_for(&self, base: &str, folder: &Path) -> Result<()> {
         create_folder(folder)?;
-        let slots = self.parameters.slots();
-        let stored = |slot: &Slot| TensorSpec {
-            name: key(self.settings.kind, &slot.name),
-            shape: slot.shape.clone(),
-            dtype: DType::F32,
+        let slots = self.parameters.slots().iter().enumerate();
+        let stored = |(number, slot): (usize, &Slot)| {
+            let name = key(self.settings.kind, &slot.name);
+            Ok(TensorSpec { name, shape: self.saved_shape(number)?, dtype: DType::F32 })
         };
-        let list: Vec<TensorSpec> = slots.iter().map(stored).collect();
-        let tensor = |number| Ok(self.parameters.value_on_cpu(number)?);
-        files::write_tensors(&values_path(self.settings.kind, folder), &list, None, tensor)?;
+        let list: Vec<TensorSpec> = slots.map(stored).collect::<Result<_>>()?;
+        files::write_tensors(&values_path(self.settings.kind, folder), &list, None, |number| self.saved_value(number))?;
         if self.settings.kind == AdapterKind::Full {
             return Ok(());
         }
         files::write(&folder.join(SETTINGS), peft::write(self, base))
     }
 
-    /// Reads the weights file of a folder into this adapter's slots, as `f32`.
+    /// Reads the weights file of a folder into this adapter's slots, as `f32`. An adapter that begins with a part of
+    /// the frozen weights also takes its first values from there: those of another machine may differ in rounding.
     ///
     /// # Errors
     /// When the file is missing, too large or broken, a key is missing or unknown, or a shape differs. If a value cannot be
     /// read, the slots before it are already overwritten.
-    pub(crate) fn read_values(&self, folder: &Path) -> Result<()> {
-        let slots = self.parameters.slots().iter().map(|slot| (&slot.name, &slot.shape));
-        self.set_values(&locate_values(self.settings.kind, slots, folder)?)
-    }
-
-    /// Reads the value of every slot as `f32`; `values` holds the location of each slot's value, in the order of the slots.
-    /// If one cannot be read, the slots before it are already overwritten.
-    fn set_values(&self, values: &[Location]) -> Result<()> {
-        for (number, location) in values.iter().enumerate() {
-            self.parameters.set(number, &location.read()?.to_dtype(DType::F32)?)?;
+    pub(crate) fn read_values(&mut self, model: &Model, folder: &Path) -> Result<()> {
+        let count = self.parameters.slots().len();
+        let shapes: Vec<Vec<usize>> = (0..count).map(|number| self.saved_shape(number)).collect::<Result<_>>()?;
+        let slots = self.parameters.slots().iter().map(|slot| &slot.name).zip(&shapes);
+        let appended = self.set_values(&locate_values(self.settings.kind, slots, folder)?)?;
+        for module in self.modules.iter_mut().filter(|module| module.initial.is_some()) {
+            if let (Some(a), Some(b)) = (&appended[module.a_slot], &appended[module.b_slot]) {
+                module.initial = Some(InitialFactors::place(model, module.scale, a.clone(), b.neg()?)?);
+            }
         }
         Ok(())
+    }
+
+    /// Reads the value of every slot as `f32`; `values` holds the location of each slot's value, in the order of the
+    /// slots. Returns what a saved adapter has beside the values of each slot. If one cannot be read, the slots before
+    /// it are already overwritten.
+    fn set_values(&self, values: &[Location]) -> Result<Vec<Option<Tensor>>> {
+        let set =
+            |(number, location): (usize, &Location)| self.set_saved(number, &location.read()?.to_dtype(DType::F32)?);
+        values.iter().enumerate().map(set).collect()
     }
 }
 

@@ -7,8 +7,9 @@ use std::path::Path;
 use serde_json::json;
 use tunebox_compute::DType;
 
-use super::create::{self, ModulePlan};
+use super::create;
 use super::folder::{SETTINGS, take_values};
+use super::plan::ModulePlan;
 use super::settings::{AdapterKind, AdapterSettings, ModuleKey, Targets};
 use super::{Adapter, ModuleFactors};
 use crate::Model;
@@ -30,13 +31,13 @@ impl Adapter {
     /// # Errors
     /// When a file cannot be written.
     pub(crate) fn save_for_mlx(&self, model: &Model, base: &str, folder: &Path) -> Result<()> {
-        let modules = self.modules();
+        let (kind, modules) = (self.settings().kind, self.modules());
         let scale = modules.first().map_or(1.0, |module| module.scale);
-        let rank = modules.iter().map(|module| module.rank).max().unwrap_or(1);
+        let rank = modules.iter().map(|module| module.saved(kind).0).max().unwrap_or(1);
         let (mut list, mut values) = (Vec::new(), Vec::new());
         for module in modules {
             let ModuleFactors { a, b, scale: own, magnitude } = ModuleFactors::of(self, module)?;
-            let missing = rank - module.rank;
+            let missing = rank - a.dim(0)?;
             let a = a.t()?.pad_with_zeros(1, 0, missing)?.contiguous()?;
             // Not multiplied by 1: that would still copy B.
             let b = if own == scale { b } else { (b * (own / scale))? };
@@ -52,7 +53,7 @@ impl Adapter {
         files::write_tensors(&folder.join(WEIGHTS), &list, None, |number| Ok(values[number].clone()))?;
         let keys: BTreeSet<&str> = modules.iter().map(|module| module.site.module()).collect();
         let settings = json!({
-            "fine_tune_type": if self.settings().kind == AdapterKind::Dora { "dora" } else { "lora" },
+            "fine_tune_type": if kind == AdapterKind::Dora { "dora" } else { "lora" },
             "model": base,
             "num_layers": model.configuration.layers,
             "lora_parameters": { "rank": rank, "scale": scale, "dropout": 0.0, "keys": keys },

@@ -4,8 +4,11 @@
 
 mod create;
 pub(crate) mod folder;
+mod initial;
 mod mlx;
+mod pattern;
 mod peft;
+mod plan;
 mod settings;
 #[cfg(test)]
 mod tests;
@@ -16,6 +19,9 @@ use tunebox_compute::parameters::Parameters;
 use tunebox_compute::{Device, Tensor};
 
 pub use folder::weights_file;
+pub(crate) use initial::InitialFactors;
+pub use initial::Initialization;
+pub use pattern::check_pattern;
 pub use settings::{AdapterKind, AdapterSettings, Targets};
 
 use crate::decoder::site::Site;
@@ -49,9 +55,19 @@ pub struct Module {
     pub(crate) magnitude_slot: Option<usize>,
     /// DoRA: ‖W‖² of every row of the frozen weight, `[out]`, on the model's device.
     pub(crate) base_squares: Option<Tensor>,
+    /// The first values, of a module that begins with a part of the frozen weight.
+    pub(crate) initial: Option<InitialFactors>,
 }
 
-/// The factors of a module's update s·B·A of its weight, on the CPU in `f32`.
+impl Module {
+    /// The rank and alpha of the module in a saved adapter: its own, or, if it begins with a part of the frozen weight,
+    /// twice the rank and the alpha with which the scale stays.
+    pub(crate) fn saved(&self, kind: AdapterKind) -> (usize, f64) {
+        if self.initial.is_some() { kind.doubled(self.rank, self.alpha) } else { (self.rank, self.alpha) }
+    }
+}
+
+/// The factors of a module's update s·B·A of its frozen weight, on the CPU in `f32`.
 #[derive(Debug, Clone)]
 pub(crate) struct ModuleFactors {
     /// A `[rank, in]`.

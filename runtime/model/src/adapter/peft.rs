@@ -10,7 +10,9 @@ use serde::de::DeserializeOwned;
 use serde_json::{Map, Value, json};
 
 use super::Adapter;
-use super::create::ModulePlan;
+use super::initial::Initialization;
+use super::pattern::{Pattern, check_pattern};
+use super::plan::{ModulePlan, plan_modules};
 use super::settings::{AdapterKind, AdapterSettings, ModuleKey, Targets, matches_module, target_modules};
 use crate::configuration::Configuration;
 use crate::decoder::site::Site;
@@ -41,16 +43,17 @@ const UNSUPPORTED: [&str; 14] = [
 /// Writes no file.
 pub(crate) fn write(adapter: &Adapter, base: &str) -> String {
     let settings = adapter.settings();
-    let (ranks, alphas) = patterns(adapter);
+    let (rank, alpha) = saved(settings);
+    let (ranks, alphas) = patterns(adapter, (rank, alpha));
     let value = json!({
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base,
         "revision": null,
-        "r": settings.rank,
-        "lora_alpha": number(settings.alpha),
+        "r": rank,
+        "lora_alpha": number(alpha),
         "lora_dropout": settings.dropout,
-        "target_modules": target_names(adapter),
+        "target_modules": targets(adapter),
         "bias": "none",
         "fan_in_fan_out": false,
         "inference_mode": true,
@@ -68,37 +71,29 @@ pub(crate) fn write(adapter: &Adapter, base: &str) -> String {
 
 /// Reads `adapter_config.json` and resolves its modules, ranks and alphas for a model. Returns the settings, and a plan
 /// for each module, by layer and then in the order of a forward pass. The first entry of `rank_pattern` or
-/// `alpha_pattern` that matches a module gives its rank or alpha, else `r` or `lora_alpha`. With `exclude_modules`, the
-/// returned settings list the remaining modules by full path and name no layers. Errors: unsupported or broken keys, or
-/// names and layers that the model does not have.
+/// `alpha_pattern` whose expression matches a module gives its rank or alpha, else `r` or `lora_alpha`. With
+/// `exclude_modules`, the returned settings list the remaining modules by full path and name no layers. Errors:
+/// unsupported or broken keys, or names and layers that the model does not have.
 pub(crate) fn read(path: &Path, configuration: &Configuration) -> Result<(AdapterSettings, Vec<ModulePlan>)> {
     let value = files::read_json(path)?;
     let fields = Fields::new(&value, path)?;
     refuse_unsupported(&fields)?;
     let mut settings = settings(&fields)?;
     let mut places = target_modules(configuration, &settings)?;
-    if let Some(excluded) = names(&fields, "exclude_modules")? {
-        places.retain(|(layer, site)| !excluded.iter().any(|name| matches_module(name, &site.path(*layer))));
+    if let Some(excluded) = selection(&fields, "exclude_modules")? {
+        places = without_excluded(places, &excluded)?;
         // From here on the modules are named one by one, so that a saved copy needs no exclusion.
         settings.targets = Targets::Modules(places.iter().map(|(layer, site)| site.path(*layer)).collect());
         settings.layers = None;
     }
-    let ranks: Vec<(String, NonZeroUsize)> = pattern(&fields, "rank_pattern")?;
-    let alphas: Vec<(String, f64)> = pattern(&fields, "alpha_pattern")?;
-    let plan = |place: ModuleKey| {
-        let path = place.1.path(place.0);
-        let rank = ranks.iter().find(|(name, _)| matches_module(name, &path)).map(|(_, rank)| rank.get());
-        let alpha = alphas.iter().find(|(name, _)| matches_module(name, &path)).map(|(_, alpha)| *alpha);
-        ModulePlan { place, rank: rank.unwrap_or(settings.rank), alpha: alpha.unwrap_or(settings.alpha) }
-    };
-    let plans = places.into_iter().map(plan).collect();
+    let plans = plan_modules(places, &settings)?;
     Ok((settings, plans))
 }
 
-/// Reads kind, rank, alpha, dropout, targets and layers, and checks them by [`AdapterSettings::check`]; the seed is the
-/// default one. `use_rslora` and `use_dora` that are missing or null count as false, such a `lora_dropout` as 0, such
-/// layers as all. Errors: `r`, `lora_alpha` or `target_modules` is missing or null, a value has a wrong type or range,
-/// or rsLoRA and DoRA together.
+/// Reads kind, rank, alpha, dropout, targets, layers and patterns, and checks them by [`AdapterSettings::check`]; the
+/// seed is the default one. `use_rslora` and `use_dora` that are missing or null count as false, such a `lora_dropout`
+/// as 0, such layers as all. Errors: `r`, `lora_alpha` or `target_modules` is missing or null, a value has a wrong type
+/// or range, or rsLoRA and DoRA together.
 fn settings(fields: &Fields<'_>) -> Result<AdapterSettings> {
     let kind = match (fields.get_or("use_rslora", Some(false))?, fields.get_or("use_dora", Some(false))?) {
         (false, false) => AdapterKind::Lora,
@@ -106,11 +101,13 @@ fn settings(fields: &Fields<'_>) -> Result<AdapterSettings> {
         (false, true) => AdapterKind::Dora,
         (true, true) => return Err(fields.value_error("use_rslora", "false where `use_dora` is true")),
     };
-    let targets = match names(fields, "target_modules")? {
-        Some(names) if names == ["all-linear"] => Targets::AllLinear,
-        Some(names) => Targets::Modules(names),
+    let targets = match selection(fields, "target_modules")? {
+        Some(Targets::Pattern(text)) if text == "all-linear" => Targets::AllLinear,
+        Some(Targets::Modules(names)) if names == ["all-linear"] => Targets::AllLinear,
+        Some(targets) => targets,
         None => fields.require("target_modules")?,
     };
+    let ranks = pattern::<NonZeroUsize>(fields, "rank_pattern")?;
     let settings = AdapterSettings {
         kind,
         rank: fields.require("r")?,
@@ -118,6 +115,9 @@ fn settings(fields: &Fields<'_>) -> Result<AdapterSettings> {
         dropout: fields.get_or("lora_dropout", Some(0.0))?,
         targets,
         layers: fields.list("layers_to_transform")?,
+        rank_pattern: ranks.into_iter().map(|(name, rank)| (name, rank.get())).collect(),
+        alpha_pattern: pattern(fields, "alpha_pattern")?,
+        initialize: Initialization::Random,
         seed: AdapterSettings::default().seed,
     };
     settings.check()?;
@@ -139,58 +139,91 @@ fn refuse_unsupported(fields: &Fields<'_>) -> Result<()> {
     Ok(())
 }
 
-/// Reads a key that holds one name or a list of names; `None` if it is missing or null. Errors: another type, or a name
-/// that [`check_literal`] refuses.
-fn names(fields: &Fields<'_>, key: &str) -> Result<Option<Vec<String>>> {
+/// Reads a key that selects modules: a list of names, or a text, which is a regular expression for whole paths; `None`
+/// if it is missing or null. Errors: another type, a text that is no regular expression, or a name that
+/// [`check_literal`] refuses.
+fn selection(fields: &Fields<'_>, key: &str) -> Result<Option<Targets>> {
+    if let Some(Value::String(text)) = fields.get(key)? {
+        check_pattern(&text).map_err(|_| fields.value_error(key, "names or a regular expression"))?;
+        return Ok(Some(Targets::Pattern(text)));
+    }
     let list: Option<Vec<String>> = fields.list(key)?;
     list.iter().flatten().try_for_each(|name| check_literal(fields, key, name))?;
-    Ok(list)
+    Ok(list.map(Targets::Modules))
 }
 
-/// Reads `rank_pattern` or `alpha_pattern`: pairs of module name and value, in the order of the file, without leading
-/// `^` and trailing `$`. Empty if the key is missing, null or an empty object. Errors: a name that [`check_literal`]
-/// refuses, or a value that is null or of another type.
+/// Removes the modules that `excluded` selects by names or by a pattern.
+fn without_excluded(places: Vec<ModuleKey>, excluded: &Targets) -> Result<Vec<ModuleKey>> {
+    let (names, pattern) = match excluded {
+        Targets::AllLinear => return Ok(Vec::new()),
+        Targets::Modules(names) => (names.as_slice(), None),
+        Targets::Pattern(text) => (&[][..], Some(Pattern::of_path(text)?)),
+    };
+    let mut kept = Vec::new();
+    for place in places {
+        let path = place.1.path(place.0);
+        let is_named = names.iter().any(|name| matches_module(name, &path));
+        if !is_named && !pattern.as_ref().map_or(Ok(false), |pattern| pattern.is_match(&path))? {
+            kept.push(place);
+        }
+    }
+    Ok(kept)
+}
+
+/// Reads `rank_pattern` or `alpha_pattern`: pairs of a regular expression and a value, in the order of the file. Empty
+/// if the key is missing, null or an empty object. Errors: a key that is no regular expression, or a value that is null
+/// or of another type.
 fn pattern<T: DeserializeOwned>(fields: &Fields<'_>, key: &str) -> Result<Vec<(String, T)>> {
     let Some(object) = fields.object(key)? else { return Ok(Vec::new()) };
     let read = |name: &String| {
-        let plain = name.trim_start_matches('^').trim_end_matches('$');
-        check_literal(fields, key, plain)?;
-        Ok((plain.to_owned(), object.require(name)?))
+        check_pattern(name).map_err(|_| fields.value_error(key, "names or regular expressions as keys"))?;
+        Ok((name.clone(), object.require(name)?))
     };
     object.keys().map(read).collect()
 }
 
-/// Checks that `name`, from the setting `key`, has none of the characters `* + ( ) [ ] | \ ? ^ $` of regular
-/// expressions; a dot is allowed. An expression that is read as a plain name would silently leave modules out.
+/// Checks that `name`, from a list in the setting `key`, has none of the characters `* + ( ) [ ] | \ ? ^ $` of regular
+/// expressions; a dot is allowed. PEFT compares such a name as it is, and it is the name of no module.
 fn check_literal(fields: &Fields<'_>, key: &str, name: &str) -> Result<()> {
     if name.contains(['*', '+', '(', ')', '[', ']', '|', '\\', '?', '^', '$']) {
-        return Err(fields.value_error(key, &format!("names, not an expression such as `{name}`")));
+        return Err(fields.value_error(key, &format!("names in a list, not an expression such as `{name}`")));
     }
     Ok(())
 }
 
-/// The `target_modules` to write: the names of the settings, or, for all linear layers, the short names of the
-/// adapter's sites, sorted and unique.
-fn target_names(adapter: &Adapter) -> Vec<String> {
-    if let Targets::Modules(names) = &adapter.settings().targets {
-        return names.clone();
+/// The `target_modules` to write: the names or the pattern of the settings, or, for all linear layers, the short names
+/// of the adapter's sites, sorted and unique.
+fn targets(adapter: &Adapter) -> Value {
+    match &adapter.settings().targets {
+        Targets::Modules(names) => json!(names),
+        Targets::Pattern(text) => json!(text),
+        Targets::AllLinear => {
+            let sites: BTreeSet<Site> = adapter.modules().iter().map(|module| module.site).collect();
+            json!(sites.iter().map(|site| site.short_name()).collect::<Vec<_>>())
+        }
     }
-    let sites: BTreeSet<Site> = adapter.modules().iter().map(|module| module.site).collect();
-    sites.iter().map(|site| site.short_name().to_owned()).collect()
+}
+
+/// The rank and alpha of a saved adapter with these settings.
+fn saved(settings: &AdapterSettings) -> (usize, f64) {
+    match settings.initialize {
+        Initialization::Random => (settings.rank, settings.alpha),
+        _ => settings.kind.doubled(settings.rank, settings.alpha),
+    }
 }
 
 /// Returns PEFT's `rank_pattern` and `alpha_pattern`, in this order: maps from module path to rank, and to alpha. Each
-/// has only the modules whose value differs from that of the adapter's settings.
-fn patterns(adapter: &Adapter) -> (Map<String, Value>, Map<String, Value>) {
-    let settings = adapter.settings();
+/// has only the modules whose saved value differs from those of the adapter, `rank` and `alpha`.
+fn patterns(adapter: &Adapter, (rank, alpha): (usize, f64)) -> (Map<String, Value>, Map<String, Value>) {
     let (mut ranks, mut alphas) = (Map::new(), Map::new());
     for module in adapter.modules() {
         let path = module.site.path(module.layer);
-        if module.rank != settings.rank {
-            ranks.insert(path.clone(), json!(module.rank));
+        let (own_rank, own_alpha) = module.saved(adapter.settings().kind);
+        if own_rank != rank {
+            ranks.insert(path.clone(), json!(own_rank));
         }
-        if module.alpha != settings.alpha {
-            alphas.insert(path, number(module.alpha));
+        if own_alpha != alpha {
+            alphas.insert(path, number(own_alpha));
         }
     }
     (ranks, alphas)

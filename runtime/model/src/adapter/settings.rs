@@ -1,9 +1,12 @@
 //! The settings of an adapter, and the linear maps of a model that they select. Module names match as in PEFT: a name
-//! is a whole module path or an end of it that starts after a dot.
+//! is a whole module path or an end of it that starts after a dot; a regular expression matches a whole path.
 
 use std::collections::BTreeSet;
+use std::f64::consts::SQRT_2;
 use std::fmt;
 
+use super::initial::Initialization;
+use super::pattern::Pattern;
 use crate::configuration::Configuration;
 use crate::decoder::site::Site;
 use crate::error::{Error, Result};
@@ -33,6 +36,11 @@ impl AdapterKind {
             _ => alpha / rank,
         }
     }
+
+    /// Twice a rank, and the alpha with which [`scale`](Self::scale) stays as with `rank` and `alpha`.
+    pub(super) fn doubled(self, rank: usize, alpha: f64) -> (usize, f64) {
+        (2 * rank, alpha * if self == Self::RsLora { SQRT_2 } else { 2.0 })
+    }
 }
 
 impl fmt::Display for AdapterKind {
@@ -49,6 +57,9 @@ pub enum Targets {
     /// Every linear layer of every block; never the embedding or the head.
     #[default]
     AllLinear,
+    /// Modules whose whole path matches this regular expression. Settings files have a key of its own for it.
+    #[serde(skip)]
+    Pattern(String),
     /// Modules whose path is one of these names or ends with one: `q_proj`, `mlp.down_proj`.
     #[serde(untagged)]
     Modules(Vec<String>),
@@ -69,6 +80,13 @@ pub struct AdapterSettings {
     pub targets: Targets,
     /// The blocks that get an adapter, counted from 0; `None` for all.
     pub layers: Option<Vec<usize>>,
+    /// Ranks other than `rank`, each with a regular expression that matches a module's path or an end of it after a
+    /// dot.
+    pub rank_pattern: Vec<(String, usize)>,
+    /// Alphas other than `alpha`, with regular expressions as for ranks.
+    pub alpha_pattern: Vec<(String, f64)>,
+    /// The first values of A and B.
+    pub initialize: Initialization,
     /// The random seed of the initial values of A and of the dropout masks.
     pub seed: u64,
 }
@@ -83,6 +101,9 @@ impl Default for AdapterSettings {
             dropout: 0.0,
             targets: Targets::AllLinear,
             layers: None,
+            rank_pattern: Vec::new(),
+            alpha_pattern: Vec::new(),
+            initialize: Initialization::Random,
             seed: 42,
         }
     }
@@ -92,8 +113,9 @@ impl AdapterSettings {
     /// Checks the settings that do not depend on a model. Does not look at rank and alpha of kind full.
     ///
     /// # Errors
-    /// When dropout is outside [0, 1), or above 0 for DoRA or kind full; when kind full has layers, or targets other than
-    /// all linear maps; when the rank is 0, or alpha is not a positive finite number.
+    /// When dropout is outside [0, 1), or above 0 for DoRA or kind full; when kind full has layers, patterns, or
+    /// targets other than all linear maps; when a pattern for targets comes with layers; when a rank is 0, or an alpha
+    /// is not a positive finite number; when DoRA or kind full begins with a part of the weights.
     pub fn check(&self) -> Result<()> {
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(Error::Argument(format!("adapter dropout `{}` is outside [0, 1)", self.dropout)));
@@ -108,18 +130,39 @@ impl AdapterSettings {
             let what = format!("adapter dropout `{dropout}` with kind `{kind}` is not supported: {why}");
             return Err(Error::Unsupported(what));
         }
-        if self.kind == AdapterKind::Full {
-            if self.layers.is_some() || self.targets != Targets::AllLinear {
-                let what = "kind `full` trains all weights; take `targets` and `layers` out, or use `lora`";
-                return Err(Error::Unsupported(what.into()));
-            }
-            return Ok(());
+        if matches!(self.kind, AdapterKind::Dora | AdapterKind::Full) && !self.initialize.is_random() {
+            let (initialize, kind) = (self.initialize, self.kind);
+            let what = format!(
+                "adapter `initialize` `{initialize}` with kind `{kind}` is not supported: use `lora` or `rslora`"
+            );
+            return Err(Error::Unsupported(what));
         }
-        if self.rank == 0 {
+        if self.kind == AdapterKind::Full {
+            return self.check_full();
+        }
+        if self.layers.is_some() && matches!(self.targets, Targets::Pattern(_)) {
+            let what = "a pattern for targets selects layers itself; take `layers` out";
+            return Err(Error::Unsupported(what.into()));
+        }
+        if self.rank == 0 || self.rank_pattern.iter().any(|(_, rank)| *rank == 0) {
             return Err(Error::Argument("adapter rank `0` would train nothing; it is at least 1".into()));
         }
-        if !(self.alpha.is_finite() && self.alpha > 0.0) {
-            return Err(Error::Argument(format!("adapter alpha `{}` is not a positive number", self.alpha)));
+        let mut alphas = self.alpha_pattern.iter().map(|(_, alpha)| *alpha).chain([self.alpha]);
+        if let Some(alpha) = alphas.find(|alpha| !(alpha.is_finite() && *alpha > 0.0)) {
+            return Err(Error::Argument(format!("adapter alpha `{alpha}` is not a positive number")));
+        }
+        Ok(())
+    }
+
+    /// Fails if settings of kind full select modules or give some of them another rank or alpha.
+    fn check_full(&self) -> Result<()> {
+        if self.layers.is_some() || self.targets != Targets::AllLinear {
+            let what = "kind `full` trains all weights; take `targets` and `layers` out, or use `lora`";
+            return Err(Error::Unsupported(what.into()));
+        }
+        if !(self.rank_pattern.is_empty() && self.alpha_pattern.is_empty()) {
+            let what = "kind `full` has no ranks; take `rank-pattern` and `alpha-pattern` out, or use `lora`";
+            return Err(Error::Unsupported(what.into()));
         }
         Ok(())
     }
@@ -132,14 +175,16 @@ pub(crate) type ModuleKey = (usize, Site);
 /// pass. Names match by [`matches_module`].
 ///
 /// # Errors
-/// When a name matches no module in the selected layers, a layer does not exist, or the list of names or of layers is
-/// empty.
+/// When a name or the pattern matches no module in the selected layers, the pattern matches the embedding or the head,
+/// a layer does not exist, or the list of names or of layers is empty.
 pub(crate) fn target_modules(configuration: &Configuration, settings: &AdapterSettings) -> Result<Vec<ModuleKey>> {
     let layers = layers(configuration, settings.layers.as_deref())?;
     let sites = Site::all(configuration);
     let all: Vec<ModuleKey> = layers.iter().flat_map(|layer| sites.iter().map(|site| (*layer, *site))).collect();
-    let Targets::Modules(names) = &settings.targets else {
-        return Ok(all);
+    let names = match &settings.targets {
+        Targets::AllLinear => return Ok(all),
+        Targets::Pattern(text) => return matching_modules(text, all),
+        Targets::Modules(names) => names,
     };
     for name in names {
         if !all.iter().any(|(layer, site)| matches_module(name, &site.path(*layer))) {
@@ -151,6 +196,28 @@ pub(crate) fn target_modules(configuration: &Configuration, settings: &AdapterSe
     let places: Vec<ModuleKey> = all.into_iter().filter(chosen).collect();
     if places.is_empty() {
         return Err(Error::Argument("the adapter has no targets; name modules, or use `all-linear`".into()));
+    }
+    Ok(places)
+}
+
+/// The modules among `all` whose whole path matches a regular expression. Errors: it matches none, or the embedding or
+/// the head, which PEFT would adapt.
+fn matching_modules(text: &str, all: Vec<ModuleKey>) -> Result<Vec<ModuleKey>> {
+    let error = |what: String| Error::AdapterSetting { key: "target-pattern", what };
+    let pattern = Pattern::of_path(text).map_err(|found| error(found.to_string()))?;
+    for other in ["model.embed_tokens", "lm_head"] {
+        if pattern.is_match(other)? {
+            return Err(error(format!("`{text}` matches `{other}`; adapters are for the linear maps of blocks")));
+        }
+    }
+    let mut places = Vec::new();
+    for (layer, site) in all {
+        if pattern.is_match(&site.path(layer))? {
+            places.push((layer, site));
+        }
+    }
+    if places.is_empty() {
+        return Err(error(format!("`{text}` matches the whole path of no linear map")));
     }
     Ok(places)
 }

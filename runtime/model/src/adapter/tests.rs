@@ -258,7 +258,10 @@ fn settings_that_would_change_the_arithmetic_are_refused() {
         ("fan_in_fan_out", json!(true)),
         ("modules_to_save", json!(["lm_head"])),
         ("trainable_token_indices", json!([1])),
-        ("target_modules", json!(".*_proj")),
+        ("target_modules", json!("(.*_proj")),
+        ("target_modules", json!([".*_proj"])),
+        ("exclude_modules", json!("[")),
+        ("rank_pattern", json!({ "q)(": 3 })),
     ];
     for (key, value) in changes {
         let error = refusal(|folder| edit(folder, |config| config[key] = value.clone()));
@@ -304,9 +307,6 @@ fn a_continued_adapter_has_its_frozen_copy_as_reference() {
 }
 
 #[test]
-fn restoring_a_checkpoint_moves_the_policy_and_not_the_reference() {
-    let folder = tempfile::tempdir().unwrap();
-#[test]
 fn a_continued_adapter_may_have_the_base_as_reference() {
     let folder = tempfile::tempdir().unwrap();
     let written = policy(tiny::gemma3(), &settings(AdapterKind::Lora));
@@ -320,6 +320,9 @@ fn a_continued_adapter_may_have_the_base_as_reference() {
     assert_eq!(logprobs(&policy, &View::Policy), logprobs(&written, &View::Policy));
 }
 
+#[test]
+fn restoring_a_checkpoint_moves_the_policy_and_not_the_reference() {
+    let folder = tempfile::tempdir().unwrap();
     for kind in [AdapterKind::Lora, AdapterKind::Full] {
         let mut policy = policy(tiny::qwen2(), &settings(kind));
         policy.save(folder.path()).unwrap();

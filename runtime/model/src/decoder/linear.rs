@@ -9,6 +9,7 @@ use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::bytes;
 use tunebox_compute::{DType, Tensor, Weight};
 
+use crate::adapter::InitialFactors;
 use crate::error::{Error, Result};
 
 /// A linear map `[tokens, in] → [tokens, out]`, with the weights and the adapter of one view of the model.
@@ -40,6 +41,8 @@ pub(crate) struct LowRankPart {
     pub(crate) low: LowRank,
     /// The slots of A and of B in the parameters.
     pub(crate) slots: (usize, usize),
+    /// The first values of A and B, whose product is subtracted; `None` if that is 0.
+    pub(crate) initial: Option<InitialFactors>,
     /// The trained row lengths of DoRA; `None` for other kinds.
     pub(crate) magnitude: Option<Magnitude>,
     /// Dropout of the inputs of A.
@@ -83,6 +86,10 @@ impl Linear {
         let (bias, dropout) = (self.bias.as_ref(), part.dropout.as_ref());
         let Some(magnitude) = &part.magnitude else {
             let (output, reduced) = fused::adapted_linear(input, &self.weight, bias, &part.low, dropout)?;
+            let output = match &part.initial {
+                Some(initial) => subtract_initial(output, &fused::linear(input, &initial.reduce, None)?, initial)?,
+                None => output,
+            };
             return Ok((output, SavedLinear { reduced: Some(reduced), scaled: None }));
         };
         let (product, reduced) = fused::adapted_linear(input, &self.weight, None, &part.low, dropout)?;
@@ -99,7 +106,13 @@ impl Linear {
                 let product = input.linear(&self.weight, None, Some(low))?;
                 Ok(magnitude.forward(product, &self.weight, low, bias)?.0)
             }
-            Learned::LowRank(part) => Ok(input.linear(&self.weight, bias, Some(&part.low))?),
+            Learned::LowRank(part) => {
+                let output = input.linear(&self.weight, bias, Some(&part.low))?;
+                match &part.initial {
+                    Some(initial) => subtract_initial(output, &input.linear(&initial.reduce, None, None)?, initial),
+                    None => Ok(output),
+                }
+            }
             _ => Ok(input.linear(&self.weight, bias, None)?),
         }
     }
@@ -165,8 +178,17 @@ impl Linear {
         if !want_input {
             return Ok(total);
         }
-        Ok(Some(fused::adapted_input_gradient(upstream, &gradient, weight, low, dropout, total)?))
+        let total = fused::adapted_input_gradient(upstream, &gradient, weight, low, dropout, total)?;
+        let Some(initial) = &part.initial else { return Ok(Some(total)) };
+        let gradient = fused::add_linear_input_gradient(None, upstream, &initial.expand)?;
+        Ok(Some(fused::add_linear_input_gradient(Some(total), &gradient, &initial.reduce)?))
     }
+}
+
+/// Subtracts the product of a module's first values from its output `[tokens, out]`. `reduced` is x·A₀ᵀ, `[tokens,
+/// rank]`.
+fn subtract_initial(output: Tensor, reduced: &Tensor, initial: &InitialFactors) -> Result<Tensor> {
+    Ok(fused::add(&output, &fused::linear(reduced, &initial.expand, None)?)?)
 }
 
 /// DoRA's trained row lengths of one adapted weight.

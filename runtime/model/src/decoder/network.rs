@@ -221,7 +221,8 @@ impl Network<'_> {
             seed: settings.seed,
             name: format!("dropout/{generation}/{pass}/{path}"),
         });
-        Ok(LowRankPart { low, slots: (module.a_slot, module.b_slot), magnitude, dropout })
+        let slots = (module.a_slot, module.b_slot);
+        Ok(LowRankPart { low, slots, initial: module.initial.clone(), magnitude, dropout })
     }
 
     /// The RMS norm with the weight of this name; `None`, without a look at the weights, unless `present`.

@@ -62,6 +62,11 @@ pub struct ModelTable {
     /// The adapter to continue training: a folder in the layout of PEFT or mlx-lm.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,
+    /// Reference of methods that compare with one, such as `dpo`, in a run that continues an adapter.
+    #[serde(default, skip_serializing_if = "Reference::is_start")]
+    // The default is left out of what is serialized, from which the schema takes defaults.
+    #[schemars(extend("default" = "start"))]
+    pub reference: Reference,
     /// Source of the weights; the model's files unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub initialize: Option<Initialize>,
@@ -81,6 +86,25 @@ pub struct ModelTable {
 pub enum Initialize {
     /// Random weights drawn from `train.seed`; the folder holds a configuration and a tokenizer.
     Random,
+}
+
+/// Reference in a run that continues an adapter.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum Reference {
+    /// The base model with the adapter as it is before the run.
+    #[default]
+    Start,
+    /// The base model alone, as in TRL.
+    Base,
+}
+
+impl Reference {
+    /// Whether the reference is the model as it is before the run.
+    #[must_use]
+    pub fn is_start(&self) -> bool {
+        *self == Self::Start
+    }
 }
 
 /// `[data]`: the training and validation data.

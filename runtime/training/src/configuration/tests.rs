@@ -1,5 +1,6 @@
 //! Reading run files and `--set`, and the messages about their mistakes.
 
+use tunebox_compute::schedule::Warmup;
 use tunebox_model::adapter::Targets;
 
 use super::*;
@@ -108,6 +109,41 @@ fn targets_are_one_word_or_a_list() {
     assert_eq!(targets("train.adapter.targets=all-linear"), Targets::AllLinear);
     assert_eq!(targets("train.adapter.targets=['q_proj']"), Targets::Modules(vec!["q_proj".into()]));
     assert_eq!(error_of(GOOD, &["train.adapter.targets=all"]).what, "`train.adapter.targets` cannot be `all`");
+}
+
+#[test]
+fn a_warm_up_is_a_number_of_updates_or_a_share_of_them() {
+    let warmup = |value: &str| read(GOOD, &[&format!("train.warmup={value}")]).unwrap().file.train.warmup;
+    assert_eq!(
+        [warmup("3"), warmup("0"), warmup("0.05")],
+        [Warmup::Updates(3), Warmup::Updates(0), Warmup::Share(0.05)]
+    );
+    for (value, wanted) in [
+        ("1.5", "`train.warmup` is 1.5, it must be at least 0 and below 1"),
+        ("-2", "`train.warmup` is -2, it must be at least 0 and at most 10000000"),
+        ("x", "`train.warmup` is text, a whole number is wanted"),
+    ] {
+        assert_eq!(error_of(GOOD, &[&format!("train.warmup={value}")]).what, wanted);
+    }
+    let written = read(GOOD, &["train.warmup=3"]).unwrap().to_toml("a");
+    assert!(written.contains("\nwarmup = 3\n"), "{written}");
+}
+
+#[test]
+fn ranks_and_alphas_have_expressions_as_keys() {
+    let given = "[train.adapter.rank-pattern]\n\"layers.0.*\" = 4\nq_proj = 2\n";
+    let adapter =
+        read(&format!("{GOOD}{given}"), &["train.adapter.alpha-pattern.v_proj=1.5"]).unwrap().file.train.adapter;
+    assert_eq!(adapter.rank_pattern, [("layers.0.*".to_owned(), 4), ("q_proj".to_owned(), 2)].into());
+    assert_eq!(adapter.alpha_pattern, [("v_proj".to_owned(), 1.5)].into());
+    for (value, wanted) in [
+        ("rank-pattern.q=0", "`train.adapter.rank-pattern.q` is 0, it must be at least 1 and at most 4096"),
+        ("rank-pattern.q=1.5", "`train.adapter.rank-pattern.q` is a number, a whole number is wanted"),
+        ("alpha-pattern.q=0", "`train.adapter.alpha-pattern.q` is 0, it must be above 0 and at most 1000000"),
+        ("initialize=svd", "`train.adapter.initialize` cannot be `svd`"),
+    ] {
+        assert_eq!(error_of(GOOD, &[&format!("train.adapter.{value}")]).what, wanted);
+    }
 }
 
 #[test]

@@ -202,7 +202,7 @@ fn learning_rate(settings: &RunSettings, policy: &Policy, shape: Shape, length: 
     Ok(LearningRate {
         peak: train.rate.unwrap_or_else(|| shape.usual_rate(!policy.adapter().is_full())),
         schedule,
-        warmup: u64::from(train.warmup),
+        warmup: train.warmup.updates(length.planned_at(0)),
         length,
         clip: train.clip,
         skip_non_finite: train.skip_non_finite,

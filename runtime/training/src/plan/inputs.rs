@@ -5,16 +5,15 @@
 use std::sync::Arc;
 
 use tunebox_compute::Device;
-use tunebox_model::adapter::AdapterSettings;
-use tunebox_model::decoder::Recompute;
-use tunebox_model::error::Error as ModelError;
+use tunebox_model::decoder::{EmbeddingNoise, Recompute};
 use tunebox_model::{Model, Policy, PolicySettings, Slice};
 
+use super::adapter::{adapter_settings, check_one_adapter, locate_error};
 use super::data::{check_map, training_files, validation_files};
 use super::memory::{bytes_beside_weights, free_bytes};
 use super::method::PlannedMethod;
 use super::model::{max_length, open_with_digest};
-use crate::configuration::{AdapterTable, RandomRecords, RunSettings, Underline};
+use crate::configuration::{RandomRecords, RunSettings, Underline};
 use crate::data::{Dataset, Encoder, InputFile, Reading, random_dataset};
 use crate::error::Error;
 
@@ -49,7 +48,9 @@ impl Inputs {
             Some(sizes) => (generate_dataset(settings, &model, &reading, sizes)?, None),
             None => read_datasets(settings, &model, &reading)?,
         };
-        let policy = build_policy(settings, model, method.learns(), data.sides_per_example())?;
+        let mut policy = build_policy(settings, model, method.learns(), data.sides_per_example())?;
+        let train = &settings.file.train;
+        policy.set_embedding_noise(train.neftune_alpha.map(|alpha| EmbeddingNoise { alpha, seed: train.seed }));
         Ok(Self { policy, model_digest, runtime_bytes, data, validation })
     }
 }
@@ -107,25 +108,16 @@ fn build_policy(settings: &RunSettings, model: Arc<Model>, learns: bool, sides: 
             return Ok(Policy::open(model, None, own)?);
         }
         let adapter = adapter_settings(&train.adapter, train.seed);
-        return Policy::new(model, &adapter, own).map_err(|error| match error {
-            ModelError::NoModule { .. } => settings.with_location("train.adapter.targets", error),
-            ModelError::NoLayer { .. } => settings.with_location("train.adapter.layers", error),
-            other => other.into(),
-        });
+        return Policy::new(model, &adapter, own).map_err(|error| locate_error(settings, error));
     };
     check_one_adapter(settings)?;
     let folder = settings.path("model.adapter", written);
-    Policy::open(model, Some(&folder), own).map_err(|error| settings.with_location("model.adapter", error))
-}
-
-/// Fails if the settings give both `model.adapter` and `train.adapter`.
-pub(super) fn check_one_adapter(settings: &RunSettings) -> Result<(), Error> {
-    if settings.file.model.adapter.is_none() || !settings.is_given("train.adapter") {
-        return Ok(());
+    let policy = Policy::open(model, Some(&folder), own);
+    let mut policy = policy.map_err(|error| settings.with_location("model.adapter", error))?;
+    if !settings.file.model.reference.is_start() {
+        policy.set_base_reference();
     }
-    let what = "`train.adapter` describes a new adapter, `model.adapter` continues an old one";
-    let hint = "leave one of them out; the old adapter keeps its kind, rank and places";
-    Err(settings.conflict("train.adapter", Underline::Key, what, hint))
+    Ok(policy)
 }
 
 /// Bytes of activations that one pass may keep for its backward pass even if it then holds more than [`rows_per_pass`].
@@ -145,18 +137,4 @@ fn kept_bytes(settings: &RunSettings, device: &Device) -> u64 {
 fn rows_per_pass(settings: &RunSettings, model: &Model, sides: usize) -> Slice {
     let rows = settings.file.train.batch as usize * sides;
     if settings.file.data.packing { Slice::Tokens(rows * max_length(settings, model)) } else { Slice::Rows(rows) }
-}
-
-/// Converts the table `train.adapter` of the run file to the settings of a new adapter, whose first values are drawn
-/// from `seed`. Alpha is twice the rank unless given.
-fn adapter_settings(table: &AdapterTable, seed: u64) -> AdapterSettings {
-    AdapterSettings {
-        kind: table.kind,
-        rank: table.rank as usize,
-        alpha: table.alpha.unwrap_or(2.0 * f64::from(table.rank)),
-        dropout: table.dropout,
-        targets: table.targets.clone(),
-        layers: table.layers.as_ref().map(|layers| layers.iter().map(|layer| *layer as usize).collect()),
-        seed,
-    }
 }

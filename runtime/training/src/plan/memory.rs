@@ -23,7 +23,7 @@ pub struct Estimate {
     /// The model's weights in their number format.
     pub weights: u64,
     /// Trained numbers, their gradient, and the optimizer's state; also a copy of the trained numbers if activations
-    /// have another number format.
+    /// have another number format, and the first values of an adapter that begins with a part of the weights.
     pub training: u64,
     /// Activations kept for the backward pass, or the keys and values of generated rows, whichever is more.
     pub activations: u64,
@@ -65,7 +65,8 @@ impl Estimate {
             weights: policy.model().weights.bytes(),
             training: 2 * precision.bytes(Purpose::Trained, trainable)
                 + optimizer.map_or(0, |settings| settings.state_bytes(policy.parameters().slots()))
-                + copied,
+                + copied
+                + policy.adapter().initial_bytes(),
             activations: pass.kept.max(caches),
             scratch: pass.scratch,
             head: pass.head,
@@ -173,8 +174,10 @@ impl Tokens {
         if data.shape == Shape::Prompts {
             let rest = length.saturating_sub(sizes.record);
             let new = method.new_tokens().unwrap_or(u64::from(NEW_TOKENS)).min(rest);
-            // With dropout each row has its own masks, so a prompt cannot be shared by its completions.
-            let shared = settings.file.train.adapter.dropout == 0.0 && settings.file.model.adapter.is_none();
+            // With dropout and noise each row has its own, so a prompt cannot be shared by its completions.
+            let train = &settings.file.train;
+            let differs = train.adapter.dropout > 0.0 || train.neftune_alpha.is_some();
+            let shared = !differs && settings.file.model.adapter.is_none();
             return sizes.with_generation(new, method.completions(), shared);
         }
         if !settings.file.data.packing {

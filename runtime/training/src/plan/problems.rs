@@ -3,9 +3,9 @@
 
 use tunebox_package::{Package, Reference, Updates};
 
+use super::adapter::{adapter_problems, check_one_adapter, check_reference};
 use super::build::schedule;
 use super::folder::check_run_name;
-use super::inputs::check_one_adapter;
 use super::method::{component_problems, imports, own_update_problems};
 use super::model::check_full_training;
 use super::optimizer::optimizer_problems;
@@ -22,11 +22,13 @@ pub(crate) fn setting_problems(settings: &RunSettings) -> Vec<Error> {
         schedule(settings).err(),
         check_full_training(settings).err(),
         check_one_adapter(settings).err(),
+        check_reference(settings).err(),
         check_run_name(settings).err(),
     ]
     .into_iter()
     .flatten()
     .collect();
+    problems.extend(adapter_problems(settings));
     let file = &settings.file;
     if settings.native.is_none() {
         let method = (!file.method.r#use.is_empty()).then(|| open(settings, settings.method_reference()));

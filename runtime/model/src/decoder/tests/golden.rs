@@ -48,7 +48,7 @@ fn setting(kind: AdapterKind) -> (Linear, Parameters, LowRank) {
         base_squares,
         norm: None,
     });
-    let part = LowRankPart { low: low.clone(), slots: (0, 1), magnitude, dropout: None };
+    let part = LowRankPart { low: low.clone(), slots: (0, 1), initial: None, magnitude, dropout: None };
     let weight = tunebox_compute::Weight::Tensor(weight());
     let linear = Linear { weight, bias: None, learned: Learned::LowRank(part), decoding: false };
     (linear, parameters, low)

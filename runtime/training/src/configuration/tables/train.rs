@@ -3,11 +3,15 @@
 //! Defaults other than zero are those of the reference trainers: AdamW, SGD and Muon as in PyTorch, Lion as of its authors, for
 //! AdamW the rates of `Shape::usual_rate`, clipping at 1, a linear schedule.
 
+use std::collections::BTreeMap;
+
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
+use serde_json::json;
 use tunebox_compute::optimizer::OptimizerKind;
 use tunebox_compute::precision::Compute;
-use tunebox_model::adapter::{AdapterKind, Targets};
+use tunebox_compute::schedule::Warmup;
+use tunebox_model::adapter::{AdapterKind, Initialization, Targets};
 
 /// `[train]`: the training loop, the optimizer and the adapter.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
@@ -34,13 +38,14 @@ pub struct TrainTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 10.0))]
     pub rate: Option<f64>,
-    /// Learning-rate schedule: `linear`, `cosine`, `cosine-with-restarts:COUNT`, `cosine-with-min-rate:SHARE` and
-    /// `cosine-warmup-with-min-rate:SHARE` (of the peak; 0.1 unless given), `polynomial:POWER`, `inverse-sqrt`, `constant`,
-    /// `constant-with-warmup`, or `warmup-stable-decay:SHARE` (of all updates, in which the rate falls; 0.1 unless given).
+    /// Learning-rate schedule: `linear`, `cosine`, `cosine-with-restarts:COUNT`, `linear-with-min-rate:SHARE`,
+    /// `cosine-with-min-rate:SHARE` and `cosine-warmup-with-min-rate:SHARE` (of the peak; 0.1 unless given),
+    /// `polynomial:POWER`, `inverse-sqrt`, `constant`, `constant-with-warmup`, or `warmup-stable-decay:SHARE` (of all
+    /// updates, in which the rate falls; 0.1 unless given).
     pub schedule: String,
-    /// Updates over which the learning rate rises from 0.
-    #[schemars(range(min = 0, max = 10_000_000))]
-    pub warmup: u32,
+    /// Updates over which the learning rate rises from 0. A number below 1 is a share of the updates that the run is
+    /// first planned for, rounded up.
+    pub warmup: Warmup,
     /// Weight decay, times the learning rate; for `sgd` a part of the gradient instead.
     #[schemars(range(min = 0.0, max = 1.0))]
     pub weight_decay: f64,
@@ -66,6 +71,11 @@ pub struct TrainTable {
     /// Learning rate of the factors B of a low-rank adapter, as a multiple of `rate` (LoRA+).
     #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 1_000.0))]
     pub b_rate_ratio: f64,
+    /// Uniform noise on the embeddings of the tokens while training, within ± this number ÷ √(tokens × hidden size) of
+    /// each row (NEFTune, Jain et al. 2023; its authors take 5 to 15); none unless given.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 1_000.0))]
+    pub neftune_alpha: Option<f64>,
     /// Maximum norm of the gradient; 0 disables clipping.
     #[schemars(range(min = 0.0, max = 1_000_000.0))]
     pub clip: f64,
@@ -129,7 +139,7 @@ impl Default for TrainTable {
             optimizer: OptimizerKind::AdamW,
             rate: None,
             schedule: "linear".into(),
-            warmup: 0,
+            warmup: Warmup::default(),
             weight_decay: 0.0,
             beta1: None,
             beta2: None,
@@ -137,6 +147,7 @@ impl Default for TrainTable {
             momentum: None,
             nesterov: None,
             b_rate_ratio: 1.0,
+            neftune_alpha: None,
             clip: 1.0,
             seed: 42,
             save_every: None,
@@ -170,18 +181,48 @@ pub struct AdapterTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 1_000_000.0))]
     pub alpha: Option<f64>,
+    /// First values of the low-rank factors.
+    #[serde(skip_serializing_if = "Initialization::is_random")]
+    // The default is left out of what is serialized, from which the schema takes defaults.
+    #[schemars(extend("default" = "random"))]
+    pub initialize: Initialization,
     /// Dropout probability of the adapter's inputs.
     #[schemars(extend("minimum" = 0.0, "exclusiveMaximum" = 1.0))]
     pub dropout: f64,
     /// Modules that get an adapter: `all-linear`, or a list of names such as `q_proj`.
     pub targets: Targets,
+    /// Regular expression for the modules that get an adapter, in the place of `targets`. It matches whole paths, such
+    /// as `model.layers.0.self_attn.q_proj`.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub target_pattern: Option<String>,
     /// Layers that get an adapter, counted from 0; all unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layers: Option<Vec<u32>>,
+    /// Ranks of modules that differ from `rank`, by regular expressions such as `"v_proj"` or `"layers.[0-7].mlp.*"`.
+    /// Each matches a module's path, or an end of it after a dot; a module may be matched by one of them.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("additionalProperties" = json!({ "type": "integer", "minimum": 1, "maximum": 4096 })))]
+    pub rank_pattern: BTreeMap<String, u32>,
+    /// Alphas of modules that differ from `alpha`, by regular expressions as in `rank-pattern`. A module with another
+    /// rank keeps `alpha`, or twice `rank`, unless its alpha is given here.
+    #[serde(skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("additionalProperties" = json!({ "type": "number", "exclusiveMinimum": 0.0, "maximum": 1e6 })))]
+    pub alpha_pattern: BTreeMap<String, f64>,
 }
 
 impl Default for AdapterTable {
     fn default() -> Self {
-        Self { kind: AdapterKind::Lora, rank: 16, alpha: None, dropout: 0.0, targets: Targets::AllLinear, layers: None }
+        Self {
+            kind: AdapterKind::Lora,
+            rank: 16,
+            alpha: None,
+            initialize: Initialization::Random,
+            dropout: 0.0,
+            targets: Targets::AllLinear,
+            target_pattern: None,
+            layers: None,
+            rank_pattern: BTreeMap::new(),
+            alpha_pattern: BTreeMap::new(),
+        }
     }
 }
