@@ -39,11 +39,13 @@ pub fn truncated_svd(matrix: &Tensor, rank: usize) -> Result<TruncatedSvd> {
     let (rows, columns) = check_rank(matrix, rank)?;
     let shorter = rows.min(columns);
     let width = if shorter <= MAX_WHOLE { shorter } else { (rank + OVERSAMPLING).min(shorter) };
+    // A subspace of all dimensions is the whole at once.
+    let iterations = if width == shorter { 0 } else { ITERATIONS };
     let draws = Stream::new(0, "truncated svd").normals(width * columns);
     // Vectors are rows here, so that each is contiguous.
     let mut basis = Tensor::from_vec(draws, (width, columns), &Device::Cpu)?;
     let transposed = matrix.t()?.contiguous()?;
-    for _ in 0..ITERATIONS {
+    for _ in 0..iterations {
         let left = orthonormal_rows(&basis.matmul(&transposed)?)?;
         basis = orthonormal_rows(&left.matmul(matrix)?)?;
     }
