@@ -1,6 +1,8 @@
 //! The metrics of a run: combined over a window, and written to `metrics.jsonl`, a row per line.
 //!
-//! Progress bars, tables and cards are made from that file.
+//! Progress bars, tables and cards are made from that file. `event_file` writes the same numbers for TensorBoard.
+
+mod event_file;
 
 use std::path::{Path, PathBuf};
 
@@ -14,6 +16,7 @@ use crate::observer::StepEvent;
 use crate::outcome::Outcome;
 use crate::plan::Revision;
 use crate::validation::PassRate;
+use event_file::EventFile;
 
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "metrics.jsonl";
@@ -63,6 +66,8 @@ impl MetricTotals {
 pub(crate) struct MetricsFile {
     lines: Lines,
     path: PathBuf,
+    /// The event file for TensorBoard, if the run writes one.
+    events: Option<EventFile>,
 }
 
 impl MetricsFile {
@@ -98,15 +103,26 @@ impl MetricsFile {
                 files::write(&path, kept.as_bytes())?;
             }
         }
-        Ok(Self { lines: Lines::append_to(&path)?, path })
+        Ok(Self { lines: Lines::append_to(&path)?, path, events: None })
+    }
+
+    /// Also writes every further row to an event file for TensorBoard, in the run's folder. `step` is that of the checkpoint
+    /// that the run goes on from, 0 for a new run.
+    pub(crate) fn write_events(&mut self, run: &Path, step: u64) -> Result<(), Error> {
+        self.events = Some(EventFile::create(run, step)?);
+        Ok(())
     }
 
     /// Appends a row, given as a JSON object, with every number in it rounded to seven significant digits
-    /// ([`round_numbers`]). Does not sync it to the disk.
+    /// ([`round_numbers`]). Does not sync it to the disk. Also appends its numbers to the event file, if there is one.
     pub(crate) fn add_row(&mut self, row: &Value) -> Result<(), Error> {
         let mut row = row.clone();
         round_numbers(&mut row);
-        Ok(self.lines.push(&row.to_string())?)
+        self.lines.push(&row.to_string())?;
+        match (&mut self.events, &row) {
+            (Some(events), Value::Object(row)) => events.add_row(row),
+            _ => Ok(()),
+        }
     }
 
     /// Appends the row of a step: its number, epoch, metrics, gradient norm, rate, counts and times; `skipped-updates` only

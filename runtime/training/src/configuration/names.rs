@@ -98,6 +98,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("train.adapter.layers", &["layers-to-transform", "lora-layers", "num-layers"]),
     ("run.folder", &["output-dir", "out-dir", "output", "save-path", "logging-dir"]),
     ("run.name", &["run-name", "experiment-name", "run-id"]),
+    ("run.tensorboard", &["report-to", "use-tensorboard", "log-with", "metric-logger"]),
     ("method.max-tokens", &["max-new-tokens", "max-completion-length", "max-response-length", "response-length"]),
     ("method.completions", &["num-generations", "num-return-sequences", "group-size", "rollouts-per-prompt"]),
 ];

@@ -136,7 +136,7 @@ pub struct DataTable {
     /// Pack as many examples into a micro-batch as fit into `batch` × `max-length` tokens.
     #[serde(default)]
     pub packing: bool,
-    /// Skip invalid lines and report them, instead of stopping at the first.
+    /// Skip invalid records and report them, instead of stopping at the first.
     #[serde(default)]
     pub skip_bad: bool,
     /// Shuffle the examples every epoch, in an order drawn from `train.seed`.
@@ -266,11 +266,16 @@ pub struct RunTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0.0, "maximum" = 1_000_000.0))]
     pub hourly_price: Option<f64>,
+    /// Also write the metrics as event files for TensorBoard, into the folder `tensorboard` of the run.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    // The default is left out of what is serialized, from which the schema takes defaults.
+    #[schemars(extend("default" = false))]
+    pub tensorboard: bool,
 }
 
 impl Default for RunTable {
     fn default() -> Self {
-        Self { name: None, folder: RUNS_FOLDER.into(), hourly_price: None }
+        Self { name: None, folder: RUNS_FOLDER.into(), hourly_price: None, tensorboard: false }
     }
 }
 

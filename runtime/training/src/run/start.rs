@@ -81,7 +81,10 @@ impl<'a> ActiveRun<'a> {
         if plan.run_lock.is_none() {
             plan.run_lock = Some(RunLock::take(&plan.folder)?);
         }
-        let metrics = open_metrics(&mut plan)?;
+        let mut metrics = open_metrics(&mut plan)?;
+        if plan.settings.file.run.tensorboard {
+            metrics.write_events(&plan.folder, before)?;
+        }
         send_plan(&plan, &opening, observer);
         let state = plan.checkpoint.as_ref();
         let mut running = Self {
