@@ -9,13 +9,15 @@ use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::random::Stream;
 use tunebox_foundation::format::seven_digits;
 use tunebox_model::generate::{Completion, Sampling, generate};
+use tunebox_model::tokenizer::Tokenizer;
 use tunebox_model::{Policy, View};
 
 use crate::configuration::TrainTable;
 use crate::data::{Dataset, collect_rows};
 use crate::error::Error;
 use crate::exact;
-use crate::verifiers::{Answer, Verifiers};
+use crate::observer::Sample;
+use crate::verifiers::{Answer, Verifiers, sample_of};
 pub(crate) use history::ValidationHistory;
 pub use history::{Score, Validation};
 
@@ -66,7 +68,7 @@ pub(crate) fn pass_rate(
 ) -> Result<PassRate, Error> {
     let (seed, completions) = (Stream::new(train.seed, "validation").next_u64(), train.validate_completions as usize);
     let sampling = Sampling { max_tokens: data.report.completion_room(), seed, completions, ..Sampling::default() };
-    score_completions(policy, &generate_completions(policy, data, &sampling)?, data, verifiers)
+    Ok(score_completions(policy, &generate_completions(policy, data, &sampling)?, data, verifiers)?.rate)
 }
 
 /// Generates `sampling.completions` completions of the first side of every example under the policy, in the order of the
@@ -80,22 +82,42 @@ pub(crate) fn generate_completions(
     Ok(generate(policy, &View::Policy, &prompts, sampling, &mut |_, _| true)?)
 }
 
+/// Completions that verifiers scored.
+pub(crate) struct Scored<'a> {
+    pub(crate) rate: PassRate,
+    /// The completions of examples with a question.
+    answers: Vec<Answer<'a>>,
+    /// Their verdicts, `[completions][verifiers]`; NaN means no verdict.
+    verdicts: Vec<Vec<f32>>,
+    /// The name and the weight of every verifier.
+    weights: Vec<(String, f32)>,
+}
+
+impl Scored<'_> {
+    /// Every completion with its reward, for people.
+    pub(crate) fn samples(&self, tokenizer: &Tokenizer) -> Result<Vec<Sample>, Error> {
+        let both = self.answers.iter().zip(&self.verdicts);
+        both.map(|(answer, verdicts)| Ok(sample_of(tokenizer, answer, verdicts, &self.weights)?)).collect()
+    }
+}
+
 /// Scores completions by the verifiers and computes the pass rate. `completions` has the same number for each prompt of
 /// `data`, those of one prompt adjacent. Leaves out completions of examples without a question. Adds the verdicts to
 /// the verifiers' counts of the present step. Fails as [`Verifiers::verdicts`] does.
-pub(crate) fn score_completions(
+pub(crate) fn score_completions<'a>(
     policy: &Policy,
-    completions: &[Completion],
-    data: &Dataset,
+    completions: &'a [Completion],
+    data: &'a Dataset,
     verifiers: &mut Verifiers,
-) -> Result<PassRate, Error> {
+) -> Result<Scored<'a>, Error> {
     let k = (completions.len() / data.examples.len().max(1)).max(1);
     let answers = completions.iter().enumerate().filter_map(|(number, completion)| {
         Some(Answer { question: data.examples[number / k].question.as_ref()?, ids: &completion.ids })
     });
-    let weights: Vec<f32> = verifiers.names_and_weights().into_iter().map(|(_, weight)| weight).collect();
-    let verdicts = verifiers.verdicts(policy.model().tokenizer()?, &answers.collect::<Vec<_>>(), None)?;
-    Ok(compute_pass_rate(&verdicts, &weights, k))
+    let (answers, weights) = (answers.collect::<Vec<_>>(), verifiers.names_and_weights());
+    let verdicts = verifiers.verdicts(policy.model().tokenizer()?, &answers, None)?;
+    let factors: Vec<f32> = weights.iter().map(|(_, weight)| *weight).collect();
+    Ok(Scored { rate: compute_pass_rate(&verdicts, &factors, k), answers, verdicts, weights })
 }
 
 /// Computes the pass rate, rounded to seven significant digits. `verdicts` is `[completions][verifiers]`, the `k`

@@ -238,11 +238,7 @@ pub(crate) fn pick_samples(
     verdicts: &[Vec<f32>],
     weights: &[(String, f32)],
 ) -> Result<Vec<Sample>, tunebox_model::Error> {
-    let given = |row: usize| verdicts[row].iter().zip(weights).filter(|(verdict, _)| !verdict.is_nan());
-    let reward = |row: usize| {
-        let parts: Vec<f64> = given(row).map(|(verdict, (_, weight))| f64::from(verdict * weight)).collect();
-        (!parts.is_empty()).then(|| seven_digits(parts.iter().sum()))
-    };
+    let reward = |row: usize| reward_of(&verdicts[row], weights);
     let mut prompts: Vec<u32> = Vec::new();
     for group in groups {
         if prompts.len() < SHOWN_PROMPTS && !prompts.contains(group) {
@@ -257,15 +253,31 @@ pub(crate) fn pick_samples(
         rows.extend(own.first());
         rows.extend(own.last().filter(|last| reward(**last) != reward(own[0])));
     }
-    let sample = |row: usize| {
-        Ok(Sample {
-            prompt: cut_text(&answers[row].question.prompt),
-            completion: cut_text(&tokenizer.decode(answers[row].ids, true)?),
-            reward: reward(row),
-            verdicts: given(row).map(|(verdict, (name, _))| (name.clone(), f64::from(*verdict))).collect(),
-        })
-    };
-    rows.into_iter().map(sample).collect()
+    rows.into_iter().map(|row: usize| sample_of(tokenizer, &answers[row], &verdicts[row], weights)).collect()
+}
+
+/// The weighted sum of the verdicts on a completion; `None` if no verifier gave one. `verdicts` has NaN for no verdict, and
+/// `weights` the name and the weight of every verifier.
+fn reward_of(verdicts: &[f32], weights: &[(String, f32)]) -> Option<f64> {
+    let given = verdicts.iter().zip(weights).filter(|(verdict, _)| !verdict.is_nan());
+    let parts: Vec<f64> = given.map(|(verdict, (_, weight))| f64::from(verdict * weight)).collect();
+    (!parts.is_empty()).then(|| seven_digits(parts.iter().sum()))
+}
+
+/// A completion for people, with the verdicts on it, as [`reward_of`] takes them. Fails if its tokens cannot be decoded.
+pub(crate) fn sample_of(
+    tokenizer: &Tokenizer,
+    answer: &Answer<'_>,
+    verdicts: &[f32],
+    weights: &[(String, f32)],
+) -> Result<Sample, tunebox_model::Error> {
+    let given = verdicts.iter().zip(weights).filter(|(verdict, _)| !verdict.is_nan());
+    Ok(Sample {
+        prompt: cut_text(&answer.question.prompt),
+        completion: cut_text(&tokenizer.decode(answer.ids, true)?),
+        reward: reward_of(verdicts, weights),
+        verdicts: given.map(|(verdict, (name, _))| (name.clone(), f64::from(*verdict))).collect(),
+    })
 }
 
 impl Counts {

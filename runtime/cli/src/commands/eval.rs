@@ -3,11 +3,13 @@
 use std::path::{Path, PathBuf};
 
 use clap::Args;
+use serde_json::json;
 use tunebox_foundation::explain::Exit;
 use tunebox_foundation::files;
 use tunebox_foundation::printable::printable;
 use tunebox_model::generate::Sampling;
 use tunebox_package::builtin;
+use tunebox_training::data::find_files;
 use tunebox_training::plan::admit_run_file;
 use tunebox_training::{Evaluation, EvaluationSettings, Figure, RunSettings, component_files, evaluate};
 
@@ -18,6 +20,8 @@ use crate::generation::sampling_parameters;
 use crate::model::ModelOptions;
 use crate::package::trust::TrustOptions;
 use crate::processes::compile_settings;
+use crate::run::display::format_samples;
+use crate::steering::SteeringOptions;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::counted;
 
@@ -32,9 +36,13 @@ const FIGURES_HELP: &str = "Figures of answers: `loss`, negative log-likelihood 
 pub(crate) struct Eval {
     #[command(flatten)]
     model: ModelOptions,
-    /// Data file with answers to score, pairs to compare, or prompts to answer
+    /// Data with answers to score, pairs to compare, or prompts to answer: a file, or a folder in the layout of Hugging Face
+    /// data sets
     #[arg(long)]
     data: PathBuf,
+    /// Split of the files in a folder [default: `test`, else `validation`]
+    #[arg(long)]
+    split: Option<String>,
     /// Maximum tokens per example; longer ones are truncated at the end
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(2..=1_048_576))]
     max_length: u32,
@@ -72,14 +80,17 @@ impl Eval {
     /// verifiers. Returns the files that the command reads; `None` if it computes on an accelerator. Fails if the data file
     /// cannot be opened.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
-        files::open(&self.data)?;
+        let data = self.find_files()?;
+        data.iter().try_for_each(|file| files::open(file).map(drop))?;
         let quiet = Terminal { json: false, quiet: true, verbose: false };
         let rewards = self.reward_settings(quiet)?;
         if let Some(settings) = rewards.as_ref().filter(|_| !global.supervised && self.rewards.is_some()) {
             self.trust.check_run(terminal, settings)?;
         }
         let Some(mut access) = self.model.prepare(global)? else { return Ok(None) };
-        access.read.extend(self.rewards.iter().chain([&self.data]).cloned());
+        // Files of a folder in a cache are links out of it.
+        let linked = data.iter().filter_map(|file| file.canonicalize().ok());
+        access.read.extend(linked.chain(self.rewards.iter().chain([&self.data]).cloned()));
         if let Some(settings) = rewards {
             access.read.extend(component_files(&settings));
             if !global.supervised {
@@ -92,22 +103,42 @@ impl Eval {
     /// Evaluates the base model, and the adapted one if there is an adapter, prints the figures, with `--json` as an
     /// event in place of the table, and checks the thresholds.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        let loaded = self.model.load(terminal, global)?;
+        let mut loaded = self.model.load(terminal, global)?;
+        let is_steered = SteeringOptions::default().add_vectors(terminal, &mut loaded)?;
         let base = loaded.base_policy()?;
         let settings = EvaluationSettings {
             length: self.max_length as usize,
             batch: self.batch as usize,
             sampling: Sampling { completions: self.completions as usize, ..sampling_parameters(&self.sampling) },
         };
-        let adapted = loaded.has_adapter.then_some(&loaded.policy);
+        let is_changed = loaded.has_adapter || is_steered;
+        let adapted = is_changed.then_some(&loaded.policy);
         let rewards = self.reward_settings(terminal)?;
-        let result = evaluate(&base, adapted, &self.data, &settings, rewards.as_ref())?;
+        let result = evaluate(&base, adapted, &self.find_files()?, &settings, rewards.as_ref())?;
         emit_evaluation(terminal, &self.data, &result);
         terminal.status("Evaluated", format!("{}, each {}", counted(result.records as u64, "record"), result.shape));
+        if terminal.verbose && !result.completions.is_empty() {
+            terminal.event(json!({ "event": "completions", "completions": result.completions }));
+            terminal.status("Sampled", format!("reward and completion\n{}", format_samples(&result.completions)));
+        }
         if !terminal.json {
-            evaluation_table(&result, loaded.has_adapter).iter().for_each(|line| terminal.print_line(line));
+            evaluation_table(&result, is_changed).iter().for_each(|line| terminal.print_line(line));
         }
         self.check_thresholds(terminal, &result)
+    }
+
+    /// The files of the data: the file itself, or those of a split in a folder.
+    fn find_files(&self) -> Result<Vec<PathBuf>, Failure> {
+        let find = |split: &str| find_files(&self.data, split);
+        let found = match &self.split {
+            Some(split) => find(split),
+            None => find("test").or_else(|error| find("validation").map_err(|_| error)),
+        };
+        found.map_err(|error| {
+            let mut failure = Failure::from(error);
+            failure.explanation.hint = Some("choose one with `--split`, or name a file".to_owned());
+            failure
+        })
     }
 
     /// Reads the settings of the run whose verifiers judge completions: from the file of `--rewards`, else from `run.toml`

@@ -5,7 +5,7 @@
 
 mod scores;
 
-use std::path::Path;
+use std::path::PathBuf;
 
 use serde::Serialize;
 use tunebox_foundation::format::seven_digits;
@@ -15,6 +15,7 @@ use tunebox_model::chat::Answers;
 use crate::configuration::RunSettings;
 use crate::data::{Dataset, Encoder, InputFile, Reading, Shape};
 use crate::error::Error;
+use crate::observer::Sample;
 use crate::plan::{create_verifier_engine, load_verifiers};
 use crate::validation::{generate_completions, score_completions};
 use crate::verifiers::Verifiers;
@@ -31,9 +32,13 @@ pub struct Evaluation {
     pub records: usize,
     /// The figures.
     pub figures: Vec<Figure>,
+    /// The completions of prompts that verifiers scored, with their rewards: those of the adapted model, or of the base model
+    /// without an adapter.
+    #[serde(skip)]
+    pub completions: Vec<Sample>,
 }
 
-/// Evaluates `base`, and also `adapted` (the same model with an adapter) if given, on a data file of any known format.
+/// Evaluates `base`, and also `adapted` (the same model with an adapter) if given, on data files of any known format.
 /// The shape of its records decides how: for pairs the two answers are compared, for prompts completions are generated, for all other
 /// records the likelihood is computed, without regard to labels. `rewards` are the settings of a run whose verifiers
 /// score the completions; without them, or for other records than prompts, no verifier is asked. The maximum length of
@@ -45,7 +50,7 @@ pub struct Evaluation {
 pub fn evaluate(
     base: &Policy,
     adapted: Option<&Policy>,
-    data: &Path,
+    files: &[PathBuf],
     settings: &EvaluationSettings,
     rewards: Option<&RunSettings>,
 ) -> Result<Evaluation, Error> {
@@ -63,11 +68,13 @@ pub fn evaluate(
     let reading = Reading::new(wanted, length);
     let encoder =
         Encoder { tokenizer: model.tokenizer()?, template: model.template.as_ref(), answers: Answers::default() };
-    let data = Dataset::read(&[InputFile::new(data)], &reading, Some(&encoder))?;
+    let files: Vec<InputFile> = files.iter().map(|path| InputFile::new(path)).collect();
+    let data = Dataset::read(&files, &reading, Some(&encoder))?;
+    let mut completions = Vec::new();
     let mut figures = match data.shape.sides() {
         ["chosen", "rejected"] => scores::preference_figures(base, adapted, &data, settings)?,
         ["prompt"] => scores::compute_figures(base, adapted, |policy| {
-            completion_numbers(policy, &data, settings, &mut verifiers)
+            completion_numbers(policy, &data, settings, &mut verifiers, &mut completions)
         })?,
         _ => scores::compute_figures(base, adapted, |policy| {
             Ok(scores::likelihood_figures(&scores::score_side(policy, &data, 0, settings.batch)?))
@@ -77,7 +84,7 @@ pub fn evaluate(
     for value in figures.iter_mut().flat_map(|figure| [&mut figure.base, &mut figure.adapted]).flatten() {
         *value = seven_digits(*value);
     }
-    Ok(Evaluation { shape: data.shape.to_string(), records: data.examples.len(), figures })
+    Ok(Evaluation { shape: data.shape.to_string(), records: data.examples.len(), figures, completions })
 }
 
 /// Phrases by which models refuse, in lower case with plain apostrophes. Other refusals are missed, and honest apologies
@@ -105,12 +112,14 @@ const REFUSAL_PHRASES: [&str; 18] = [
 
 /// Generates completions of all prompts, `settings.sampling.completions` of each, and computes `refusals` (share that
 /// refuses, by [`is_refusal`]), `finished` (share that ended with an end token) and `length` (mean tokens); with
-/// verifiers also `pass-at-1`, `pass-at-k` and `reward`, as [`score_completions`] does.
+/// verifiers also `pass-at-1`, `pass-at-k` and `reward`, as [`score_completions`] does, and puts the completions with
+/// their rewards into `samples`, in the place of earlier ones.
 fn completion_numbers(
     policy: &Policy,
     data: &Dataset,
     settings: &EvaluationSettings,
     verifiers: &mut Verifiers,
+    samples: &mut Vec<Sample>,
 ) -> Result<Vec<(&'static str, f64)>, Error> {
     let completions = generate_completions(policy, data, &settings.sampling)?;
     let tokenizer = policy.model().tokenizer()?;
@@ -123,7 +132,9 @@ fn completion_numbers(
         ("length", mean(completions.iter().map(|completion| completion.ids.len() as f64))),
     ];
     if !verifiers.names_and_weights().is_empty() {
-        let found = score_completions(policy, &completions, data, verifiers)?;
+        let scored = score_completions(policy, &completions, data, verifiers)?;
+        *samples = scored.samples(tokenizer)?;
+        let found = scored.rate;
         numbers.extend([("pass-at-1", found.at_one), ("pass-at-k", found.at_k), ("reward", found.reward)]);
     }
     Ok(numbers)
