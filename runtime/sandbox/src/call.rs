@@ -12,7 +12,7 @@ use crate::guest::{ExportResult, Guest};
 use crate::printable::printable;
 use crate::run_hooks::RunHooks;
 use crate::session::{Session, StepReport};
-use crate::settings::CallObserver;
+use crate::settings::{CallEvent, CallObserver};
 use crate::train_state::lock;
 
 /// The longest message of a method that a person gets to see, in bytes.
@@ -61,8 +61,8 @@ fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
 impl<H: RunHooks> Session<H> {
     /// Runs `run`, one call of the method, on a thread of its own, with the time limit of `function`, and returns its
     /// value and report. Before the call, forgets the errors that the host returned to the method in the last one,
-    /// begins a call in the profile if there is one, and calls the observer with `step_wall_seconds`. After it, calls
-    /// the observer with `None`, removes the policy's deadline, and stores the positions of the random sequences in
+    /// begins a call in the profile if there is one, and tells the observer. After it, tells
+    /// the observer, removes the policy's deadline, and stores the positions of the random sequences in
     /// `positions`, whether the call succeeded or not.
     ///
     /// Errors: [`Error::Over`] if the session has ended; [`Error::Refused`] if the method returned an error, after
@@ -81,14 +81,14 @@ impl<H: RunHooks> Session<H> {
         if let Some(profiler) = &guest.state().profiler {
             profiler.begin_call();
         }
-        let notify = |seconds| self.call_observer.iter().for_each(|CallObserver(observer)| observer(seconds));
-        notify(Some(self.limits.step_wall_seconds));
+        let notify = |event| self.call_observer.iter().for_each(|CallObserver(observer)| observer(event));
+        notify(CallEvent::Begun(self.limits.step_wall_seconds));
         let outcome = run_on_call_thread(|| {
             guest.begin(seconds)?;
             let answer = run(&mut *guest)?;
             Ok::<_, wasmtime::Error>((answer, finish_call(guest)?))
         });
-        notify(None);
+        notify(CallEvent::Ended);
         lock(&self.train_state).policy.set_deadline(None);
         let state = guest.state();
         self.positions = state.stream_positions();

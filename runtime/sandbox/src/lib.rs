@@ -77,7 +77,7 @@ pub use profile::{Profiler, Recorded};
 pub use reports::Combine;
 pub use run_hooks::{RunHooks, ScoreRequest};
 pub use session::{Session, StepReport, Value};
-pub use settings::{CallObserver, SessionSettings};
+pub use settings::{CallEvent, CallObserver, SessionSettings};
 pub use train_state::{Direction, TrainState};
 pub use usage::{Counts, Slowest, Usage};
 pub use verifier::{Judge, Verdict, Verifier};

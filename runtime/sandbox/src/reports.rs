@@ -14,6 +14,7 @@ use crate::limits::Limits;
 use crate::printable::printable;
 use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, Result, ensure};
+use crate::settings::{CallEvent, CallObserver};
 
 /// How the values of a metric from the micro-batches of one update are combined.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -42,13 +43,20 @@ pub(crate) struct Reports {
     metrics: Vec<(usize, MetricValue, Combine)>,
     lines: Vec<String>,
     dropped: u32,
+    /// Told of every line that is recorded.
+    observer: Option<CallObserver>,
 }
 
 impl Reports {
     /// Creates empty reports; `names` are the metrics that the manifest declares.
     pub(crate) fn new(names: Vec<String>, limits: &Limits) -> Self {
         let limits = limits.clone();
-        Self { names, limits, log_bytes: 0, metrics: Vec::new(), lines: Vec::new(), dropped: 0 }
+        Self { names, limits, log_bytes: 0, metrics: Vec::new(), lines: Vec::new(), dropped: 0, observer: None }
+    }
+
+    /// Tells `observer` of every line as soon as it is recorded.
+    pub(crate) fn with_observer(self, observer: Option<CallObserver>) -> Self {
+        Self { observer, ..self }
     }
 
     /// Appends a value of a declared metric to those of the current call. A name may get several values in one call, and
@@ -81,7 +89,7 @@ impl Reports {
         Ok(MetricValue::Tensor { value, _bytes: Arc::clone(&held.bytes) })
     }
 
-    /// Escapes and records a log line. Only increments the number of dropped lines if the line is longer than
+    /// Escapes and records a log line, and tells the observer of it. Only increments the number of dropped lines if the line is longer than
     /// `log_line_bytes`, if this call has `log_lines` lines already, or if the lines of the session, with one byte for each
     /// line's end, would pass `run_log_bytes`. Bytes are counted before escaping.
     pub(crate) fn add_line(&mut self, line: &str) {
@@ -92,7 +100,9 @@ impl Reports {
             self.dropped = self.dropped.saturating_add(1);
         } else {
             self.log_bytes = after;
-            self.lines.push(printable(line, limits.log_line_bytes * 8));
+            let line = printable(line, limits.log_line_bytes * 8);
+            self.observer.iter().for_each(|CallObserver(observer)| observer(CallEvent::Line(&line)));
+            self.lines.push(line);
         }
     }
 
@@ -142,6 +152,22 @@ mod tests {
             (seven_digits(f64::INFINITY), seven_digits(0.0), seven_digits(0.1_f32.into())),
             (f64::INFINITY, 0.0, 0.1)
         );
+    }
+
+    #[test]
+    fn a_line_is_told_when_it_is_recorded_and_a_dropped_one_is_not() {
+        let told = Arc::new(std::sync::Mutex::new(Vec::new()));
+        let list = Arc::clone(&told);
+        let observer = CallObserver(Arc::new(move |event| {
+            if let CallEvent::Line(line) = event {
+                list.lock().unwrap().push(line.to_owned());
+            }
+        }));
+        let limits = Limits { log_lines: 1, ..Limits::default() };
+        let mut reports = Reports::new(Vec::new(), &limits).with_observer(Some(observer));
+        ["a\u{1b}b", "dropped"].iter().for_each(|line| reports.add_line(line));
+        assert_eq!(*told.lock().unwrap(), reports.take_lines().0);
+        assert_eq!(told.lock().unwrap().len(), 1);
     }
 
     #[test]

@@ -19,14 +19,24 @@ pub struct SessionSettings {
     pub updates_itself: bool,
     /// The profile that records where the method's time goes, if there is one.
     pub profiler: Option<Profiler>,
-    /// Called when a call of the method begins and ends.
+    /// Told of the calls of the method while they go on.
     pub call_observer: Option<CallObserver>,
 }
 
-/// A function that is called with the seconds that a call of the method may last when the call begins, and with `None` when
-/// it has ended.
+/// What happens in a call of the method.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub enum CallEvent<'a> {
+    /// The call begins, and may last so many seconds.
+    Begun(f64),
+    /// The method logged this line, which is escaped. The report of the call has it again.
+    Line(&'a str),
+    /// The call has ended.
+    Ended,
+}
+
+/// A function that is called at once with what happens in a call of the method.
 #[derive(Clone)]
-pub struct CallObserver(pub Arc<dyn Fn(Option<f64>) + Send + Sync>);
+pub struct CallObserver(pub Arc<dyn Fn(CallEvent<'_>) + Send + Sync>);
 
 impl fmt::Debug for CallObserver {
     /// Writes `CallObserver`, without the function.

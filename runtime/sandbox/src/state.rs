@@ -145,7 +145,7 @@ impl State {
     /// Creates the state before the first call, without handles and with counters at zero. Notes how many bytes this process
     /// holds if the model is on the CPU. `budget` is for the bytes that the method will hold on the host.
     pub(crate) fn new(settings: SessionSettings, budget: Budget, train_state: Shared) -> Self {
-        let SessionSettings { limits, seed, metric_names, updates_itself, profiler, .. } = settings;
+        let SessionSettings { limits, seed, metric_names, updates_itself, profiler, call_observer } = settings;
         let (configuration, on_cpu) = {
             let train_state = lock(&train_state);
             let model = train_state.policy.model();
@@ -162,7 +162,7 @@ impl State {
             meters: Meters::new(&limits),
             held_before,
             memory: Memory::new(&limits),
-            reports: Reports::new(metric_names, &limits),
+            reports: Reports::new(metric_names, &limits).with_observer(call_observer),
             limits,
             table,
             scores: BTreeMap::new(),

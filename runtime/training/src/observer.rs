@@ -21,6 +21,10 @@ pub trait Observer {
     /// Handles one event.
     fn event(&mut self, event: &Event);
 
+    /// Handles a line that the method logs in a call that goes on. Once the call has ended, [`Event::Log`] has it again. Only
+    /// runs in a worker process send it; by default does nothing.
+    fn live_line(&mut self, _line: &str) {}
+
     /// Returns the newest version of the method if its component differs from `present` and it was not returned before;
     /// `None` otherwise, and by default. Called between two steps of an author's run; does not wait.
     fn next_version(&mut self, _present: &[u8]) -> Option<Version> {

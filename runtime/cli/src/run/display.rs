@@ -1,6 +1,8 @@
 //! The progress of a run: a table and a bar for people, events with `--json`.
 
+use std::collections::VecDeque;
 use std::path::PathBuf;
+use std::time::Instant;
 
 use indicatif::ProgressBar;
 use serde_json::{Map, Value, json};
@@ -11,7 +13,7 @@ use super::plan::{show_rings, show_summary};
 use crate::browser::open_page;
 use crate::terminal::progress::step_bar;
 use crate::terminal::{Terminal, cut, width};
-use tunebox_foundation::format::{bytes, grouped, number};
+use tunebox_foundation::format::{bytes, duration, grouped, number};
 
 /// Shows the events of a run.
 pub(crate) struct RunDisplay {
@@ -33,6 +35,47 @@ pub(crate) struct RunDisplay {
     /// Tokens and seconds since the last row.
     tokens: f64,
     seconds: f64,
+    /// Finished steps; `None` before the plan is shown.
+    step: Option<u64>,
+    live: LiveLines,
+}
+
+/// The lines of a call of the method that goes on, which are shown when they come and not again once the call has ended.
+#[derive(Default)]
+struct LiveLines {
+    shown: VecDeque<String>,
+    /// When the line that begins with `1 of ` came.
+    begun: Option<Instant>,
+}
+
+/// The least seconds left that are shown.
+const MIN_SECONDS_LEFT: f64 = 5.0;
+
+impl LiveLines {
+    /// Notes a line that is shown now. If it begins with `3 of 20: `, returns about how many seconds the rest takes, by the
+    /// time since the line that begins with `1 of `.
+    fn add(&mut self, line: &str) -> Option<f64> {
+        self.shown.push_back(line.to_owned());
+        let (done, total) = line.split_once(": ")?.0.split_once(" of ")?;
+        let (done, total): (u32, u32) = (done.parse().ok()?, total.parse().ok()?);
+        if done <= 1 {
+            self.begun = Some(Instant::now());
+            return None;
+        }
+        let each = self.begun?.elapsed().as_secs_f64() / f64::from(done - 1);
+        Some(each * f64::from(total.checked_sub(done)?)).filter(|left| *left >= MIN_SECONDS_LEFT)
+    }
+
+    /// Whether a line of a call that has ended was shown already; forgets it.
+    fn take(&mut self, line: &str) -> bool {
+        let is_shown = self.shown.front().is_some_and(|shown| shown == line);
+        if is_shown {
+            self.shown.pop_front();
+        } else {
+            self.shown.clear();
+        }
+        is_shown
+    }
 }
 
 impl RunDisplay {
@@ -49,6 +92,8 @@ impl RunDisplay {
             open: None,
             tokens: 0.0,
             seconds: 0.0,
+            step: None,
+            live: LiveLines::default(),
         }
     }
 
@@ -90,6 +135,7 @@ impl RunDisplay {
         if self.terminal.json {
             return;
         }
+        self.step = Some(event.step);
         self.bar.set_position(event.step);
         self.tokens += event.tokens as f64;
         self.seconds += event.seconds;
@@ -113,6 +159,14 @@ impl RunDisplay {
 }
 
 impl Observer for RunDisplay {
+    /// Shows a line of the method at once, with the time that is left if it counts, as in `3 of 20: `. Does nothing before the
+    /// plan is shown, and with `--json`: the events of these lines come once the call has ended.
+    fn live_line(&mut self, line: &str) {
+        let Some(step) = self.step.filter(|_| !self.terminal.json) else { return };
+        let left = self.live.add(line);
+        self.status("Method", live_text(step + 1, line, left));
+    }
+
     /// Emits the event with `--json`, else shows it above the progress bar. `Planned` shows the plan and creates the bar;
     /// `Saved` is shown only with `--verbose`.
     fn event(&mut self, event: &Event) {
@@ -121,6 +175,7 @@ impl Observer for RunDisplay {
         match event {
             Event::Planned { summary, folder, resumed } => {
                 self.is_training = summary.trainable > 0;
+                self.step = Some(resumed.unwrap_or(0));
                 self.log_every = u64::from(summary.log_every);
                 terminal.event(json!({
                     "event": "planned", "plan": summary, "folder": folder, "resumed": resumed, "rings": self.rings,
@@ -150,7 +205,7 @@ impl Observer for RunDisplay {
             }
             Event::Sampled { step, samples } => {
                 terminal.event(json!({ "event": "sampled", "step": step, "samples": samples }));
-                self.status("Sampled", format_samples(*step, samples));
+                self.status("Sampled", format!("step {step}, reward and completion\n{}", format_samples(samples)));
             }
             Event::Answered { step, answers } => {
                 terminal.event(json!({ "event": "answered", "step": step, "answers": answers }));
@@ -167,7 +222,9 @@ impl Observer for RunDisplay {
             }
             Event::Log { step, line } => {
                 terminal.event(json!({ "event": "log", "step": step, "line": line }));
-                self.status("Method", format!("step {step}: {line}"));
+                if !self.live.take(line) {
+                    self.status("Method", format!("step {step}: {line}"));
+                }
             }
             Event::Warning { text } => {
                 terminal.event(json!({ "event": "warning", "text": text }));
@@ -177,12 +234,18 @@ impl Observer for RunDisplay {
     }
 }
 
+/// A line that is shown while the method's call goes on, with the time that is left.
+fn live_text(step: u64, line: &str, left: Option<f64>) -> String {
+    let left = left.map_or_else(String::new, |seconds| format!(" ({} left)", duration(seconds)));
+    format!("step {step}: {line}{left}")
+}
+
 /// The most characters of a prompt or completion in a line, which then fits a terminal of 80 columns.
 const MAX_SAMPLE: usize = 58;
 
-/// Formats completions of a step: the prompt of those that follow, then reward and completion of each, a line each.
-fn format_samples(step: u64, samples: &[Sample]) -> String {
-    let mut lines = vec![format!("step {step}, reward and completion")];
+/// Formats completions: the prompt of those that follow, then reward and completion of each, a line each. Empty without any.
+pub(crate) fn format_samples(samples: &[Sample]) -> String {
+    let mut lines = Vec::new();
     let mut prompt = None;
     for sample in samples {
         if prompt.replace(&sample.prompt) != Some(&sample.prompt) {
@@ -265,11 +328,25 @@ mod tests {
             verdicts: Vec::new(),
         };
         let long = "7 ".repeat(200);
-        let text = format_samples(10, &[sample("7", Some(1.0)), sample(&long, None)]);
+        let text = format_samples(&[sample("7", Some(1.0)), sample(&long, None)]);
         let lines: Vec<&str> = text.lines().collect();
-        assert_eq!(&lines[..3], ["step 10, reward and completion", "What is 3 + 4?", "   1.00  7"]);
-        assert!(lines[3].starts_with("      –  7 7 7") && lines[3].ends_with('…'), "{text}");
+        assert_eq!(&lines[..2], ["What is 3 + 4?", "   1.00  7"]);
+        assert!(lines[2].starts_with("      –  7 7 7") && lines[2].ends_with('…'), "{text}");
         assert!(lines.iter().all(|line| line.chars().count() + 12 <= 80), "{text}");
+    }
+
+    #[test]
+    fn lines_of_a_call_are_shown_once_and_say_what_is_left_where_they_count() {
+        let mut live =
+            LiveLines { begun: Some(Instant::now() - std::time::Duration::from_secs(20)), ..LiveLines::default() };
+        let left = live.add("3 of 5: layer 2").unwrap();
+        assert!((left - 20.0).abs() < 1.0, "{left}");
+        assert_eq!(live_text(11, "3 of 5: layer 2", Some(20.4)), "step 11: 3 of 5: layer 2 (20 s left)");
+        for line in ["one", "6 of 5: layer 9", "4 of 5"] {
+            assert_eq!(live.add(line), None, "{line}");
+        }
+        assert!(live.take("3 of 5: layer 2") && live.take("one") && !live.take("another"));
+        assert!(!live.take("4 of 5"), "lines after an unknown one are shown again");
     }
 
     fn event(metrics: &[(&str, f64)]) -> StepEvent {

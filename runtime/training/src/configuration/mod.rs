@@ -85,7 +85,7 @@ pub struct RunSettings {
     /// The processes that run the author's source in the place of the method's component.
     #[serde(skip)]
     pub native: Option<NativeMethod>,
-    /// Called when a call of the method begins and when it ends, in this process.
+    /// Told of the calls of the method while they go on, in this process.
     #[serde(skip)]
     pub(crate) call_observer: Option<CallObserver>,
     /// Train on random records instead of the data file.

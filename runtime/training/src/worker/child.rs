@@ -6,7 +6,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_model::watchdog;
-use tunebox_sandbox::{CallObserver, Compiling};
+use tunebox_sandbox::{CallEvent, CallObserver, Compiling};
 
 use super::confinement::{confine, confine_memory};
 use super::protocol::{Input, Job, Message, Order, Version, read, write};
@@ -45,8 +45,13 @@ pub fn serve(
         let mut settings = job.settings;
         settings.compiling = Compiling { cache: job.code, ..compiling };
         let call_sender = sender.clone();
-        settings.call_observer =
-            Some(CallObserver(Arc::new(move |seconds| call_sender.send_or_end(&Message::Call(seconds)))));
+        settings.call_observer = Some(CallObserver(Arc::new(move |event| {
+            call_sender.send_or_end(&match event {
+                CallEvent::Begun(seconds) => Message::Call(Some(seconds)),
+                CallEvent::Line(line) => Message::Line(line.to_owned()),
+                CallEvent::Ended => Message::Call(None),
+            });
+        })));
         let limit = confine(&settings).map_err(|error| confinement_error(&error))?;
         watch_parsers(sender.clone()).map_err(|error| confinement_error(&error))?;
         listen(input, Arc::clone(stop), orphaned);

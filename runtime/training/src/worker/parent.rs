@@ -166,6 +166,7 @@ impl Worker {
                     self.progress.update(&event);
                     observer.event(&event);
                 }
+                Message::Line(line) => observer.live_line(&line),
                 Message::Call(seconds) => {
                     let left = |seconds| Duration::try_from_secs_f64(seconds).ok()?.checked_add(CALL_OVERRUN);
                     let end = |seconds| Instant::now().checked_add(left(seconds)?);

@@ -1,6 +1,6 @@
 //! The messages between parent and worker: one JSON document a line. Neither side trusts what it reads.
 //!
-//! Parent to worker: one [`Job`], then at most one [`Order`]. Worker to parent: [`Message::Hello`], events, and at the end one
+//! Parent to worker: one [`Job`], then at most one [`Order`]. Worker to parent: [`Message::Hello`], events and lines, and at the end one
 //! [`Message::Ended`] or [`Message::Failed`]. Both sides limit the length of a line.
 
 use std::io::{self, BufRead, Write};
@@ -61,6 +61,8 @@ pub(super) enum Message {
     Event(Box<Event>),
     /// A call of the method begins, which may last so many seconds; `None` when it has ended.
     Call(Option<f64>),
+    /// The method logged a line in a call that goes on; an event has it again once the call has ended.
+    Line(String),
     /// The run is finished or was stopped.
     Ended(Box<Summary>),
     /// The run failed: what to show, and the exit code.
