@@ -33,6 +33,9 @@ pub struct Abliteration {
     /// The refusal score that harmless prompts must reach when the direction is added.
     #[setting(default = 0.0)]
     induced: f32,
+    /// Directions to try at most: with more tokens and layers, evenly spread ones first, then those beside the best.
+    #[setting(default = 32, low = 2, high = 90)]
+    tries: u32,
     /// Leave the part of the direction alone that lies along the mean of harmless prompts.
     #[setting(default = false)]
     projected: bool,
@@ -48,12 +51,18 @@ struct Abliterate {
     trial: Trial,
 }
 
-/// A direction `[dimension]`, where it was read, and what it does.
+/// A direction `[dimension]`, and where it is read: a layer, and a token counted from the end of a prompt.
 struct Candidate {
     layer: u32,
-    token: Token,
+    back: u32,
     direction: Tensor,
+}
+
+/// A candidate that was tried: its number, what it does, and how far that is from what the settings ask for.
+struct Tried {
+    number: usize,
     verdict: Verdict,
+    excess: f32,
 }
 
 impl Method for Abliterate {
@@ -88,11 +97,10 @@ impl Method for Abliterate {
             ));
         }
         let before = self.trial.refusal()?;
-        let Candidate { layer, token, direction, verdict } = self.best()?;
+        let (Candidate { layer, direction, .. }, verdict) = self.best()?;
         let patches = self.settings.edit.apply(&direction)?;
         let (after, moved) = (self.trial.refusal()?, self.trial.moved()?);
         drop(patches);
-        hidden::publish(layer, Site::ResidualBefore, token, &direction, 1.0)?;
         let rates = format!("{:.0} % → {:.0} %", 100.0 * before.rate, 100.0 * after.rate);
         log(&format!("layer {layer}: refusals {rates} of harmful prompts, KL {moved:.4} on harmless ones"));
         let numbers = [layer as f32, verdict.induced, moved, before.rate, after.rate, before.score, after.score];
@@ -105,11 +113,36 @@ const METRICS: [&str; 7] =
     ["layer", "induced", "divergence", "refusal-rate-before", "refusal-rate", "refusal-score-before", "refusal-score"];
 
 impl Abliterate {
-    /// The direction whose removal refuses least, of those that leave harmless prompts alone when removed and are
-    /// refused when added.
-    fn best(&self) -> Result<Candidate> {
+    /// Publishes and returns the direction whose removal refuses least, of those that leave harmless prompts alone when
+    /// removed and are refused when added. Errors: none does; then the one that comes nearest is published.
+    fn best(&self) -> Result<(Candidate, Verdict)> {
+        let mut candidates = self.candidates()?;
+        let total = candidates.len().min(self.settings.tries as usize);
+        // If not all are tried, a quarter of the tries is left for the neighbors of the best.
+        let spread = if total < candidates.len() { (total * 3).div_ceil(4) } else { total };
+        let apart = candidates.len().div_ceil(spread.max(1));
+        let mut tried: Vec<Tried> = Vec::new();
+        while tried.len() < total {
+            let even = tried.len() * apart;
+            let number = if even < candidates.len() { even } else { beside(&tried, candidates.len()) };
+            let verdict = self.trial.verdict(candidates[number].layer, &candidates[number].direction)?;
+            let excess = self.excess(&verdict);
+            tried.push(Tried { number, verdict, excess });
+            let Candidate { layer, back, .. } = candidates[number];
+            log(&format!("{} of {total}: layer {layer}, token {back}: {verdict}", tried.len()));
+        }
+        let Some(best) = best_of(&tried) else {
+            return Err(Error::new("harmful and harmless prompts end alike: no direction is between them"));
+        };
+        let (verdict, found) = (best.verdict, candidates.swap_remove(best.number));
+        hidden::publish(found.layer, Site::ResidualBefore, Token::FromEnd(found.back), &found.direction, 1.0)?;
+        if best.excess > 0.0 { Err(self.nothing_fits(&found, verdict, total)) } else { Ok((found, verdict)) }
+    }
+
+    /// The directions of all layers and tokens that may give one.
+    fn candidates(&self) -> Result<Vec<Candidate>> {
         let layers = hidden::layers_between(self.settings.from, self.settings.to)?;
-        let mut best: Option<Candidate> = None;
+        let mut candidates = Vec::new();
         for (back, [harmful, harmless]) in (0..).zip(&self.means) {
             let (Some(harmful), Some(harmless)) = (harmful.mean(), harmless.mean()) else { continue };
             let difference = harmful - &harmless; // [layers, dimension], f64
@@ -117,19 +150,48 @@ impl Abliterate {
             for layer in layers.clone() {
                 let direction = kept.slice(0, layer, 1).squeeze(0).cast(Dtype::F32);
                 // Before the first block a prompt's last tokens are the same in all of them.
-                if direction.norm(All).item()? < 1e-6 {
-                    continue;
-                }
-                let verdict = self.trial.verdict(layer, &direction)?;
-                log(&format!("layer {layer}, token {back}: {verdict}"));
-                let fits = verdict.moved <= self.settings.divergence && verdict.induced >= self.settings.induced;
-                if fits && best.as_ref().is_none_or(|best| verdict.bypass < best.verdict.bypass) {
-                    best = Some(Candidate { layer, token: Token::FromEnd(back), direction, verdict });
+                if direction.norm(All).item()? >= 1e-6 {
+                    candidates.push(Candidate { layer, back, direction });
                 }
             }
         }
-        best.ok_or_else(|| Error::new("no direction fits: raise `divergence`, lower `induced`, or give more records"))
+        Ok(candidates)
     }
+
+    /// How far a verdict is from what the settings ask for: 0 if it fits, else in nats by which harmless prompts are refused
+    /// too little when the direction is added, and the logarithm of how many times too far they move without it.
+    fn excess(&self, verdict: &Verdict) -> f32 {
+        let moved = (verdict.moved / self.settings.divergence).max(1.0).ln();
+        moved + (self.settings.induced - verdict.induced).max(0.0)
+    }
+
+    /// The error about a search without a direction that fits, and the settings that accept the nearest one.
+    fn nothing_fits(&self, nearest: &Candidate, verdict: Verdict, tries: usize) -> Error {
+        let Candidate { layer, back, .. } = nearest;
+        let (moves, refuses) = (verdict.moved > self.settings.divergence, verdict.induced < self.settings.induced);
+        let raise = moves.then(|| format!("raise `divergence` to {:.3}", 1.1 * verdict.moved));
+        let lower = refuses.then(|| format!("lower `induced` to {:.1}", verdict.induced - 0.1));
+        let advice: Vec<String> = raise.into_iter().chain(lower).collect();
+        Error::new(format!(
+            "no direction fits; of {tries} tried, layer {layer}, token {back} is nearest ({verdict}): {} to take it, raise `tokens`, or give more records",
+            advice.join(" and ")
+        ))
+    }
+}
+
+/// The candidate that comes nearest to what is asked for; of equals the one without which the model refuses least.
+fn best_of(tried: &[Tried]) -> Option<&Tried> {
+    let order = |one: &&Tried, other: &&Tried| {
+        one.excess.total_cmp(&other.excess).then(one.verdict.bypass.total_cmp(&other.verdict.bypass))
+    };
+    tried.iter().min_by(order)
+}
+
+/// The number below `count`, of a candidate that was not tried, which is nearest to that of the best.
+fn beside(tried: &[Tried], count: usize) -> usize {
+    let best = best_of(tried).map_or(0, |best| best.number);
+    let is_new = |number: &usize| tried.iter().all(|tried| tried.number != *number);
+    (0..count).filter(is_new).min_by_key(|number| number.abs_diff(best)).unwrap_or(0)
 }
 
 method! {

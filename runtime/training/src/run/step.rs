@@ -15,7 +15,7 @@ use crate::answers::answer_prompts;
 use crate::checkpoint::{self, State};
 use crate::data::Shape;
 use crate::error::Error;
-use crate::learner::TrainState;
+use crate::learner::{TrainState, directions};
 use crate::metrics::MetricTotals;
 use crate::observer::{Event, Observer, StepEvent, show_lines};
 use crate::plan::peak_bytes;
@@ -271,11 +271,29 @@ impl ActiveRun<'_> {
         Ok(())
     }
 
+    /// Writes the directions that the method published into the run's folder, and warns that they are there; does nothing if
+    /// there are none.
+    fn keep_directions(&mut self) -> Result<(), Error> {
+        let published = self.session.train_state().published.clone();
+        if published.is_empty() {
+            return Ok(());
+        }
+        directions::save(&published, &self.plan.folder)?;
+        let path = self.plan.folder.join(directions::FILE);
+        let text =
+            format!("`finish` failed; the directions that the method published before are in {}", path.display());
+        self.observer.event(&Event::Warning { text });
+        Ok(())
+    }
+
     /// Calls the method's `finish`, and writes the metrics that it reports, if any, and the method's usage of its
-    /// limits to the metrics file, as two rows. Puts the metrics into the summary and sends the log lines to the
+    /// limits to the metrics file, as two rows. If `finish` fails, keeps the directions that the method published. Puts the metrics into the summary and sends the log lines to the
     /// observer.
     pub(super) fn close(&mut self) -> Result<(), Error> {
         let finished = self.session.finish();
+        if finished.is_err() {
+            self.keep_directions()?;
+        }
         let moment = (self.summary.step, self.last_loss);
         let report = finished.map_err(|error| explain_failure(&self.plan, &mut self.session, moment, error.into()))?;
         let mut tally = MetricTotals::default();
