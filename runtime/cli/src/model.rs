@@ -11,7 +11,9 @@ use tunebox_foundation::bounded;
 use tunebox_foundation::files::FileError;
 use tunebox_model::{Model, Policy, PolicySettings};
 use tunebox_sandbox::confinement::{MemoryLimit, reading_memory};
-use tunebox_training::{base_precision, find_base, find_model, is_checkpoint, model_files, newest_checkpoint};
+use tunebox_training::{
+    base_precision, find_base, find_model, find_steering, is_checkpoint, model_files, newest_checkpoint,
+};
 
 use crate::access::{Access, computes_on_cpu};
 use crate::arguments::{Global, one_of};
@@ -24,7 +26,7 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 #[derive(Debug, Args)]
 pub(crate) struct ModelOptions {
     /// A model (folder, `.gguf` file or hub name), an adapter folder or a run folder. An unfinished run means its newest
-    /// checkpoint
+    /// checkpoint, one of `steer` its model with its vectors
     #[arg(value_name = "MODEL")]
     path: String,
     /// Adapter to apply to the model
@@ -62,6 +64,16 @@ pub(crate) struct LoadedModel {
     pub(crate) policy: Policy,
     model: Arc<Model>,
     pub(crate) has_adapter: bool,
+    /// The vectors of the run, if the MODEL argument is one that left only directions. They are not added to `policy` yet.
+    pub(crate) vectors: Option<PathBuf>,
+}
+
+/// What the options name: a base model, and what the user put beside it.
+struct Named {
+    base: String,
+    adapter: Option<PathBuf>,
+    /// The vectors of a run that left only directions.
+    vectors: Option<PathBuf>,
 }
 
 impl LoadedModel {
@@ -82,7 +94,7 @@ impl ModelOptions {
     /// to none for a model on this machine); `None` if the command computes on an accelerator.
     pub(crate) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
         let quiet = Terminal { json: false, quiet: true, verbose: false };
-        let (base, adapter) = self.find_base_and_adapter(quiet)?;
+        let Named { base, adapter, .. } = self.find(quiet)?;
         let mut read = Vec::new();
         // The index of a model on this machine is not read in the parent.
         if global.supervised || !Path::new(&base).exists() {
@@ -106,13 +118,14 @@ impl ModelOptions {
     /// the base precision and the checkpoint in use where the user did not name them. Limits the memory of the process while
     /// a model for the CPU is read.
     pub(crate) fn load(&self, terminal: Terminal, global: &Global) -> Result<LoadedModel, Failure> {
-        let (base, adapter) = self.find_base_and_adapter(terminal)?;
+        let Named { base, adapter, vectors } = self.find(terminal)?;
         let device = device::parse(&self.device)?;
         if let Some(text) = device::auto_fallback_reason(&self.device) {
             terminal.warn(text);
         }
         let source = find_model(&base, None, global.offline)?;
-        let base_precision = self.base_precision(terminal, adapter.as_deref())?;
+        let run = adapter.as_deref().or_else(|| vectors.as_deref()?.parent());
+        let base_precision = self.base_precision(terminal, run)?;
         // Until the model is loaded: its files decide what that takes, and the user what follows.
         let limit = device.is_cpu().then(|| MemoryLimit::set(reading_memory(source.bytes(), 0))).transpose();
         let _limit = limit.map_err(FileError::at("used", source.path()))?;
@@ -131,33 +144,38 @@ impl ModelOptions {
         if policy.is_edited() {
             terminal.status("Edits", "weights changed by the method are restored from the checkpoint");
         }
-        Ok(LoadedModel { policy, model, has_adapter: adapter.is_some() })
+        let vectors = vectors.filter(|_| !self.base);
+        Ok(LoadedModel { policy, model, has_adapter: adapter.is_some(), vectors })
     }
 
-    /// Returns the base model's name and the adapter's folder, `None` without an adapter. The MODEL argument may be an
-    /// adapter or a run: it then takes precedence over `--adapter`, and its `adapter_config.json` names the base, which
-    /// [`find_base`] resolves. In all cases `--base-model` takes precedence as the base. Shows a checkpoint that is used in
-    /// place of a finished run.
-    fn find_base_and_adapter(&self, terminal: Terminal) -> Result<(String, Option<PathBuf>), Failure> {
-        let Some(adapter) = find_adapter(terminal, Path::new(&self.path))? else {
-            let base = self.base_model.clone().unwrap_or_else(|| self.path.clone());
-            let Some(named) = &self.adapter else { return Ok((base, None)) };
-            // A folder without an adapter is rejected with a specific error when the policy opens it.
-            let adapter = find_adapter(terminal, named)?.unwrap_or_else(|| named.clone());
-            return Ok((base, Some(adapter)));
+    /// Finds the base model and the adapter or vectors beside it. The MODEL argument may be an adapter or a run: it then takes
+    /// precedence over `--adapter`, and its `adapter_config.json` names the base, which [`find_base`] resolves. It may be a run
+    /// that left only directions, whose `run.toml` names the base. In all cases `--base-model` takes precedence as the base.
+    /// Shows a checkpoint that is used in place of a finished run.
+    fn find(&self, terminal: Terminal) -> Result<Named, Failure> {
+        let path = Path::new(&self.path);
+        if let Some(adapter) = find_adapter(terminal, path)? {
+            let named = || Ok::<_, Failure>(find_base(&adapter, &read_base_name(&adapter)?)?);
+            let base = self.base_model.clone().map_or_else(named, Ok)?;
+            return Ok(Named { base, adapter: Some(adapter), vectors: None });
+        }
+        let (base, vectors) = match find_steering(path, self.base_model.as_deref())? {
+            Some((vectors, base)) => (base, Some(vectors)),
+            None => (self.base_model.clone().unwrap_or_else(|| self.path.clone()), None),
         };
-        let named = || Ok::<_, Failure>(find_base(&adapter, &read_base_name(&adapter)?)?);
-        let base = self.base_model.clone().map_or_else(named, Ok)?;
-        Ok((base, Some(adapter)))
+        let Some(named) = &self.adapter else { return Ok(Named { base, adapter: None, vectors }) };
+        // A folder without an adapter is rejected with a specific error when the policy opens it.
+        let adapter = find_adapter(terminal, named)?.unwrap_or_else(|| named.clone());
+        Ok(Named { base, adapter: Some(adapter), vectors })
     }
 
-    /// The precision to load the base model in: `--base-precision`, else that of the run that trained the adapter, else
-    /// as stored. Reports when nf4 comes from the run.
-    fn base_precision(&self, terminal: Terminal, adapter: Option<&Path>) -> Result<Base, Failure> {
+    /// The precision to load the base model in: `--base-precision`, else that of the run in the folder `run`, which trained the
+    /// adapter or read the vectors, else as stored. Reports when nf4 comes from the run.
+    fn base_precision(&self, terminal: Terminal, run: Option<&Path>) -> Result<Base, Failure> {
         if let Some(base) = self.base_precision {
             return Ok(base);
         }
-        let trained_on = adapter.map(base_precision).transpose()?.flatten();
+        let trained_on = run.map(base_precision).transpose()?.flatten();
         if trained_on == Some(Base::Nf4) {
             let why = "as in the run that trained the adapter; `--base-precision stored` loads it as in its files";
             terminal.status("Base", format!("in nf4, {why}"));

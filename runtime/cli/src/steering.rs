@@ -5,33 +5,29 @@ use std::path::{Path, PathBuf};
 
 use clap::Args;
 use tunebox_compute::precision::Base;
-use tunebox_model::Policy;
 use tunebox_model::vectors::Vectors;
 use tunebox_training::{base_precision, model_files};
 
 use crate::access::Access;
+use crate::model::LoadedModel;
 use crate::terminal::{Failure, Terminal};
 
 /// Options that add steering vectors.
-#[derive(Debug, Clone, Args)]
+#[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SteeringOptions {
-    /// Add the vectors of this file to the outputs of the blocks: safetensors or a GGUF control vector
+    /// Add the vectors of this file to the outputs of the blocks: safetensors or a GGUF control vector [default: those of
+    /// MODEL, if it is a run of `steer`]
     #[arg(long, value_name = "FILE")]
     steer: Option<PathBuf>,
     /// Factor for the vectors [default: the scale in their file, or 1]
-    #[arg(long, value_name = "NUMBER", requires = "steer", allow_negative_numbers = true)]
+    #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     coefficient: Option<f32>,
     /// Layers to steer, counted from 0: `3` or `3..6`, both ends included [default: all]
-    #[arg(long, value_name = "A..B", requires = "steer", value_parser = parse_layers)]
+    #[arg(long, value_name = "A..B", value_parser = parse_layers)]
     layers: Option<RangeInclusive<usize>>,
 }
 
 impl SteeringOptions {
-    /// Whether `--steer` is given.
-    pub(crate) fn is_set(&self) -> bool {
-        self.steer.is_some()
-    }
-
     /// Adds the files that [`add_vectors`](Self::add_vectors) reads to the access of a command. `None` stays `None`;
     /// without `--steer`, the access stays as it is.
     pub(crate) fn add_files(&self, access: Option<Access>) -> Option<Access> {
@@ -39,11 +35,19 @@ impl SteeringOptions {
         access.map(|access| Access { read: access.read.into_iter().chain(read).collect(), ..access })
     }
 
-    /// Adds the vectors of `--steer` to the policy, scaled by `--coefficient` (else the file's scale, else 1), at the layers
-    /// of `--layers` (else all). Warns if the vectors were trained on another base precision. Does nothing without
-    /// `--steer`. Errors: a file that cannot be read, or vectors that do not fit the model.
-    pub(crate) fn add_vectors(&self, terminal: Terminal, policy: &mut Policy) -> Result<(), Failure> {
-        let Some(path) = &self.steer else { return Ok(()) };
+    /// Adds the vectors of `--steer`, else those of the model's run, to the policy, scaled by `--coefficient` (else the file's
+    /// scale, else 1), at the layers of `--layers` (else all). Returns whether there are vectors. Warns if they were trained on
+    /// another base precision. Errors: a file that cannot be read, vectors that do not fit the model, and a coefficient or
+    /// layers without vectors.
+    pub(crate) fn add_vectors(&self, terminal: Terminal, loaded: &mut LoadedModel) -> Result<bool, Failure> {
+        let Some(path) = self.steer.as_ref().or(loaded.vectors.as_ref()) else {
+            if self.coefficient.is_none() && self.layers.is_none() {
+                return Ok(false);
+            }
+            let hint = "name their file with `--steer FILE`, or a run of `steer` as the model";
+            return Err(Failure::usage("`--coefficient` and `--layers` are for vectors, and there are none", hint));
+        };
+        let policy = &mut loaded.policy;
         let vectors = Vectors::load(path)?;
         if let Some(warning) = precision_warning(path, policy.precision().base())? {
             terminal.warn(warning);
@@ -54,7 +58,8 @@ impl SteeringOptions {
             let mut failure = Failure::from(error);
             failure.explanation.location = Some(path.display().to_string());
             failure
-        })
+        })?;
+        Ok(true)
     }
 }
 

@@ -6,7 +6,6 @@ use serde_json::{Map, Value};
 use tunebox_compute::precision::Base;
 use tunebox_package::Updates;
 
-use crate::learner::directions;
 use crate::outcome::Outcome;
 use crate::plan::{PlanSummary, PlannedRun};
 
@@ -77,10 +76,8 @@ fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> (&'static str, String
             ("transformers", weights.to_owned(), format!("{chat}\n```python\n{python}\n```\n"))
         }
         ArtifactKind::Directions => {
-            let file = plan.folder.join(directions::FILE);
-            let precision = if is_nf4(plan) { " --base-precision nf4" } else { "" };
-            let steer = format!("--steer {} --coefficient 1{precision}", file.display());
-            let usage = format!("```sh\ntunebox generate {model} {steer} 'Hello'\n```\n");
+            let usage =
+                format!("{chat}\nAdd `--coefficient -1` to lead the other way; 1 is the vectors as they are.\n");
             ("tunebox", "Directions for".to_owned(), usage)
         }
         ArtifactKind::Nothing => {

@@ -47,7 +47,7 @@ pub use report::{
     ComparedRun, Difference, FILE as REPORT_FILE, MetricSummary, RunComparison, compare_runs, write_report,
 };
 pub use run::{Summary, Trial, run, try_steps};
-pub use runs::{BestScore, Listed, find_base, find_model, find_run, newest_checkpoint, runs};
+pub use runs::{BestScore, Listed, find_base, find_model, find_run, find_steering, newest_checkpoint, runs};
 pub use validation::{PassRate, Score, Validation};
 pub use verification::{Comparison, Replay, UnconfirmedComponents, Verification, verify};
 pub use verifiers::{Answer, Verifiers};

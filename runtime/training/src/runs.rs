@@ -8,7 +8,7 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-pub use find::{find_base, find_model, find_run, newest_checkpoint};
+pub use find::{find_base, find_model, find_run, find_steering, newest_checkpoint};
 pub(crate) use find::{is_endless, nearest_run, start_option, unfinished_error};
 pub(crate) use run_lock::{RunLock, is_running};
 use tunebox_foundation::files;

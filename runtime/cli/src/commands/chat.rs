@@ -64,10 +64,10 @@ impl Chat {
     /// Loads the model and reads lines from the terminal until `/exit`, Ctrl-D, or Ctrl-C twice in a row at the prompt.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut loaded = self.model.load(terminal, global)?;
-        self.steering.add_vectors(terminal, &mut loaded.policy)?;
+        let is_steered = self.steering.add_vectors(terminal, &mut loaded)?;
         let opening: Vec<Message> = self.system.iter().map(|system| Message::new("system", system)).collect();
         let mut conversation = Conversation {
-            is_changed: loaded.has_adapter || self.steering.is_set(),
+            is_changed: loaded.has_adapter || is_steered,
             loaded,
             sampling: sampling_parameters(&self.sampling),
             messages: opening.clone(),
@@ -145,7 +145,8 @@ impl Conversation {
             return Ok(());
         };
         if !self.is_changed {
-            terminal.message("there is nothing to compare; start `tunebox chat` with an adapter or `--steer FILE`");
+            terminal
+                .message("there is nothing to compare; start `tunebox chat` with an adapter, a run or `--steer FILE`");
             return Ok(());
         }
         let prompt = encode_chat(&self.loaded.policy, &self.messages[..=last])?;

@@ -81,6 +81,11 @@ impl Export {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let (format, to) = (self.format()?, self.to);
         let loaded = self.model.load_exactly(terminal, global)?;
+        if loaded.vectors.is_some() {
+            let hint =
+                "`vectors.gguf` in its folder is a control vector for llama.cpp; `--base` exports the model alone";
+            return Err(Failure::usage("a run of directions has no weights to export", hint));
+        }
         let draft = Draft::path_for(&self.out);
         let name = self.out.file_name().unwrap_or_default().to_string_lossy().into_owned();
         let difference = export::export(&loaded.policy, format, &draft, &name)?;

@@ -36,8 +36,9 @@ impl Generate {
     /// prompt is encoded as a user message with the chat template, and as it is if `--raw` is given or the model has no
     /// template.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        let mut policy = self.model.load(terminal, global)?.policy;
-        self.steering.add_vectors(terminal, &mut policy)?;
+        let mut loaded = self.model.load(terminal, global)?;
+        self.steering.add_vectors(terminal, &mut loaded)?;
+        let policy = loaded.policy;
         let prompt = if self.raw || policy.model().template.is_none() {
             policy.model().tokenizer()?.encode(&self.prompt, true)?
         } else {

@@ -12,6 +12,7 @@ use tunebox_model::{Rows, View};
 use crate::access::Access;
 use crate::arguments::Global;
 use crate::model::{LoadedModel, ModelOptions};
+use crate::steering::SteeringOptions;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
@@ -52,7 +53,8 @@ impl Score {
     /// Scores each text and prints a table, or one JSON object for each. Fails at the first text of fewer than two
     /// tokens or more than the model's window; those before it are printed.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        let loaded = self.model.load(terminal, global)?;
+        let mut loaded = self.model.load(terminal, global)?;
+        SteeringOptions::default().add_vectors(terminal, &mut loaded)?;
         let window = loaded.policy.model().configuration.max_positions;
         for (number, item) in self.read_items(&loaded)?.into_iter().enumerate() {
             check_length(number + 1, item.ids.len(), window)?;

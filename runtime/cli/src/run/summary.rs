@@ -97,7 +97,7 @@ fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleRe
     if let Some(sample) = sample {
         sample.show(terminal, &summary.folder)?;
     }
-    terminal.suggest(next_command(summary)?);
+    terminal.suggest(chat_command(&summary.folder));
     Ok(ExitStatus::Success)
 }
 
@@ -129,17 +129,6 @@ fn show_report(terminal: Terminal, summary: &Summary) {
     if report.is_file() {
         terminal.status("Report", report.display());
     }
-}
-
-/// Returns the command that chats with the result of a run: with its folder if the run wrote an adapter or a model (a
-/// `.json` file), else with its steering vectors on a model that the user is to name, in nf4 if the run's base was.
-fn next_command(summary: &Summary) -> Result<String, Failure> {
-    if has_file(summary, "json") {
-        return Ok(chat_command(&summary.folder));
-    }
-    let is_quantized = base_precision(&summary.folder)? == Some(Base::Nf4);
-    let precision = if is_quantized { " --base-precision nf4" } else { "" };
-    Ok(format!("tunebox chat MODEL --steer {}/vectors.safetensors{precision}", summary.folder.display()))
 }
 
 /// The command that chats with a model, an adapter or a run in a folder, which is quoted for a shell.
@@ -185,6 +174,10 @@ fn with_resume(typed: &[String], name: &str) -> String {
 /// The question asked if the first record has none.
 const DEFAULT_QUESTION: &str = "What is the capital of Italy?";
 
+/// The question asked after a run of directions between two kinds of prompts: neither kind, so that the answer can be led to both
+/// sides.
+const NEUTRAL_QUESTION: &str = "Please feed the cat.";
+
 /// Explains the margins of pairs, because a method may report other values under these names.
 const MARGIN_NOTE: &str = "chosen minus rejected, whatever the method reports: `margin` in log-probability per\n\
                            target token, `reward-margin` in that of a whole answer, minus the base model's";
@@ -222,7 +215,13 @@ impl SampleReport {
         let settings = EvaluationSettings { length: 1024, batch: 16, sampling: greedy_sampling() };
         let mut rewards = RunSettings::load(&folder.join("run.toml"), &[])?;
         rewards.compiling = compile_settings()?;
-        let result = evaluate(&base, after.last().map(|(_, policy)| policy), data, &settings, Some(&rewards))?;
+        let result = evaluate(
+            &base,
+            after.last().map(|(_, policy)| policy),
+            std::slice::from_ref(data),
+            &settings,
+            Some(&rewards),
+        )?;
         terminal.status("Held out", format!("{}, each {}", counted(result.records as u64, "record"), result.shape));
         if result.figures.iter().any(|figure| figure.name == "margin") {
             terminal.status("", MARGIN_NOTE);
@@ -284,13 +283,16 @@ fn show_answers(terminal: Terminal, question: &str, base: &Policy, after: &[Labe
     Ok(())
 }
 
-/// Reads a question from the first record of a JSONL file: the first of `prompt`, `messages`, `harmful` and `positive`
-/// that is a string or a list with a user message, whose last one it takes. Returns [`DEFAULT_QUESTION`] if the file is
-/// larger than 64 MiB or cannot be read, or the record has no such field.
+/// Reads a question from the first record of a JSONL file: the first of `prompt`, `messages` and `harmful` that is a string or
+/// a list with a user message, whose last one it takes. Returns [`NEUTRAL_QUESTION`] for a record with `positive`, and
+/// [`DEFAULT_QUESTION`] if the file is larger than 64 MiB or cannot be read, or the record has no such field.
 fn first_question(data: &Path) -> String {
     let text = files::read_text(data).unwrap_or_default();
     let record: Value = text.lines().next().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();
-    let fields = ["prompt", "messages", "harmful", "positive"];
+    if record.get("positive").is_some() {
+        return NEUTRAL_QUESTION.to_owned();
+    }
+    let fields = ["prompt", "messages", "harmful"];
     fields.into_iter().find_map(|field| user_text(&record[field])).unwrap_or(DEFAULT_QUESTION).to_owned()
 }
 

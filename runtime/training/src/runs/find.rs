@@ -14,6 +14,7 @@ use super::run_lock::is_running;
 use crate::checkpoint::{self, State};
 use crate::configuration::{ENDLESS, RUNS_FOLDER};
 use crate::error::{Error, path_error};
+use crate::learner::directions;
 use crate::lock::{self, is_run};
 
 /// A file of every adapter and of no model.
@@ -81,23 +82,63 @@ pub fn find_base(adapter: &Path, name: &str) -> Result<String, Error> {
     match (found, recorded) {
         (Some(found), _) => Ok(found.to_string_lossy().into_owned()),
         (None, None) => Ok(name.to_owned()),
-        (None, Some(missing)) => {
-            let what = format!("the base model of the run, `{}`, is not there", missing.display());
-            let why = "the run trained on a model of this machine, and a hub is never asked for one";
-            let hint = "name its folder or file with `--base-model PATH`";
-            Err(Explanation::new("training", what).with_why(why).with_hint(hint).into())
-        }
+        (None, Some(missing)) => Err(missing_base(&missing)),
     }
+}
+
+/// Finds what a finished run that left only directions steers with: the file of its vectors, and the model `base`, or the one
+/// that the run read them from if `base` is not given. `None` for any other folder.
+///
+/// # Errors
+/// Without `base`: a run whose `run.toml` cannot be read or names no model, and one whose model was a path of this machine
+/// that is not there any more.
+pub fn find_steering(folder: &Path, base: Option<&str>) -> Result<Option<(PathBuf, String)>, Error> {
+    let vectors = folder.join(directions::FILE);
+    let holds = |name: &str| folder.join(name).is_file();
+    if !is_run(folder) || !vectors.is_file() || holds(ADAPTER) || holds("config.json") {
+        return Ok(None);
+    }
+    if let Some(base) = base {
+        return Ok(Some((vectors, base.to_owned())));
+    }
+    let model = named_model(folder).ok_or_else(|| {
+        let why = "its `run.toml` is missing or names no model";
+        let hint = "name it with `--base-model MODEL`";
+        path_error(folder, "the model of the run is not known", why, hint)
+    })?;
+    if Path::new(&model).is_absolute() && !Path::new(&model).exists() {
+        return Err(missing_base(Path::new(&model)));
+    }
+    Ok(Some((vectors, model)))
+}
+
+/// The model in the `run.toml` of the run in `folder`, as `NAME@REVISION` if it is one of a hub with a revision; `None` if the
+/// file cannot be read or names none.
+fn named_model(folder: &Path) -> Option<String> {
+    let text = bounded::read_text(&folder.join(RUN_FILE), MAX_RUN_FILE_BYTES).ok()?;
+    let file: toml::Table = text.parse().ok()?;
+    let model = file.get("model")?;
+    let text = |key: &str| Some(model.get(key)?.as_str()?.to_owned());
+    let path = text("path")?;
+    Some(match text("revision") {
+        Some(revision) if !path.contains('@') && !Path::new(&path).is_absolute() => format!("{path}@{revision}"),
+        _ => path,
+    })
+}
+
+/// The error about a base model of a run that was a path of this machine and is gone.
+fn missing_base(missing: &Path) -> Error {
+    let what = format!("the base model of the run, `{}`, is not there", missing.display());
+    let why = "the run trained on a model of this machine, and a hub is never asked for one";
+    let hint = "name its folder or file with `--base-model PATH`";
+    Explanation::new("training", what).with_why(why).with_hint(hint).into()
 }
 
 /// The model's path in the `run.toml` of the run in `adapter`, or two folders above it for a checkpoint; `None` if neither
 /// folder holds a run, or the file cannot be read or names no absolute path.
 fn recorded_model(adapter: &Path) -> Option<PathBuf> {
     let run = [Some(adapter), adapter.ancestors().nth(2)].into_iter().flatten().find(|folder| is_run(folder))?;
-    let text = bounded::read_text(&run.join(RUN_FILE), MAX_RUN_FILE_BYTES).ok()?;
-    let file: toml::Table = text.parse().ok()?;
-    let path = PathBuf::from(file.get("model")?.get("path")?.as_str()?);
-    path.is_absolute().then_some(path)
+    named_model(run).map(PathBuf::from).filter(|path| path.is_absolute())
 }
 
 /// Returns the step and folder of the newest readable checkpoint of an unfinished run, for use as an adapter. `None` if the
@@ -307,6 +348,24 @@ mod tests {
         record(&place.path().join("gone/small"));
         let error = base(&run, "weights/small").unwrap_err();
         assert!(error.to_string().contains("gone/small`, is not there"), "{error}");
+    }
+
+    #[test]
+    fn a_run_that_left_only_directions_steers_the_model_that_it_read() {
+        let folder = run("left = \"directions\"\n");
+        let steering =
+            |base: Option<&str>| find_steering(folder.path(), base).map(|found| found.map(|(_, model)| model));
+        let record = |text: &str| fs::write(folder.path().join(RUN_FILE), format!("[model]\n{text}\n")).unwrap();
+        assert_eq!(steering(None).unwrap(), None, "it has no vectors");
+        fs::write(folder.path().join(directions::FILE), "").unwrap();
+        assert!(steering(None).unwrap_err().to_string().contains("the model of the run is not known"));
+        record("path = \"owner/small\"\nrevision = \"v2\"");
+        assert_eq!(steering(None).unwrap().as_deref(), Some("owner/small@v2"));
+        record("path = \"/gone/small\"");
+        assert!(steering(None).unwrap_err().to_string().contains("gone/small`, is not there"));
+        assert_eq!(steering(Some("here")).unwrap().as_deref(), Some("here"));
+        fs::write(folder.path().join(ADAPTER), "{}").unwrap();
+        assert_eq!(steering(None).unwrap(), None, "it has an adapter");
     }
 
     #[test]
