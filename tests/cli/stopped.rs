@@ -1,10 +1,12 @@
-//! Runs that are stopped from outside, and go on.
+//! Runs and answers that are stopped from outside, and go on.
 
+use std::io::{BufRead, BufReader, Write};
 use std::path::Path;
-use std::process::{Child, Command};
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
 use super::{train, workspace};
+use crate::support::transcript;
 
 /// Waits until a run has written the metrics of so many steps.
 fn await_step(place: &Path, name: &str, step: usize, child: &mut Child) {
@@ -41,4 +43,58 @@ fn a_run_that_is_interrupted_or_killed_and_resumed_ends_in_the_bits_of_one_that_
         assert!(train(place, name, true).status().unwrap().success(), "{name} does not resume");
         assert!(adapter(place, name) == adapter(place, "whole"), "{name}: the adapters differ");
     }
+}
+
+/// The most tokens of an answer in the next test: a minute of them and more, so that only Ctrl-C ends it in time.
+const ENDLESS_ANSWER: &str = "65536";
+
+/// Has the model of a workspace write on for ever: no token has the name of one that ends answers, and its window is large.
+fn never_end(place: &Path) {
+    let change = |name: &str, from: &str, to: &str| {
+        let path = place.join("model").join(name);
+        let text = std::fs::read_to_string(&path).unwrap();
+        assert!(text.contains(from), "{name}: {text}");
+        std::fs::write(path, text.replace(from, to)).unwrap();
+    };
+    change("config.json", "\"max_position_embeddings\": 256", "\"max_position_embeddings\": 300000");
+    change("config.json", "\"eos_token_id\": 2", "\"eos_token_id\": null");
+    change("tokenizer_config.json", "\"eos_token\": \"<|im_end|>\",", "");
+    change("tokenizer_config.json", "<|im_end|>", "<|im_stop|>");
+    change("tokenizer.json", "<|im_end|>", "<|im_stop|>");
+}
+
+/// Waits until a line of `lines` begins with `beginning`.
+fn await_line(lines: &mut impl BufRead, beginning: &str) {
+    let mut line = String::new();
+    while !line.starts_with(beginning) {
+        line.clear();
+        assert!(lines.read_line(&mut line).unwrap() > 0, "`{beginning}` does not come");
+    }
+}
+
+#[test]
+fn ctrl_c_stops_an_answer_and_the_conversation_goes_on() {
+    let place = workspace();
+    never_end(place.path());
+    let answers = std::fs::File::create(place.path().join("answers.txt")).unwrap();
+    let written = || std::fs::metadata(place.path().join("answers.txt")).unwrap().len();
+    let mut command = Command::new(transcript::BINARY);
+    command.current_dir(place.path()).args(["chat", "model", "--temperature", "0", "--max-tokens", ENDLESS_ANSWER]);
+    let mut child = command.stdin(Stdio::piped()).stdout(answers).stderr(Stdio::piped()).spawn().unwrap();
+    let (mut input, mut messages) = (child.stdin.take().unwrap(), BufReader::new(child.stderr.take().unwrap()));
+    for question in ["What does a cow say?", "What does a dog say?"] {
+        let (begun, before) = (Instant::now(), written());
+        writeln!(input, "{question}").unwrap();
+        while written() < before + 40 {
+            assert!(begun.elapsed() < Duration::from_secs(120), "no answer begins");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        signal(&child, "INT");
+        // The help comes once the answer has ended.
+        writeln!(input, "/help").unwrap();
+        await_line(&mut messages, "Ctrl-C ");
+    }
+    drop(input);
+    assert_eq!(child.wait().unwrap().code(), Some(0));
+    assert!(written() < 65_536, "an answer was not stopped: {} bytes", written());
 }

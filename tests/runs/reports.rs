@@ -72,6 +72,22 @@ fn the_page_of_two_runs_is_the_golden_page() {
     assert_file("tests/golden/report/compare.html", &comparison.page);
 }
 
+#[test]
+fn a_rate_that_a_run_file_leaves_out_is_compared_by_the_one_of_the_plan() {
+    let (_one, first) = golden_run("first");
+    let (_other, second) = golden_run("second");
+    let change = |folder: &Path, rate: &str| {
+        let lock = std::fs::read_to_string(folder.join("run.lock")).unwrap();
+        assert!(lock.contains("rate = 5e-3\n"));
+        std::fs::write(folder.join("run.lock"), lock.replace("rate = 5e-3\n", rate)).unwrap();
+    };
+    change(&first, "rate = 1e-3\n");
+    change(&second, "");
+    let comparison = compare_runs(&[first, second]).unwrap();
+    let rate = comparison.differences.iter().find(|difference| difference.key == "train.rate").unwrap();
+    assert_eq!(rate.short_values(), ["0.001", "0.005"]);
+}
+
 /// Looks at the page of a run while it goes on: when it begins, and at each step.
 struct Looking {
     seen: Arc<Mutex<Vec<String>>>,

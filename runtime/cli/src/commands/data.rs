@@ -123,7 +123,7 @@ fn show(terminal: Terminal, shown: &Preview, has_model: bool) {
     }
     for wrong in report.skipped.iter().take(SHOWN_SKIPPED) {
         let file = if wrong.file.is_empty() { String::new() } else { format!("{}, ", wrong.file) };
-        terminal.status("Wrong", format!("{file}line {}: {}", wrong.line, wrong.reason));
+        terminal.status("Wrong", format!("{file}{}: {}", wrong.place, wrong.reason));
     }
     let further = report.skipped.len().saturating_sub(SHOWN_SKIPPED);
     if further > 0 {
@@ -170,7 +170,7 @@ fn sample_text(sample: &Sample, is_colored: bool) -> String {
     let row = |row: &tunebox_training::data::SampleRow| {
         let runs = row.tokens.chunk_by(|one, next| one.learned == next.learned);
         let text: String = runs.map(|run| run_text(run, is_colored)).collect();
-        format!("  line {}, {}:\n    {}", sample.line, row.side, text.trim_end().replace('\n', "\n    "))
+        format!("  {}, {}:\n    {}", sample.place, row.side, text.trim_end().replace('\n', "\n    "))
     };
     sample.rows.iter().map(row).collect::<Vec<_>>().join("\n")
 }
@@ -209,7 +209,7 @@ mod tests {
     fn what_is_learned_is_marked_with_and_without_color_and_nothing_acts_on_the_terminal() {
         let tokens = vec![token("Q\u{1b}[2J: ", false), token("Rh", true), token("ine\n", true)];
         let row = tunebox_training::data::SampleRow { side: "example", tokens };
-        let sample = Sample { line: 7, rows: vec![row] };
+        let sample = Sample { line: 7, place: "line 7".into(), rows: vec![row] };
         assert_eq!(sample_text(&sample, false), "  line 7, example:\n    Q\\u{1b}[2J: ⟦Rhine⏎⟧");
         let colored = sample_text(&sample, true);
         assert!(

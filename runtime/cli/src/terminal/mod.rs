@@ -212,19 +212,39 @@ fn wrap_rows(rows: &str, width: usize) -> String {
     rows.split('\n').map(wrap_row).collect::<Vec<_>>().join("\n")
 }
 
-/// Breaks a line into lines of at most `width` characters, at spaces. A longer word has a line of its own.
+/// Breaks a line into lines of at most `width` characters, at spaces, but not between a number and its unit. A longer word has
+/// a line of its own.
 pub(crate) fn wrap(line: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
-    for word in line.split(' ') {
+    for word in unbroken_words(line) {
         match lines.last_mut() {
             Some(line) if line.chars().count() + 1 + word.chars().count() <= width => {
                 line.push(' ');
-                line.push_str(word);
+                line.push_str(&word);
             }
-            _ => lines.push(word.to_owned()),
+            _ => lines.push(word),
         }
     }
     lines
+}
+
+/// Units that stay on the line of their number.
+const UNITS: [&str; 10] = ["%", "B", "KiB", "MiB", "GiB", "TiB", "ms", "s", "min", "h"];
+
+/// The words of a line, a number and its unit as one.
+fn unbroken_words(line: &str) -> Vec<String> {
+    let mut words: Vec<String> = Vec::new();
+    for word in line.split(' ') {
+        let is_unit = UNITS.contains(&word.trim_end_matches([',', ';', '.', ':', ')']));
+        match words.last_mut().filter(|last| is_unit && last.ends_with(|end: char| end.is_ascii_digit())) {
+            Some(number) => {
+                number.push(' ');
+                number.push_str(word);
+            }
+            None => words.push(word.to_owned()),
+        }
+    }
+    words
 }
 
 #[cfg(test)]
@@ -246,6 +266,7 @@ mod tests {
             anstream::adapter::strip_str(&status_lines("Data", "40 records, 123,456,789 tokens", 20)).to_string();
         assert_eq!(lines, "       Data 40 records,\n            123,456,789 tokens\n");
         assert_eq!(wrap("123,456,789", 4), ["123,456,789"]);
+        assert_eq!(wrap("card 582 B, lock 2.0 KiB in 3 s", 8), ["card", "582 B,", "lock", "2.0 KiB", "in 3 s"]);
         assert_eq!(wrap("  a  b", 80), ["  a  b"]);
     }
 

@@ -47,6 +47,9 @@ pub struct Skipped {
     pub file: String,
     /// Number of the line, from 1; of a Parquet file, of the row.
     pub line: u64,
+    /// Where it is in the file, in words: `line 7`, or `row 7` of a Parquet file.
+    #[serde(default)]
+    pub place: String,
     /// What is wrong with it.
     pub reason: String,
 }
@@ -63,6 +66,9 @@ pub struct FileReport {
     pub records: u64,
     /// How often each of them counts in an epoch.
     pub weight: f64,
+    /// Whether its records are numbered as rows, as those of Parquet are, and not by their lines.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub by_rows: bool,
 }
 
 /// Counts of the lines and tokens of the files.

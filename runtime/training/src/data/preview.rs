@@ -53,6 +53,8 @@ pub struct Bar {
 pub struct Sample {
     /// Number of the line that the record begins in; of a Parquet file, of the row.
     pub line: u64,
+    /// The same in words: `line 7`, or `row 7` of a Parquet file.
+    pub place: String,
     /// Its rows.
     pub rows: Vec<SampleRow>,
 }
@@ -113,7 +115,8 @@ pub fn preview(
     report.tokens = data.examples.iter().map(Example::tokens).sum();
     report.targets = data.examples.iter().map(Example::targets).sum();
     let sides = data.shape.sides();
-    let samples = data.examples.iter().take(SAMPLES).map(|example| show_example(tokenizer, sides, example));
+    let unit = if data.report.files.first().is_some_and(|file| file.by_rows) { "row" } else { "line" };
+    let samples = data.examples.iter().take(SAMPLES).map(|example| show_example(tokenizer, sides, example, unit));
     let samples = samples.collect::<Result<Vec<_>, Error>>()?;
     Ok(Preview { shape: data.shape.to_string(), records: data.examples.len(), report: data.report, lengths, samples })
 }
@@ -133,11 +136,12 @@ fn count_lengths(lengths: &[usize]) -> Vec<Bar> {
     (least / width..=most / width).map(bar).collect()
 }
 
-/// Shows the rows of a record, without empty ones.
-fn show_example(tokenizer: &Tokenizer, sides: &[&'static str], example: &Example) -> Result<Sample, Error> {
+/// Shows the rows of a record, without empty ones. `unit` is what the file numbers its records by.
+fn show_example(tokenizer: &Tokenizer, sides: &[&'static str], example: &Example, unit: &str) -> Result<Sample, Error> {
     let rows = sides.iter().zip(&example.sides).filter(|(_, row)| !row.ids.is_empty());
     let rows = rows.map(|(side, row)| Ok(SampleRow { side, tokens: show_tokens(tokenizer, row)? }));
-    Ok(Sample { line: example.line, rows: rows.collect::<Result<Vec<_>, Error>>()? })
+    let place = format!("{unit} {}", example.line);
+    Ok(Sample { line: example.line, place, rows: rows.collect::<Result<Vec<_>, Error>>()? })
 }
 
 /// Returns the text that each token of a row adds. A token is decoded after the one before it, since decoders drop a space at

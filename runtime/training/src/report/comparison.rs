@@ -165,19 +165,28 @@ pub fn compare_runs(folders: &[PathBuf]) -> Result<RunComparison, Error> {
     Ok(RunComparison { runs, differences, page })
 }
 
+/// The key of the learning rate, which a run file may leave out: its default depends on optimizer, adapter and records.
+const RATE: &str = "settings.train.rate";
+
+/// The keys of a run's lock that are compared, with their values. A rate that the run file leaves out is that of the plan.
+fn compared_leaves(content: &Content) -> Vec<(String, String)> {
+    let mut leaves = Vec::new();
+    for key in COMPARED {
+        content.lock.get(key).into_iter().for_each(|value| append_leaves(key, value, &mut leaves));
+    }
+    leaves.retain(|(key, _)| {
+        key == "settings.method.use" || !NOT_COMPARED.iter().any(|beginning| key.starts_with(beginning))
+    });
+    let trained = content.figures.as_ref().filter(|figures| figures.trainable > 0);
+    if let Some(figures) = trained.filter(|_| !leaves.iter().any(|(key, _)| key == RATE)) {
+        append_leaves(RATE, &toml::Value::Float(figures.rate), &mut leaves);
+    }
+    leaves
+}
+
 /// Finds the keys of the locks whose values are not the same in all runs, in the order of their first appearance.
 fn find_differences(contents: &[Content]) -> Vec<Difference> {
-    let leaves = |content: &Content| {
-        let mut leaves = Vec::new();
-        for key in COMPARED {
-            content.lock.get(key).into_iter().for_each(|value| append_leaves(key, value, &mut leaves));
-        }
-        leaves.retain(|(key, _)| {
-            key == "settings.method.use" || !NOT_COMPARED.iter().any(|beginning| key.starts_with(beginning))
-        });
-        leaves
-    };
-    let all: Vec<Vec<(String, String)>> = contents.iter().map(leaves).collect();
+    let all: Vec<Vec<(String, String)>> = contents.iter().map(compared_leaves).collect();
     let mut keys: Vec<&String> = Vec::new();
     for (key, _) in all.iter().flatten() {
         if !keys.contains(&key) {

@@ -55,7 +55,8 @@ impl<'a> Reader<'a> {
         let records = self.examples.len() - begin;
         let layout = present.conversion.layout.as_ref().map(Layout::describe);
         let weight = file.weight;
-        self.report.files.push(FileReport { name: present.name, layout, records: records as u64, weight });
+        let by_rows = self.format == Format::Parquet;
+        self.report.files.push(FileReport { name: present.name, layout, records: records as u64, weight, by_rows });
         let order = weighted_order(records, weight, self.reading.seed, self.report.files.len());
         if let Some(order) = order {
             let own = self.examples.split_off(begin);
@@ -123,7 +124,7 @@ impl<'a> Reader<'a> {
             return Err(problem.with_hint(format!("remove the wrong {unit}s: `data.skip-bad` is for a few")).into());
         }
         let file = if self.has_several { file.to_owned() } else { String::new() };
-        self.report.skipped.push(Skipped { file, line, reason });
+        self.report.skipped.push(Skipped { file, line, place: format.place(line), reason });
         Ok(())
     }
 
