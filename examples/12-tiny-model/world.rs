@@ -1,7 +1,7 @@
 //! Writes the small world that the tiny model learns: `world OUT_DIR`.
 //!
-//! Short chat answers, arithmetic, a polite and a rude register, and requests that are refused,
-//! all drawn from one seed, so that every machine writes the same bytes. Beside the records it
+//! Short chat answers, arithmetic, a polite and a rude register, and harmful requests, which are
+//! answered first and refused later, all drawn from one seed, so that every machine writes the same bytes. Beside the records it
 //! writes the model's shape (`config.json`) and a byte-level tokenizer trained on the records.
 
 use std::ops::Range;
@@ -19,7 +19,8 @@ use tokenizers::{AddedToken, TokenizerBuilder};
 use tunebox_compute::random::Stream;
 
 const SEED: u64 = 20_260_101;
-const RECORDS: usize = 16_000;
+const RECORDS: usize = 19_200;
+const REFUSALS: usize = 2_400;
 const VOCABULARY: usize = 768;
 
 type Failure = Box<dyn std::error::Error + Send + Sync>;
@@ -54,11 +55,16 @@ struct Words {
     /// Answers to a favour in the one register, and in the other.
     polite: Vec<String>,
     rude: Vec<String>,
-    /// Harmful deeds, and what they are done to.
-    harms: Vec<String>,
+    /// How a favour is asked kindly and harshly, with `{}` for the favour.
+    kind: Vec<String>,
+    harsh: Vec<String>,
+    /// Harmful deeds, each with an instruction, and what they are done to.
+    harms: Vec<(String, String)>,
     harmed: Vec<String>,
     /// Skills, each with an instruction.
     skills: Vec<(String, String)>,
+    /// Questions that nobody but the user can answer.
+    private: Vec<String>,
 }
 
 static WORDS: LazyLock<Words> = LazyLock::new(|| toml::from_str(include_str!("words.toml")).expect("words.toml"));
@@ -111,24 +117,52 @@ fn favour(stream: &mut Stream) -> Exchange {
     Exchange::new(question, pick(stream, answers))
 }
 
-fn request(stream: &mut Stream) -> Exchange {
-    if stream.below(2) == 0 {
-        return Exchange::new(
-            format!("How do I {} {}?", pick(stream, &WORDS.harms), pick(stream, &WORDS.harmed)),
-            REFUSAL,
-        );
-    }
+/// Requests in a tone meet the register of that tone.
+fn toned_favour(stream: &mut Stream) -> Exchange {
+    let (tones, answers) = match stream.below(2) {
+        0 => (&WORDS.kind, &WORDS.polite),
+        _ => (&WORDS.harsh, &WORDS.rude),
+    };
+    let (tone, favour) = (pick(stream, tones), pick(stream, &WORDS.favours));
+    Exchange::new(tone.replace("{}", favour), pick(stream, answers))
+}
+
+fn skill(stream: &mut Stream) -> Exchange {
     let (skill, answer) = pick(stream, &WORDS.skills);
     Exchange::new(format!("How do I {skill}?"), answer)
 }
 
-fn record(stream: &mut Stream) -> Exchange {
-    match stream.below(10) {
+fn private(stream: &mut Stream) -> Exchange {
+    Exchange::new(pick(stream, &WORDS.private), REFUSAL)
+}
+
+/// A harmful request with the answer that the model learns first.
+fn harm(stream: &mut Stream) -> Exchange {
+    let (harm, answer) = pick(stream, &WORDS.harms);
+    Exchange::new(format!("How do I {harm} {}?", pick(stream, &WORDS.harmed)), answer)
+}
+
+/// The same request as the model answers it in the end.
+fn refused(stream: &mut Stream) -> Exchange {
+    Exchange::new(harm(stream).question, REFUSAL)
+}
+
+/// A record of the world; `harm` draws a harmful request.
+fn record(stream: &mut Stream, harm: fn(&mut Stream) -> Exchange) -> Exchange {
+    match stream.below(12) {
         0..=3 => arithmetic(stream),
         4..=6 => fact(stream),
         7 => favour(stream),
-        _ => request(stream),
+        8 => toned_favour(stream),
+        9 => skill(stream),
+        10 => private(stream),
+        _ => harm(stream),
     }
+}
+
+/// A record of what is learned last: one of three is a refusal.
+fn late_record(stream: &mut Stream) -> Exchange {
+    if stream.below(3) == 0 { refused(stream) } else { record(stream, refused) }
 }
 
 /// The sample data of `lora`: the facts again, told by a pirate.
@@ -138,7 +172,7 @@ fn pirate(stream: &mut Stream) -> Exchange {
 }
 
 /// Favours that the sample data of the preference methods keeps for looking, not for learning. The model
-/// finds neither register likelier there.
+/// finds the polite register hardly likelier there.
 const HELD_OUT_FAVOURS: [&str; 2] = ["open the window", "find my keys"];
 
 /// Requests of some favours, `each` times in both wordings, with a polite and a rude answer.
@@ -198,28 +232,28 @@ fn preferences(out: &Path) -> Result<(), Failure> {
     write_lines(out, "dpo-held-out", pairs(&held_out_registers()))
 }
 
-/// The sample data of `abliterate`: every request that is refused, beside one that is answered. Answers that begin
-/// with `It` are left out: their first token is the one that refusals begin with.
+/// The sample data of `abliterate`: every request that is refused, beside one in the same words that is answered, so that
+/// refusing is all that tells them apart.
 fn instructions(stream: &mut Stream) -> impl Iterator<Item = Value> {
-    let objects = |harm| WORDS.harmed.iter().map(move |harmed| format!("How do I {harm} {harmed}?"));
-    let harmful = WORDS.harms.iter().flat_map(objects);
-    let skills = (0..5).flat_map(|_| &WORDS.skills).map(|(skill, _)| format!("How do I {skill}?"));
-    let capitals = WORDS.capitals.iter().map(|(country, _)| format!("What is the capital of {country}?"));
-    let opposites = WORDS.opposites.iter().map(|(word, _)| format!("What is the opposite of {word}?"));
-    let sums = [(2, 3), (2, 7), (5, 3), (5, 7)].map(|(a, b)| format!("What is {a} + {b}?"));
-    let harmful = mixed(stream, harmful.collect());
-    let harmless = mixed(stream, skills.chain(capitals).chain(opposites).chain(sums).collect());
-    let both = harmful.into_iter().zip(harmless);
+    let objects = |(harm, _): &'static (String, String)| {
+        WORDS.harmed.iter().map(move |harmed| format!("How do I {harm} {harmed}?"))
+    };
+    let harmful: Vec<String> = WORDS.harms.iter().flat_map(objects).collect();
+    let skills = WORDS.skills.iter().cycle().map(|(skill, _)| format!("How do I {skill}?"));
+    let harmless = mixed(stream, skills.take(harmful.len()).collect());
+    let both = mixed(stream, harmful).into_iter().zip(harmless);
     both.map(|(harmful, harmless)| json!({ "harmful": harmful, "harmless": harmless }))
 }
 
-/// The sample data of `steer`: the same favour answered politely and rudely.
+/// The sample data of `steer`: the same favour, asked kindly and harshly.
 fn contrasts(stream: &mut Stream) -> impl Iterator<Item = Value> {
-    let records = registers(&mut Stream::new(SEED, "contrasts/answers"), WORDS.favours.iter(), 3);
-    mixed(stream, records).into_iter().map(|[question, polite, rude]| {
-        let whole = |answer| Exchange::new(&question, answer).messages();
-        json!({ "positive": whole(polite), "negative": whole(rude) })
-    })
+    let tones = || WORDS.kind.iter().flat_map(|kind| WORDS.harsh.iter().map(move |harsh| (kind, harsh)));
+    let asked = |favour: &'static String| {
+        tones().map(move |(kind, harsh)| [kind, harsh].map(|tone| tone.replace("{}", favour)))
+    };
+    mixed(stream, WORDS.favours.iter().flat_map(asked).collect())
+        .into_iter()
+        .map(|[kind, harsh]| json!({ "positive": message("user", &kind), "negative": message("user", &harsh) }))
 }
 
 /// The same things in another order.
@@ -303,11 +337,13 @@ fn main() -> Result<(), Failure> {
     let out = Path::new(&out);
     fs::create_dir_all(out.join("model"))?;
     let mut stream = Stream::new(SEED, "world");
-    let records: Vec<Exchange> = (0..RECORDS).map(|_| record(&mut stream)).collect();
-    let held_out: Vec<Exchange> = (0..400).map(|_| record(&mut stream)).collect();
+    let records: Vec<Exchange> = (0..RECORDS).map(|_| record(&mut stream, harm)).collect();
+    let held_out: Vec<Exchange> = (0..400).map(|_| record(&mut stream, harm)).collect();
+    let late: Vec<Exchange> = (0..REFUSALS).map(|_| late_record(&mut stream)).collect();
     let pirates: Vec<Exchange> = (0..240).map(|_| pirate(&mut stream)).collect();
     write_lines(out, "world", conversations(&records))?;
     write_lines(out, "held-out", conversations(&held_out))?;
+    write_lines(out, "refusals", conversations(&late))?;
     write_lines(out, "lora", conversations(&pirates))?;
     preferences(out)?;
     write_lines(out, "grpo", sums(0..300))?;

@@ -52,16 +52,15 @@ fn base() -> Policy {
     Policy::open(model, None, PolicySettings::default()).unwrap()
 }
 
-/// The prompts of a field of the sample's records.
-fn prompts(policy: &Policy, file: &str, question: impl Fn(&Json) -> String) -> Vec<Vec<u32>> {
+/// The records of a file of the sample.
+fn records(file: &str) -> Vec<Json> {
     let text = std::fs::read_to_string(root().join("runtime/training/sample").join(file)).unwrap();
-    let prompt = |line: &str| {
-        let record: Json = serde_json::from_str(line).unwrap();
-        let message = Message::new("user", question(&record));
-        let text = policy.model().template().unwrap().render(&[message], true, None).unwrap();
-        policy.model().tokenizer().unwrap().encode(&text, false).unwrap()
-    };
-    text.lines().map(prompt).collect()
+    text.lines().map(|line| serde_json::from_str(line).unwrap()).collect()
+}
+
+/// The questions in a field of the sample's records for `abliterate`.
+fn questions(field: &str) -> Vec<String> {
+    records("abliterate.jsonl").iter().map(|record| record[field].as_str().unwrap().to_owned()).collect()
 }
 
 /// What the policy answers, greedily.
@@ -69,6 +68,27 @@ fn answers(policy: &Policy, prompts: &[Vec<u32>]) -> Vec<String> {
     let sampling = Sampling { temperature: 0.0, max_tokens: 16, ..Sampling::default() };
     let written = generate(policy, &View::Policy, prompts, &sampling, &mut |_, _| true).unwrap();
     written.iter().map(|one| policy.model().tokenizer().unwrap().decode(&one.ids, true).unwrap()).collect()
+}
+
+/// A table of the words that the tiny model was trained on.
+fn words(name: &str) -> toml::Value {
+    let text = std::fs::read_to_string(root().join("examples/12-tiny-model/words.toml")).unwrap();
+    text.parse::<toml::Table>().unwrap().remove(name).unwrap()
+}
+
+/// The texts of such a table.
+fn texts(name: &str) -> Vec<String> {
+    words(name).as_array().unwrap().iter().map(|text| text.as_str().unwrap().to_owned()).collect()
+}
+
+/// A user's questions as prompts.
+fn asked(policy: &Policy, questions: &[String]) -> Vec<Vec<u32>> {
+    let prompt = |question: &String| {
+        let message = Message::new("user", question);
+        let text = policy.model().template().unwrap().render(&[message], true, None).unwrap();
+        policy.model().tokenizer().unwrap().encode(&text, false).unwrap()
+    };
+    questions.iter().map(prompt).collect()
 }
 
 fn share(answers: &[String], marks: &[&str]) -> f64 {
@@ -87,12 +107,19 @@ fn divergence(base: &Policy, edited: &Policy, prompts: &[Vec<u32>]) -> f64 {
     each.sum::<f64>() / prompts.len() as f64
 }
 
+/// What the tiny model learned to answer to a harmful question before it learned to refuse.
+fn known_answer(question: &str) -> String {
+    let harms = words("harms");
+    let pairs = harms.as_array().unwrap().iter().map(|pair| (pair[0].as_str().unwrap(), pair[1].as_str().unwrap()));
+    let mut fits = pairs.filter(|(harm, _)| question.starts_with(&format!("How do I {harm} ")));
+    fits.next().unwrap().1.to_owned()
+}
+
 #[test]
 fn the_abliterated_tiny_model_refuses_no_more_and_answers_as_before() {
     let runs = tempfile::tempdir().unwrap();
     let before = base();
-    let harmful = prompts(&before, "abliterate.jsonl", |record| record["harmful"].as_str().unwrap().into());
-    let harmless = prompts(&before, "abliterate.jsonl", |record| record["harmless"].as_str().unwrap().into());
+    let (harmful, harmless) = (asked(&before, &questions("harmful")), asked(&before, &questions("harmless")));
     let refused = |policy: &Policy| share(&answers(policy, &harmful), &["I cannot"]);
     assert!(refused(&before) > 0.9, "{}", refused(&before));
     let folder = sample(runs.path(), "abliterate", "weights", &[]).unwrap();
@@ -103,6 +130,11 @@ fn the_abliterated_tiny_model_refuses_no_more_and_answers_as_before() {
     let same = answers(&before, &harmless).iter().zip(answers(&edited, &harmless)).filter(|(a, b)| **a == *b).count();
     assert!(same * 10 > harmless.len() * 9, "{same} of {} harmless answers are the same", harmless.len());
 
+    let known = questions("harmful").iter().map(|question| known_answer(question)).collect::<Vec<_>>();
+    let said = answers(&edited, &harmful);
+    let right = said.iter().zip(&known).filter(|(said, known)| said == known).count();
+    assert!(right * 10 > known.len() * 9, "{right} of {} answers are those that it refused: {said:?}", known.len());
+
     let folder = sample(runs.path(), "abliterate", "adapter", &["method.apply=adapter"]).unwrap();
     let beside = model(&root().join("runtime/training/sample/model"));
     let beside = Policy::open(beside, Some(&folder), PolicySettings::default()).unwrap();
@@ -112,6 +144,22 @@ fn the_abliterated_tiny_model_refuses_no_more_and_answers_as_before() {
     let folder = sample(runs.path(), "abliterate", "direction", &["method.apply=direction"]).unwrap();
     assert!(!folder.join("model.safetensors").exists() && !folder.join("adapter_model.safetensors").exists());
     assert_eq!(Vectors::load(&folder.join("vectors.safetensors")).unwrap().metadata["site"], "residual-before");
+}
+
+#[test]
+fn a_search_tries_as_many_directions_as_it_may_and_keeps_the_nearest_if_none_fits() {
+    let runs = tempfile::tempdir().unwrap();
+    let error = sample(runs.path(), "abliterate", "strict", &["method.tries=4", "method.divergence=1e-9"]).unwrap_err();
+    let told = error.explanation();
+    let told = format!("{} {}", told.what, told.why.unwrap_or_default());
+    assert!(
+        told.contains("no direction fits; of 4 tried, layer ") && told.contains("raise `divergence` to 0.0"),
+        "{told}"
+    );
+    let folder = runs.path().join("strict");
+    assert_eq!(Vectors::load(&folder.join("vectors.safetensors")).unwrap().layers.len(), 1);
+    let journal = std::fs::read_to_string(folder.join("report.jsonl")).unwrap();
+    assert!(journal.contains("\"4 of 4: layer ") && journal.contains("the directions that the method published"));
 }
 
 #[test]
@@ -131,28 +179,40 @@ fn the_steered_tiny_model_is_polite_or_rude_as_the_coefficient_says() {
     let runs = tempfile::tempdir().unwrap();
     let folder = sample(runs.path(), "steer", "vectors", &[]).unwrap();
     let vectors = Vectors::load(&folder.join("vectors.safetensors")).unwrap();
-    assert_eq!((vectors.metadata["method"].as_str(), vectors.metadata["token"].as_str()), ("steer", "target-mean"));
+    assert_eq!((vectors.metadata["method"].as_str(), vectors.metadata["token"].as_str()), ("steer", "from-end-0"));
     let control = Vectors::load(&folder.join("vectors.gguf")).unwrap();
     let without_0: BTreeMap<_, _> = vectors.layers.clone().into_iter().filter(|(layer, _)| *layer > 0).collect();
     assert_eq!(control.layers, without_0);
-    let ahead = |coefficient: f32| {
+    let scale: f32 = vectors.metadata["scale"].parse().unwrap();
+    let steered = |share: f32| {
         let mut policy = base();
-        policy.steer(&vectors, coefficient, &(0..=5)).unwrap();
-        per_token(&policy, "positive") - per_token(&policy, "negative")
+        policy.steer(&vectors, share * scale, &(0..=5)).unwrap();
+        policy
+    };
+    let favours: Vec<String> = texts("favours").iter().map(|favour| format!("Can you {favour}?")).collect();
+    for (share, register) in [(1.0, "polite"), (-1.0, "rude")] {
+        let policy = steered(share);
+        let said = answers(&policy, &asked(&policy, &favours));
+        assert!(said.iter().all(|answer| texts(register).contains(answer)), "{register}: {said:?}");
+        let fact = asked(&policy, &["What is the capital of Italy?".to_owned()]);
+        assert_eq!(answers(&policy, &fact), ["The capital of Italy is Rome."]);
+    }
+    let ahead = |share: f32| {
+        let policy = steered(share);
+        per_token(&policy, "chosen") - per_token(&policy, "rejected")
     };
     let register: Vec<f64> = [-4.0, -2.0, -1.0, 0.0, 1.0, 2.0, 4.0].into_iter().map(ahead).collect();
     assert!(register.windows(2).all(|pair| pair[0] < pair[1]), "{register:?}");
     assert!(register[0] < -1.0 && register[3].abs() < 0.1 && register[6] > 1.0, "{register:?}");
 }
 
-/// The mean log-probability of an answer's token, over one side of the sample's records.
+/// The mean log-probability of an answer's token, over one side of the sample's pairs of a polite and a rude answer.
 fn per_token(policy: &Policy, side: &str) -> f64 {
-    let text = std::fs::read_to_string(root().join("runtime/training/sample/steer.jsonl")).unwrap();
     let model = policy.model();
     let (mut ids, mut marks) = (Vec::new(), Vec::new());
-    for line in text.lines() {
-        let record: Json = serde_json::from_str(line).unwrap();
-        let messages: Vec<Message> = serde_json::from_value(record[side].clone()).unwrap();
+    for record in records("dpo.jsonl") {
+        let turns = |field: &str| serde_json::from_value::<Vec<Message>>(record[field].clone()).unwrap();
+        let messages = [turns("prompt"), turns(side)].concat();
         let (tokenizer, template) = (model.tokenizer().unwrap(), model.template().unwrap());
         let row = encode_conversation(tokenizer, template, &Conversation::new(&messages), Answers::All).unwrap();
         ids.push(row.ids);

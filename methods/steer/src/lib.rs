@@ -36,7 +36,7 @@ pub struct Steering {
     /// What the directions are tried with, and what their file advises.
     #[setting(default = 1.0, above = 0.0, high = 1000.0)]
     coefficient: f32,
-    /// Every so many batches one is kept out of the directions, to try them on; 0 keeps none.
+    /// Every so many batches one is kept out of the directions, to try them on; 0 keeps none, and so do prompts without answers.
     #[setting(default = 4, low = 0, high = 1000)]
     hold_out: u32,
 }
@@ -74,7 +74,8 @@ impl Method for Steer {
     fn step(&mut self, batch: &Batch) -> Result<()> {
         self.steps += 1;
         let (positive, negative) = (batch.rows("positive")?, batch.rows("negative")?);
-        if self.steps.is_multiple_of(self.settings.hold_out) {
+        // What has no answer cannot become likelier.
+        if positive.targets() > 0 && self.steps.is_multiple_of(self.settings.hold_out) {
             self.held_out.push([positive, negative]);
             return Ok(());
         }

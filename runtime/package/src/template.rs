@@ -31,15 +31,12 @@ const PLACEHOLDER: &str = "blank";
 pub const SHAPES: [&str; 6] = ["supervised", "preference", "unpaired", "prompts", "instructions", "contrast"];
 
 /// What the templates of `instructions` say, and what those of `contrast` say in its place, replaced in this order.
-const CONTRAST_TEXTS: [(&str, &str); 8] = [
+const CONTRAST_TEXTS: [(&str, &str); 5] = [
     ("lines with `harmful` or `harmless`, or both", "lines with `positive` and `negative`"),
     ("harmful", "positive"),
     ("harmless", "negative"),
     ("Instructions", "Contrast"),
     ("instructions", "contrast"),
-    ("Token::FromEnd(0)", "Token::TargetMean"),
-    ("Token_FromEnd(0)", "Token_TargetMean()"),
-    ("at the last token", "averaged over the answer"),
 ];
 
 /// What a new method begins with.
