@@ -2,7 +2,7 @@
 
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use tunebox_foundation::explain::Explain;
 use tunebox_package::error::Reason;
@@ -110,25 +110,34 @@ fn a_writer_that_is_killed_leaves_the_store_whole() {
     let home = tempfile::tempdir().unwrap();
     let store = Store::open(home.path()).unwrap();
     store.put(&version("1.0.0"), "registry.example/me/other").unwrap();
-    let mut seen = 0;
+    let written = || {
+        let mut list = store.list().unwrap();
+        list.retain(|stored| stored.version.starts_with("0.0."));
+        list
+    };
     for round in 0..20 {
         let mut child = Command::new(std::env::current_exe().unwrap());
         child
             .args(["--exact", "registry::stores::a_writer_that_is_killed_leaves_the_store_whole"])
             .env(CHILD, home.path());
         let mut child = child.stdout(Stdio::null()).stderr(Stdio::null()).spawn().unwrap();
-        std::thread::sleep(Duration::from_millis(20 + 7 * round));
+        // From its first package on, at various moments.
+        let late = Instant::now() + Duration::from_secs(60);
+        while written().is_empty() {
+            assert!(Instant::now() < late, "the writer does not write");
+            std::thread::sleep(Duration::from_millis(1));
+        }
+        std::thread::sleep(Duration::from_millis(7 * round));
         assert!(child.try_wait().unwrap().is_none(), "the writer ended by itself");
         child.kill().unwrap();
         child.wait().unwrap();
         for stored in store.list().unwrap() {
             get(&store, Some(&stored.version)).unwrap();
-            seen += usize::from(stored.version.starts_with("0.0."));
         }
+        written().iter().for_each(|stored| store.remove(stored).unwrap());
         store.put(&version("2.0.0"), "registry.example/me/lora").unwrap();
         assert_eq!(get(&store, Some("2.0.0")).unwrap().1, version("2.0.0"));
     }
-    assert!(seen > 0, "no writer came as far as writing");
     let leftover =
         |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().to_string_lossy().starts_with('.');
     assert!(!home.path().join("store/blobs/sha256").read_dir().unwrap().any(leftover));
