@@ -199,7 +199,7 @@ pub struct AdapterTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     pub layers: Option<Vec<u32>>,
     /// Ranks of modules that differ from `rank`, by regular expressions such as `"v_proj"` or `"layers.[0-7].mlp.*"`.
-    /// Each matches a module's path, or an end of it after a dot; a module may be matched by one of them.
+    /// Each matches a module's path, or an end of it after a dot; no two may match the same module.
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("additionalProperties" = json!({ "type": "integer", "minimum": 1, "maximum": 4096 })))]
     pub rank_pattern: BTreeMap<String, u32>,
