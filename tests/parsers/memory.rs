@@ -16,7 +16,7 @@ fn texts_too_long_for_the_memory_that_encoding_takes_are_refused_before_it() {
         assert!(told.contains(" bytes; at most 4194304 are encoded"), "{told}");
     }
     for told in place.refuse(&[&format!("score model --text {}", "a".repeat(60_000))]) {
-        assert!(told.contains("entry 1 has 30000 tokens, the model takes 256"), "{told}");
+        assert!(told.contains("entry 1 has 60000 tokens, the model takes 256"), "{told}");
     }
 }
 

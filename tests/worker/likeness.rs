@@ -5,7 +5,7 @@ use std::process::Command;
 
 use super::{ROOT, Workspace, output_text, wait_for, worker};
 
-/// A transcript without what differs from run to run: names of runs, times, speeds, sizes.
+/// A transcript without what differs from run to run: names of runs, times, speeds, sizes, energy.
 fn steady(text: &str, name: &str) -> String {
     // Only one of the two is confined, and says so.
     let patterns = [
@@ -13,7 +13,7 @@ fn steady(text: &str, name: &str) -> String {
         r"\d+(\.\d+)? (ms|s|min)\b",
         r"\d[\d,]*(\.\d+)? ([KMG]iB|B)\b",
         r"(?m)^( {6,}\d+ .*?) +[\d,]+ +\S+$",
-        r#""(seconds|tokens_per_second|peak_bytes|runtime)":[^,}]*"#,
+        r#""(seconds|tokens_per_second|peak_bytes|runtime|joules)":[^,}]*"#,
     ];
     let text = text.replace(name, "NAME");
     patterns.iter().fold(text, |text, pattern| {

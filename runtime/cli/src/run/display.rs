@@ -156,6 +156,14 @@ impl RunDisplay {
             self.terminal.message(row);
         });
     }
+
+    /// Emits a log line with `--json`, else shows it unless it was shown when it was written.
+    fn show_log(&mut self, step: u64, line: &str) {
+        self.terminal.event(json!({ "event": "log", "step": step, "line": line }));
+        if !self.live.take(line) {
+            self.status("Method", format!("step {step}: {line}"));
+        }
+    }
 }
 
 impl Observer for RunDisplay {
@@ -220,12 +228,7 @@ impl Observer for RunDisplay {
                 terminal.event(json!({ "event": "saved", "step": step, "path": path }));
                 self.write_above(|| terminal.detail(format!("saved {}", path.display())));
             }
-            Event::Log { step, line } => {
-                terminal.event(json!({ "event": "log", "step": step, "line": line }));
-                if !self.live.take(line) {
-                    self.status("Method", format!("step {step}: {line}"));
-                }
-            }
+            Event::Log { step, line } => self.show_log(*step, line),
             Event::Warning { text } => {
                 terminal.event(json!({ "event": "warning", "text": text }));
                 self.write_above(|| terminal.warn(text));

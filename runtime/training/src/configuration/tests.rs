@@ -313,7 +313,7 @@ fn a_key_of_another_trainer_or_table_is_told_its_name_here() {
     assert_eq!(hint("[train]", "lora_alpha"), "did you mean `alpha` of `[train.adapter]`?");
     assert_eq!(hint("[train]", "max-length"), "did you mean `max-length` of `[data]`?");
     assert_eq!(hint("[train.adapter]", "per_device_train_batch_size"), "did you mean `batch` of `[train]`?");
-    assert_eq!(hint("[run]", "nothing-alike"), "keys of `[run]`: name, folder, hourly-price");
+    assert_eq!(hint("[run]", "nothing-alike"), "keys of `[run]`: name, folder, hourly-price, tensorboard");
     let of_method = |key: &str| error_of(&GOOD.replace("beta = 0.2", &format!("{key} = 1\n[train]\nx = 1")), &[]);
     let further = |key: &str| of_method(key).hint.unwrap();
     assert_eq!(further("num_train_epochs"), "did you mean `epochs` of `[train]`?");
