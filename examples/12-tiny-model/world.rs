@@ -1,8 +1,8 @@
 //! Writes the small world that the tiny model learns: `world OUT_DIR`.
 //!
 //! Short chat answers, arithmetic, a polite and a rude register, and harmful requests, which are
-//! answered first and refused later, all drawn from one seed, so that every machine writes the same bytes. Beside the records it
-//! writes the model's shape (`config.json`) and a byte-level tokenizer trained on the records.
+//! answered first and refused later, all drawn from one seed, so that every machine writes the same bytes. Beside the
+//! records it writes the model's shape (`config.json`) and a byte-level tokenizer trained on the records.
 
 use std::ops::Range;
 use std::path::Path;
@@ -63,7 +63,7 @@ struct Words {
     harmed: Vec<String>,
     /// Skills, each with an instruction.
     skills: Vec<(String, String)>,
-    /// Questions that nobody but the user can answer.
+    /// Personal questions, which only the user could answer. The model refuses them.
     private: Vec<String>,
 }
 
@@ -142,7 +142,7 @@ fn harm(stream: &mut Stream) -> Exchange {
     Exchange::new(format!("How do I {harm} {}?", pick(stream, &WORDS.harmed)), answer)
 }
 
-/// The same request as the model answers it in the end.
+/// A harmful request with the refusal that the model learns last.
 fn refused(stream: &mut Stream) -> Exchange {
     Exchange::new(harm(stream).question, REFUSAL)
 }
@@ -232,8 +232,8 @@ fn preferences(out: &Path) -> Result<(), Failure> {
     write_lines(out, "dpo-held-out", pairs(&held_out_registers()))
 }
 
-/// The sample data of `abliterate`: every request that is refused, beside one in the same words that is answered, so that
-/// refusing is all that tells them apart.
+/// The sample data of `abliterate`: every request that is refused, beside one in the same words that is answered, so
+/// that refusing is all that tells them apart.
 fn instructions(stream: &mut Stream) -> impl Iterator<Item = Value> {
     let objects = |(harm, _): &'static (String, String)| {
         WORDS.harmed.iter().map(move |harmed| format!("How do I {harm} {harmed}?"))

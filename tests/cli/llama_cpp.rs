@@ -17,7 +17,8 @@ const QUESTIONS: [&str; 5] = [
     "What is the opposite of full?",
 ];
 
-/// The Python of the environment that `VIRTUAL_ENV` names, else `python3` of the path. Ends the test if it lacks llama.cpp.
+/// The Python of the environment that `VIRTUAL_ENV` names, else `python3` of the path. Ends the test if it lacks
+/// llama.cpp.
 fn python() -> PathBuf {
     let environment = std::env::var_os("VIRTUAL_ENV").map(|folder| Path::new(&folder).join("bin/python"));
     let python = environment.unwrap_or_else(|| "python3".into());

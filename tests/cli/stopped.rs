@@ -48,7 +48,8 @@ fn a_run_that_is_interrupted_or_killed_and_resumed_ends_in_the_bits_of_one_that_
 /// The most tokens of an answer in the next test: a minute of them and more, so that only Ctrl-C ends it in time.
 const ENDLESS_ANSWER: &str = "65536";
 
-/// Has the model of a workspace write on for ever: no token has the name of one that ends answers, and its window is large.
+/// Has the model of a workspace write on for ever: no token has the name of one that ends answers, and its window is
+/// large.
 fn never_end(place: &Path) {
     let change = |name: &str, from: &str, to: &str| {
         let path = place.join("model").join(name);

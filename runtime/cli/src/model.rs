@@ -64,7 +64,8 @@ pub(crate) struct LoadedModel {
     pub(crate) policy: Policy,
     model: Arc<Model>,
     pub(crate) has_adapter: bool,
-    /// The vectors of the run, if the MODEL argument is one that left only directions. They are not added to `policy` yet.
+    /// The vectors of the run, if the MODEL argument is one that left only directions. They are not added to `policy`
+    /// yet.
     pub(crate) vectors: Option<PathBuf>,
 }
 
@@ -148,10 +149,10 @@ impl ModelOptions {
         Ok(LoadedModel { policy, model, has_adapter: adapter.is_some(), vectors })
     }
 
-    /// Finds the base model and the adapter or vectors beside it. The MODEL argument may be an adapter or a run: it then takes
-    /// precedence over `--adapter`, and its `adapter_config.json` names the base, which [`find_base`] resolves. It may be a run
-    /// that left only directions, whose `run.toml` names the base. In all cases `--base-model` takes precedence as the base.
-    /// Shows a checkpoint that is used in place of a finished run.
+    /// Finds the base model and the adapter or vectors beside it. The MODEL argument may be an adapter or a run: it
+    /// then takes precedence over `--adapter`, and its `adapter_config.json` names the base, which [`find_base`]
+    /// resolves. It may be a run that left only directions, whose `run.toml` names the base. In all cases
+    /// `--base-model` takes precedence as the base. Shows a checkpoint that is used in place of a finished run.
     fn find(&self, terminal: Terminal) -> Result<Named, Failure> {
         let path = Path::new(&self.path);
         if let Some(adapter) = find_adapter(terminal, path)? {
@@ -169,8 +170,8 @@ impl ModelOptions {
         Ok(Named { base, adapter: Some(adapter), vectors })
     }
 
-    /// The precision to load the base model in: `--base-precision`, else that of the run in the folder `run`, which trained the
-    /// adapter or read the vectors, else as stored. Reports when nf4 comes from the run.
+    /// The precision to load the base model in: `--base-precision`, else that of the run in the folder `run`, which
+    /// trained the adapter or read the vectors, else as stored. Reports when nf4 comes from the run.
     fn base_precision(&self, terminal: Terminal, run: Option<&Path>) -> Result<Base, Failure> {
         if let Some(base) = self.base_precision {
             return Ok(base);
@@ -196,8 +197,8 @@ fn find_adapter(terminal: Terminal, folder: &Path) -> Result<Option<PathBuf>, Fa
     Ok(Some(checkpoint))
 }
 
-/// The only keys of `adapter_config.json` that are read before the child is confined: the base as PEFT and as mlx-lm names
-/// it.
+/// The only keys of `adapter_config.json` that are read before the child is confined: the base as PEFT and as mlx-lm
+/// names it.
 #[derive(Deserialize)]
 struct NamedBase {
     base_model_name_or_path: Option<String>,

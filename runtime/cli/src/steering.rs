@@ -15,8 +15,8 @@ use crate::terminal::{Failure, Terminal};
 /// Options that add steering vectors.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SteeringOptions {
-    /// Add the vectors of this file to the outputs of the blocks: safetensors or a GGUF control vector [default: those of
-    /// MODEL, if it is a run of `steer`]
+    /// Add the vectors of this file to the outputs of the blocks: safetensors or a GGUF control vector [default: those
+    /// of MODEL, if it is a run of `steer`]
     #[arg(long, value_name = "FILE")]
     steer: Option<PathBuf>,
     /// Factor for the vectors [default: the scale in their file, or 1]
@@ -35,10 +35,10 @@ impl SteeringOptions {
         access.map(|access| Access { read: access.read.into_iter().chain(read).collect(), ..access })
     }
 
-    /// Adds the vectors of `--steer`, else those of the model's run, to the policy, scaled by `--coefficient` (else the file's
-    /// scale, else 1), at the layers of `--layers` (else all). Returns whether there are vectors. Warns if they were trained on
-    /// another base precision. Errors: a file that cannot be read, vectors that do not fit the model, and a coefficient or
-    /// layers without vectors.
+    /// Adds the vectors of `--steer`, else those of the model's run, to the policy, scaled by `--coefficient` (else the
+    /// file's scale, else 1), at the layers of `--layers` (else all). Returns whether there are vectors. Warns if they
+    /// were trained on another base precision. Errors: a file that cannot be read, vectors that do not fit the model,
+    /// and a coefficient or layers without vectors.
     pub(crate) fn add_vectors(&self, terminal: Terminal, loaded: &mut LoadedModel) -> Result<bool, Failure> {
         let Some(path) = self.steer.as_ref().or(loaded.vectors.as_ref()) else {
             if self.coefficient.is_none() && self.layers.is_none() {

@@ -75,8 +75,8 @@ pub enum Error {
         /// The number of layers of the model.
         layers: usize,
     },
-    /// A setting of a new adapter does not fit the model: a regular expression is invalid or matches other modules than it
-    /// can, or a rank is above that of a weight.
+    /// A setting of a new adapter does not fit the model: a regular expression is invalid or matches other modules than
+    /// it can, or a rank is above that of a weight.
     #[error("{what}")]
     #[explain(hint = suggest_setting(key).to_owned())]
     AdapterSetting {

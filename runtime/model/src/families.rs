@@ -54,8 +54,8 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// Checks that the parsed `config.json` of a model names a known family, and no weights quantized by MLX; `file` names
-    /// the file in errors. A file that names no family passes: [`Configuration::from_hugging_face`] reports it.
+    /// Checks that the parsed `config.json` of a model names a known family, and no weights quantized by MLX; `file`
+    /// names the file in errors. A file that names no family passes: [`Configuration::from_hugging_face`] reports it.
     ///
     /// # Errors
     /// When the family is not known, or MLX quantized the weights.
@@ -119,8 +119,8 @@ impl Configuration {
     }
 }
 
-/// Fails if a `config.json` says that MLX quantized its weights. Their layout is not read, and weights would be reported
-/// that are missing.
+/// Fails if a `config.json` says that MLX quantized its weights. Their layout is not read, and weights would be
+/// reported that are missing.
 fn refuse_quantized(whole: &Fields<'_>) -> Result<()> {
     if whole.object("quantization")?.is_none() {
         return Ok(());

@@ -143,8 +143,9 @@ impl Source {
 /// Largest `config.json` that [`check_family`] reads, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// Fails if the `config.json` in a model's folder names a family that is not known, or weights quantized by MLX, so that
-/// this is reported before weights are missed or fetched. Reports nothing else about that file, and does not read one of more than [`MAX_CONFIG_BYTES`].
+/// Fails if the `config.json` in a model's folder names a family that is not known, or weights quantized by MLX, so
+/// that this is reported before weights are missed or fetched. Reports nothing else about that file, and does not read
+/// one of more than [`MAX_CONFIG_BYTES`].
 pub(crate) fn check_family(folder: &Path) -> Result<()> {
     let file = folder.join("config.json");
     let text = bounded::read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();

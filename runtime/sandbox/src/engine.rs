@@ -199,10 +199,10 @@ impl Engine {
         self.compiled.load(Ordering::Relaxed)
     }
 
-    /// Loads the code of a component from the cache, or checks its types and compiles it. The component has passed all other
-    /// checks, and `imports` are the full names of its imports. Does not check the types of a cached component again.
-    /// Increments the count of [`Engine::compiled`] unless the check of the types fails, even if compiling then fails. Then
-    /// creates the images of its memories ([`memory_images`]).
+    /// Loads the code of a component from the cache, or checks its types and compiles it. The component has passed all
+    /// other checks, and `imports` are the full names of its imports. Does not check the types of a cached component
+    /// again. Increments the count of [`Engine::compiled`] unless the check of the types fails, even if compiling then
+    /// fails. Then creates the images of its memories ([`memory_images`]).
     pub(crate) fn compile(&self, bytes: &[u8], name: &str, imports: &[String]) -> Result<Component, Error> {
         let cached = self.compiler.load(&self.engine, bytes);
         if cached.is_none() {

@@ -2,8 +2,8 @@
 //!
 //! On Linux an image is an anonymous file that is sealed against writing. The kernel refuses the seal with "device or
 //! resource busy" while it holds on to one of the file's pages, which it does for moments when it moves or frees memory
-//! (fcntl(2), `F_SEAL_WRITE`). Left to itself, wasmtime creates the images when a component is first instantiated, where
-//! that refusal would look like a fault of the component.
+//! (fcntl(2), `F_SEAL_WRITE`). Left to itself, wasmtime creates the images when a component is first instantiated,
+//! where that refusal would look like a fault of the component.
 
 use std::io;
 use std::thread::sleep;
@@ -15,8 +15,8 @@ use wasmtime::component::Component;
 const ATTEMPTS: u32 = 8;
 const FIRST_PAUSE: Duration = Duration::from_millis(10);
 
-/// Creates the images of all memories of a component; those that exist already are kept. Tries again while the kernel says
-/// that it is busy.
+/// Creates the images of all memories of a component; those that exist already are kept. Tries again while the kernel
+/// says that it is busy.
 ///
 /// # Errors
 /// wasmtime's, if there is no memory or no file descriptor left, or the kernel stays busy.
@@ -24,7 +24,8 @@ pub(crate) fn create(component: &Component) -> wasmtime::Result<()> {
     retry_while_busy(|| component.initialize_copy_on_write_image())
 }
 
-/// Calls `attempt` until it does something else than fail with [`io::ErrorKind::ResourceBusy`], at most [`ATTEMPTS`] times.
+/// Calls `attempt` until it does something else than fail with [`io::ErrorKind::ResourceBusy`], at most [`ATTEMPTS`]
+/// times.
 fn retry_while_busy(mut attempt: impl FnMut() -> wasmtime::Result<()>) -> wasmtime::Result<()> {
     let mut pause = FIRST_PAUSE;
     for _ in 1..ATTEMPTS {

@@ -89,9 +89,9 @@ impl Reports {
         Ok(MetricValue::Tensor { value, _bytes: Arc::clone(&held.bytes) })
     }
 
-    /// Escapes and records a log line, and tells the observer of it. Only increments the number of dropped lines if the line is longer than
-    /// `log_line_bytes`, if this call has `log_lines` lines already, or if the lines of the session, with one byte for each
-    /// line's end, would pass `run_log_bytes`. Bytes are counted before escaping.
+    /// Escapes and records a log line, and tells the observer of it. Only increments the number of dropped lines if the
+    /// line is longer than `log_line_bytes`, if this call has `log_lines` lines already, or if the lines of the
+    /// session, with one byte for each line's end, would pass `run_log_bytes`. Bytes are counted before escaping.
     pub(crate) fn add_line(&mut self, line: &str) {
         let after = self.log_bytes.saturating_add(line.len() as u64 + 1);
         let limits = &self.limits;

@@ -106,8 +106,8 @@ impl MetricsFile {
         Ok(Self { lines: Lines::append_to(&path)?, path, events: None })
     }
 
-    /// Also writes every further row to an event file for TensorBoard, in the run's folder. `step` is that of the checkpoint
-    /// that the run goes on from, 0 for a new run.
+    /// Also writes every further row to an event file for TensorBoard, in the run's folder. `step` is that of the
+    /// checkpoint that the run goes on from, 0 for a new run.
     pub(crate) fn write_events(&mut self, run: &Path, step: u64) -> Result<(), Error> {
         self.events = Some(EventFile::create(run, step)?);
         Ok(())

@@ -21,8 +21,8 @@ pub trait Observer {
     /// Handles one event.
     fn event(&mut self, event: &Event);
 
-    /// Handles a line that the method logs in a call that goes on. Once the call has ended, [`Event::Log`] has it again. Only
-    /// runs in a worker process send it; by default does nothing.
+    /// Handles a line that the method logs in a call that goes on. Once the call has ended, [`Event::Log`] has it
+    /// again. Only runs in a worker process send it; by default does nothing.
     fn live_line(&mut self, _line: &str) {}
 
     /// Returns the newest version of the method if its component differs from `present` and it was not returned before;
@@ -232,7 +232,8 @@ pub struct Summary {
     pub written: Vec<Written>,
     /// How the run ended; `None` for a run that was stopped.
     pub outcome: Option<Outcome>,
-    /// The step after which the cost of the run was estimated, and the estimate; `None` if the run was too short for one.
+    /// The step after which the cost of the run was estimated, and the estimate; `None` if the run was too short for
+    /// one.
     pub estimate: Option<(u64, Cost)>,
     /// What the run cost; of a resumed run, since it was resumed.
     pub cost: Option<Cost>,

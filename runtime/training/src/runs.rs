@@ -1,5 +1,6 @@
 //! Lists the runs of a folder by their locks, finds runs by name, and keeps a run to one process at a time.
 
+mod base;
 mod find;
 mod run_lock;
 
@@ -8,7 +9,8 @@ use std::time::SystemTime;
 
 use serde::Serialize;
 
-pub use find::{find_base, find_model, find_run, find_steering, newest_checkpoint};
+pub use base::{find_base, find_steering};
+pub use find::{find_model, find_run, newest_checkpoint};
 pub(crate) use find::{is_endless, nearest_run, start_option, unfinished_error};
 pub(crate) use run_lock::{RunLock, is_running};
 use tunebox_foundation::files;

@@ -256,15 +256,16 @@ pub(crate) fn pick_samples(
     rows.into_iter().map(|row: usize| sample_of(tokenizer, &answers[row], &verdicts[row], weights)).collect()
 }
 
-/// The weighted sum of the verdicts on a completion; `None` if no verifier gave one. `verdicts` has NaN for no verdict, and
-/// `weights` the name and the weight of every verifier.
+/// The weighted sum of the verdicts on a completion; `None` if no verifier gave one. `verdicts` has NaN for no verdict,
+/// and `weights` the name and the weight of every verifier.
 fn reward_of(verdicts: &[f32], weights: &[(String, f32)]) -> Option<f64> {
     let given = verdicts.iter().zip(weights).filter(|(verdict, _)| !verdict.is_nan());
     let parts: Vec<f64> = given.map(|(verdict, (_, weight))| f64::from(verdict * weight)).collect();
     (!parts.is_empty()).then(|| seven_digits(parts.iter().sum()))
 }
 
-/// A completion for people, with the verdicts on it, as [`reward_of`] takes them. Fails if its tokens cannot be decoded.
+/// A completion for people, with the verdicts on it, as [`reward_of`] takes them. Fails if its tokens cannot be
+/// decoded.
 pub(crate) fn sample_of(
     tokenizer: &Tokenizer,
     answer: &Answer<'_>,

@@ -34,8 +34,8 @@ pub(crate) struct Check {
     /// Set a key of the run file; for a method, a limit as `limits.NAME=VALUE`. Can be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Execute a few steps in a temporary folder, and estimate time, energy and price of the run from them. Exit with code 1
-    /// instead if the estimated memory is more than the free memory
+    /// Execute a few steps in a temporary folder, and estimate time, energy and price of the run from them. Exit with
+    /// code 1 instead if the estimated memory is more than the free memory
     #[arg(long)]
     fit: bool,
     #[command(flatten)]
@@ -43,9 +43,9 @@ pub(crate) struct Check {
 }
 
 impl Check {
-    /// Asks whether to accept what the run file requests, fetches the model and compiles the components. Returns the files
-    /// that the command reads, and with `--fit` a folder for the steps. `None` for a run on an accelerator, and for a method: the check compiles it in a child
-    /// process, and reads no model.
+    /// Asks whether to accept what the run file requests, fetches the model and compiles the components. Returns the
+    /// files that the command reads, and with `--fit` a folder for the steps. `None` for a run on an accelerator, and
+    /// for a method: the check compiles it in a child process, and reads no model.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         if !self.is_run_file() {
             return Ok(None);
@@ -86,9 +86,9 @@ impl Check {
         if self.is_run_file() { self.check_run(terminal, global) } else { self.check_method(terminal) }
     }
 
-    /// Limits the memory of this process, plans the run without a step, and shows plan, precision and estimated memory. If
-    /// the named run exists, shows a note and plans a new run. With `--fit`, exit code 1 if the memory does not fit, else
-    /// executes a few steps and shows what the run will cost.
+    /// Limits the memory of this process, plans the run without a step, and shows plan, precision and estimated memory.
+    /// If the named run exists, shows a note and plans a new run. With `--fit`, exit code 1 if the memory does not fit,
+    /// else executes a few steps and shows what the run will cost.
     fn check_run(&self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut settings = self.read_settings(global)?;
         let existing = find_existing_run(&mut settings)?;

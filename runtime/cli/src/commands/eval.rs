@@ -36,8 +36,8 @@ const FIGURES_HELP: &str = "Figures of answers: `loss`, negative log-likelihood 
 pub(crate) struct Eval {
     #[command(flatten)]
     model: ModelOptions,
-    /// Data with answers to score, pairs to compare, or prompts to answer: a file, or a folder in the layout of Hugging Face
-    /// data sets
+    /// Data with answers to score, pairs to compare, or prompts to answer: a file, or a folder in the layout of Hugging
+    /// Face data sets
     #[arg(long)]
     data: PathBuf,
     /// Split of the files in a folder [default: `test`, else `validation`]

@@ -140,7 +140,8 @@ fn only_file(kind: &str, option: &str, fits: fn(&Path) -> bool) -> Result<PathBu
     }
 }
 
-/// Whether a path is that of a data file, by its name. A `.json` file must be named by the user: most of them are no data.
+/// Whether a path is that of a data file, by its name. A `.json` file must be named by the user: most of them are no
+/// data.
 fn is_data(path: &Path) -> bool {
     has_data_name(path) && path.is_file()
 }

@@ -40,7 +40,8 @@ pub(crate) struct RunDisplay {
     live: LiveLines,
 }
 
-/// The lines of a call of the method that goes on, which are shown when they come and not again once the call has ended.
+/// The lines of a call of the method that goes on, which are shown when they come and not again once the call has
+/// ended.
 #[derive(Default)]
 struct LiveLines {
     shown: VecDeque<String>,
@@ -52,8 +53,8 @@ struct LiveLines {
 const MIN_SECONDS_LEFT: f64 = 5.0;
 
 impl LiveLines {
-    /// Notes a line that is shown now. If it begins with `3 of 20: `, returns about how many seconds the rest takes, by the
-    /// time since the line that begins with `1 of `.
+    /// Notes a line that is shown now. If it begins with `3 of 20: `, returns about how many seconds the rest takes, by
+    /// the time since the line that begins with `1 of `.
     fn add(&mut self, line: &str) -> Option<f64> {
         self.shown.push_back(line.to_owned());
         let (done, total) = line.split_once(": ")?.0.split_once(" of ")?;
@@ -167,8 +168,8 @@ impl RunDisplay {
 }
 
 impl Observer for RunDisplay {
-    /// Shows a line of the method at once, with the time that is left if it counts, as in `3 of 20: `. Does nothing before the
-    /// plan is shown, and with `--json`: the events of these lines come once the call has ended.
+    /// Shows a line of the method at once, with the time that is left if it counts, as in `3 of 20: `. Does nothing
+    /// before the plan is shown, and with `--json`: the events of these lines come once the call has ended.
     fn live_line(&mut self, line: &str) {
         let Some(step) = self.step.filter(|_| !self.terminal.json) else { return };
         let left = self.live.add(line);
@@ -246,7 +247,8 @@ fn live_text(step: u64, line: &str, left: Option<f64>) -> String {
 /// The most characters of a prompt or completion in a line, which then fits a terminal of 80 columns.
 const MAX_SAMPLE: usize = 58;
 
-/// Formats completions: the prompt of those that follow, then reward and completion of each, a line each. Empty without any.
+/// Formats completions: the prompt of those that follow, then reward and completion of each, a line each. Empty without
+/// any.
 pub(crate) fn format_samples(samples: &[Sample]) -> String {
     let mut lines = Vec::new();
     let mut prompt = None;

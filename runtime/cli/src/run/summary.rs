@@ -174,8 +174,8 @@ fn with_resume(typed: &[String], name: &str) -> String {
 /// The question asked if the first record has none.
 const DEFAULT_QUESTION: &str = "What is the capital of Italy?";
 
-/// The question asked after a run of directions between two kinds of prompts: neither kind, so that the answer can be led to both
-/// sides.
+/// The question asked after a run of directions between two kinds of prompts: neither kind, so that the answer can be
+/// led to both sides.
 const NEUTRAL_QUESTION: &str = "Please feed the cat.";
 
 /// Explains the margins of pairs, because a method may report other values under these names.
@@ -283,9 +283,10 @@ fn show_answers(terminal: Terminal, question: &str, base: &Policy, after: &[Labe
     Ok(())
 }
 
-/// Reads a question from the first record of a JSONL file: the first of `prompt`, `messages` and `harmful` that is a string or
-/// a list with a user message, whose last one it takes. Returns [`NEUTRAL_QUESTION`] for a record with `positive`, and
-/// [`DEFAULT_QUESTION`] if the file is larger than 64 MiB or cannot be read, or the record has no such field.
+/// Reads a question from the first record of a JSONL file: the first of `prompt`, `messages` and `harmful` that is a
+/// string or a list with a user message, whose last one it takes. Returns [`NEUTRAL_QUESTION`] for a record with
+/// `positive`, and [`DEFAULT_QUESTION`] if the file is larger than 64 MiB or cannot be read, or the record has no such
+/// field.
 fn first_question(data: &Path) -> String {
     let text = files::read_text(data).unwrap_or_default();
     let record: Value = text.lines().next().and_then(|line| serde_json::from_str(line).ok()).unwrap_or_default();

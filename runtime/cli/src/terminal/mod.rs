@@ -212,8 +212,8 @@ fn wrap_rows(rows: &str, width: usize) -> String {
     rows.split('\n').map(wrap_row).collect::<Vec<_>>().join("\n")
 }
 
-/// Breaks a line into lines of at most `width` characters, at spaces, but not between a number and its unit. A longer word has
-/// a line of its own.
+/// Breaks a line into lines of at most `width` characters, at spaces, but not between a number and its unit. A longer
+/// word has a line of its own.
 pub(crate) fn wrap(line: &str, width: usize) -> Vec<String> {
     let mut lines: Vec<String> = Vec::new();
     for word in unbroken_words(line) {

@@ -104,8 +104,8 @@ impl ModuleFactors {
 }
 
 impl Adapter {
-    /// Builds an adapter of kind LoRA from the factors of its modules, in their order; the rank of a module is that of its
-    /// factors. Errors: also a factor of another shape than the module's.
+    /// Builds an adapter of kind LoRA from the factors of its modules, in their order; the rank of a module is that of
+    /// its factors. Errors: also a factor of another shape than the module's.
     pub(crate) fn from_factors(model: &Model, factors: &[(ModuleKey, ModuleFactors)]) -> Result<Self> {
         let plan = |(place, factors): &(ModuleKey, ModuleFactors)| {
             let rank = factors.a.dims2()?.0;

@@ -1,6 +1,6 @@
 //! Saves adapters in PEFT's layout, `adapter_model.safetensors` beside `adapter_config.json`, and loads them in that or
-//! mlx-lm's. Kind full has all weights in one `model.safetensors`, in `f32`, instead. Unknown and missing keys are errors: PEFT itself loads
-//! keys with a wrong prefix as an adapter of zeros. Each file is written whole or not at all.
+//! mlx-lm's. Kind full has all weights in one `model.safetensors`, in `f32`, instead. Unknown and missing keys are
+//! errors: PEFT itself loads keys with a wrong prefix as an adapter of zeros. Each file is written whole or not at all.
 
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
@@ -31,8 +31,8 @@ const MAX_HEADER_BYTES: u64 = 100 << 20;
 const PREFIX: &str = "base_model.model.";
 
 impl Adapter {
-    /// Reads an adapter, with its settings and values, from a folder of PEFT or of mlx-lm onto the model's device. Does not
-    /// read folders of kind full.
+    /// Reads an adapter, with its settings and values, from a folder of PEFT or of mlx-lm onto the model's device. Does
+    /// not read folders of kind full.
     ///
     /// # Errors
     /// When a file is missing or broken, its settings are not supported or name modules that the model does not have,
@@ -106,8 +106,8 @@ impl Adapter {
     }
 }
 
-/// The weights file of an adapter's folder: `adapters.safetensors` of mlx-lm if the folder has that file and not PEFT's, else
-/// PEFT's `adapter_model.safetensors`, whether it exists or not.
+/// The weights file of an adapter's folder: `adapters.safetensors` of mlx-lm if the folder has that file and not
+/// PEFT's, else PEFT's `adapter_model.safetensors`, whether it exists or not.
 #[must_use]
 pub fn weights_file(folder: &Path) -> PathBuf {
     let names = [WEIGHTS, mlx::WEIGHTS];
@@ -126,8 +126,8 @@ fn locate_values<'a>(
 }
 
 /// Locates the values of the `wanted` names and shapes, in their order, in the weights file `path`. Reads none of them.
-/// Errors: the file is missing or broken, has more than 100 MiB and 8 bytes for each wanted value, lacks a wanted key or has
-/// another one, or a shape differs.
+/// Errors: the file is missing or broken, has more than 100 MiB and 8 bytes for each wanted value, lacks a wanted key
+/// or has another one, or a shape differs.
 pub(super) fn take_values(path: &Path, wanted: Vec<(String, Vec<usize>)>) -> Result<Vec<Location>> {
     let numbers = wanted.iter().flat_map(|(_, shape)| shape.iter().copied().reduce(usize::saturating_mul));
     let most =

@@ -1,5 +1,5 @@
-//! Writes and reads adapters in the layout of mlx-lm: `adapters.safetensors` beside `adapter_config.json`. mlx-lm has A and
-//! B transposed, one rank for all modules, and one factor of B·A in the place of alpha ÷ rank.
+//! Writes and reads adapters in the layout of mlx-lm: `adapters.safetensors` beside `adapter_config.json`. mlx-lm has A
+//! and B transposed, one rank for all modules, and one factor of B·A in the place of alpha ÷ rank.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
@@ -25,8 +25,8 @@ use crate::weights::safetensors;
 pub(super) const WEIGHTS: &str = "adapters.safetensors";
 
 impl Adapter {
-    /// Writes the adapter as a folder for mlx-lm, on the base model `base`. Factors of a smaller rank than the largest are
-    /// filled up with zeros, and where a module needs another scale than the first, its B is multiplied.
+    /// Writes the adapter as a folder for mlx-lm, on the base model `base`. Factors of a smaller rank than the largest
+    /// are filled up with zeros, and where a module needs another scale than the first, its B is multiplied.
     ///
     /// # Errors
     /// When a file cannot be written.
@@ -62,12 +62,12 @@ impl Adapter {
     }
 }
 
-/// Reads an adapter from a folder of mlx-lm onto the model's device. The modules are those that the weights name: which ones
-/// mlx-lm takes if `keys` is missing differs between its versions.
+/// Reads an adapter from a folder of mlx-lm onto the model's device. The modules are those that the weights name: which
+/// ones mlx-lm takes if `keys` is missing differs between its versions.
 ///
 /// # Errors
-/// When a file is missing or broken, the settings are not those of LoRA or DoRA, a tensor belongs to no linear map of the
-/// model's blocks, or has another shape than the model and the rank call for.
+/// When a file is missing or broken, the settings are not those of LoRA or DoRA, a tensor belongs to no linear map of
+/// the model's blocks, or has another shape than the model and the rank call for.
 pub(super) fn load(model: &Model, folder: &Path) -> Result<Adapter> {
     let path = folder.join(WEIGHTS);
     let found = safetensors::locate(std::slice::from_ref(&path))?;
@@ -90,7 +90,8 @@ pub(super) fn load(model: &Model, folder: &Path) -> Result<Adapter> {
     Ok(adapter)
 }
 
-/// The linear maps of a model for which a file of mlx-lm has a matrix A, by layer and then in the order of a forward pass.
+/// The linear maps of a model for which a file of mlx-lm has a matrix A, by layer and then in the order of a forward
+/// pass.
 fn modules(found: &BTreeMap<String, Location>, configuration: &Configuration) -> Vec<ModuleKey> {
     let sites = Site::all(configuration);
     let all = (0..configuration.layers).flat_map(|layer| sites.iter().map(move |site| (layer, *site)));

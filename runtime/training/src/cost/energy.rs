@@ -1,5 +1,6 @@
-//! The energy that a device takes: of the processor by its counters (RAPL, as Linux shows them in `/sys/class/powercap`)
-//! where they can be read, else estimated from the threads that compute and the memory; of an NVIDIA GPU by NVML.
+//! The energy that a device takes: of the processor by its counters (RAPL, as Linux shows them in
+//! `/sys/class/powercap`) where they can be read, else estimated from the threads that compute and the memory; of an
+//! NVIDIA GPU by NVML.
 
 use std::fmt;
 use std::fs;
@@ -12,15 +13,16 @@ use tunebox_compute::device::joules;
 /// Where Linux shows the counters.
 const ZONES: &str = "/sys/class/powercap";
 
-/// Lists the folder of the counters, and what it links to; for the rules of a confined process. Empty where it is missing.
+/// Lists the folder of the counters, and what it links to; for the rules of a confined process. Empty where it is
+/// missing.
 pub(crate) fn counter_files() -> Vec<PathBuf> {
     let entries = fs::read_dir(ZONES).into_iter().flatten().flatten();
     let zones = entries.filter_map(|entry| entry.path().canonicalize().ok());
     zones.chain(Path::new(ZONES).exists().then(|| ZONES.into())).collect()
 }
 
-/// The power of a busy core and of a gibibyte of memory in watts: means over processors and memories of the Green Algorithms
-/// calculator (Lannelongue et al. 2021).
+/// The power of a busy core and of a gibibyte of memory in watts: means over processors and memories of the Green
+/// Algorithms calculator (Lannelongue et al. 2021).
 const WATTS_OF_CORE: f64 = 12.0;
 const WATTS_OF_GIBIBYTE: f64 = 0.3725;
 
@@ -92,7 +94,8 @@ impl Counter {
         }
     }
 
-    /// The energy since the counter was opened, `seconds` ago; `memory` is the peak memory in bytes. `None` if it is unknown.
+    /// The energy since the counter was opened, `seconds` ago; `memory` is the peak memory in bytes. `None` if it is
+    /// unknown.
     pub(super) fn energy(&mut self, seconds: f64, memory: u64) -> Option<Energy> {
         self.read();
         match self {

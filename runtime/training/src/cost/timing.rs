@@ -110,9 +110,9 @@ impl Timing {
         self.steps.iter().skip(1).map(|step| step.seconds).sum()
     }
 
-    /// Estimates the seconds of a whole run with these parts: the first step as it was, every other one as the mean of those
-    /// after the first, in proportion to the tokens. An end that was not measured counts as a checkpoint and the answers.
-    /// `None` before the third step.
+    /// Estimates the seconds of a whole run with these parts: the first step as it was, every other one as the mean of
+    /// those after the first, in proportion to the tokens. An end that was not measured counts as a checkpoint and the
+    /// answers. `None` before the third step.
     pub(crate) fn estimate(&self, parts: &Parts) -> Option<f64> {
         let warm = self.steps.get(1..).filter(|_| self.steps.len() >= MIN_STEPS)?;
         let sum = |part: fn(&StepTime) -> f64| warm.iter().map(part).sum::<f64>();

@@ -46,8 +46,8 @@ impl InputFile {
     }
 }
 
-/// Whether the name of a file is that of data: one of the extensions of data files, with or without that of a compression.
-/// False for `.json`, which most files with that extension are not.
+/// Whether the name of a file is that of data: one of the extensions of data files, with or without that of a
+/// compression. False for `.json`, which most files with that extension are not.
 #[must_use]
 pub fn has_data_name(path: &Path) -> bool {
     extension(path).is_some_and(|own| own != "json" && EXTENSIONS.contains(&own.as_str()))

@@ -1,9 +1,9 @@
 //! Training data: files to examples to batches.
 //!
-//! `files` finds the files, `source` reads the records of one as JSON texts, `layout` converts the fields of other tools,
-//! `parse` makes a record of each text, `encode` tokenizes it, `dataset` puts the examples together. `sampler` chooses the
-//! examples of each micro-batch, `window` makes the batches of one update of them. `beginning` and `preview` read data for
-//! people.
+//! `files` finds the files, `source` reads the records of one as JSON texts, `layout` converts the fields of other
+//! tools, `parse` makes a record of each text, `encode` tokenizes it, `dataset` puts the examples together. `sampler`
+//! chooses the examples of each micro-batch, `window` makes the batches of one update of them. `beginning` and
+//! `preview` read data for people.
 
 mod beginning;
 mod dataset;

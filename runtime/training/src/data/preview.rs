@@ -53,7 +53,7 @@ pub struct Bar {
 pub struct Sample {
     /// Number of the line that the record begins in; of a Parquet file, of the row.
     pub line: u64,
-    /// The same in words: `line 7`, or `row 7` of a Parquet file.
+    /// That number for people: `line 7`, or `row 7` of a Parquet file.
     pub place: String,
     /// Its rows.
     pub rows: Vec<SampleRow>,

@@ -283,8 +283,8 @@ impl Position {
     }
 }
 
-/// Reads a text and counts its lines and columns. Fails once the bytes that a record may have are used up. The reader of
-/// records resets `left` after each record.
+/// Reads a text and counts its lines and columns. Fails once the bytes that a record may have are used up. The reader
+/// of records resets `left` after each record.
 struct Following<'a, R> {
     reader: R,
     position: &'a Cell<Position>,

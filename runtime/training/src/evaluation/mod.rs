@@ -32,17 +32,18 @@ pub struct Evaluation {
     pub records: usize,
     /// The figures.
     pub figures: Vec<Figure>,
-    /// The completions of prompts that verifiers scored, with their rewards: those of the adapted model, or of the base model
-    /// without an adapter.
+    /// The completions of prompts that verifiers scored, with their rewards: those of the adapted model, or of the base
+    /// model without an adapter.
     #[serde(skip)]
     pub completions: Vec<Sample>,
 }
 
 /// Evaluates `base`, and also `adapted` (the same model with an adapter) if given, on data files of any known format.
-/// The shape of its records decides how: for pairs the two answers are compared, for prompts completions are generated, for all other
-/// records the likelihood is computed, without regard to labels. `rewards` are the settings of a run whose verifiers
-/// score the completions; without them, or for other records than prompts, no verifier is asked. The maximum length of
-/// an example is at most the model's number of positions. Figures are rounded to seven significant digits.
+/// The shape of its records decides how: for pairs the two answers are compared, for prompts completions are generated,
+/// for all other records the likelihood is computed, without regard to labels. `rewards` are the settings of a run
+/// whose verifiers score the completions; without them, or for other records than prompts, no verifier is asked. The
+/// maximum length of an example is at most the model's number of positions. Figures are rounded to seven significant
+/// digits.
 ///
 /// # Errors
 /// A file that cannot be read or has a wrong line, a model without a tokenizer, a verifier that cannot be loaded, and a

@@ -1,7 +1,8 @@
 //! TensorBoard event files: the numbers of `metrics.jsonl` again, in the format that TensorBoard reads.
 //!
-//! A file is a list of records, each with its length and two checksums (the framing of `TFRecord`); a record is an `Event` of
-//! `tensorflow/core/util/event.proto` with a `Summary` of simple values. The few fields in use are encoded here.
+//! A file is a list of records, each with its length and two checksums (the framing of `TFRecord`); a record is an
+//! `Event` of `tensorflow/core/util/event.proto` with a `Summary` of simple values. The few fields in use are encoded
+//! here.
 
 use std::fs::File;
 use std::io::Write as _;
@@ -30,8 +31,8 @@ pub(super) struct EventFile {
 }
 
 impl EventFile {
-    /// Creates an event file for the steps after `step` in the run's folder `run`. TensorBoard then leaves out what older
-    /// files of the folder hold of these steps, which a resumed run executes again.
+    /// Creates an event file for the steps after `step` in the run's folder `run`. TensorBoard then leaves out what
+    /// older files of the folder hold of these steps, which a resumed run executes again.
     pub(super) fn create(run: &Path, step: u64) -> Result<Self, Error> {
         let folder = run.join(FOLDER);
         files::create_folder(&folder)?;
@@ -83,8 +84,8 @@ struct Event<'a> {
 }
 
 impl Event<'_> {
-    /// The event as a protocol buffer; `time` in seconds since 1970. The numbers of the fields are those of `event.proto` and
-    /// `summary.proto`.
+    /// The event as a protocol buffer; `time` in seconds since 1970. The numbers of the fields are those of
+    /// `event.proto` and `summary.proto`.
     fn encode(&self, time: f64) -> Vec<u8> {
         let mut bytes = Vec::new();
         put_key(&mut bytes, 1, Wire::Eight);

@@ -48,7 +48,8 @@ pub(super) fn adapter_problems(settings: &RunSettings) -> Vec<Error> {
     problems
 }
 
-/// Adds the location of the key in the run file to an error about the modules, layers, patterns or first values of a new adapter.
+/// Adds the location of the key in the run file to an error about the modules, layers, patterns or first values of a
+/// new adapter.
 pub(super) fn locate_error(settings: &RunSettings, error: ModelError) -> Error {
     let key = match &error {
         ModelError::NoModule { .. } => "targets",

@@ -35,7 +35,8 @@ use crate::length::Length;
 ///
 /// # Errors
 /// All wrong settings together, before anything is opened; a model, data, method or verifier that cannot be found, read
-/// or used; a new run whose folder exists; nothing to resume; and a resumed run whose inputs or settings differ from those of its checkpoint.
+/// or used; a new run whose folder exists; nothing to resume; and a resumed run whose inputs or settings differ from
+/// those of its checkpoint.
 pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
     settings.pin_versions();
     check_settings(&settings)?;

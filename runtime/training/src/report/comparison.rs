@@ -168,7 +168,8 @@ pub fn compare_runs(folders: &[PathBuf]) -> Result<RunComparison, Error> {
 /// The key of the learning rate, which a run file may leave out: its default depends on optimizer, adapter and records.
 const RATE: &str = "settings.train.rate";
 
-/// The keys of a run's lock that are compared, with their values. A rate that the run file leaves out is that of the plan.
+/// The keys of a run's lock that are compared, with their values. A rate that the run file leaves out is that of the
+/// plan.
 fn compared_leaves(content: &Content) -> Vec<(String, String)> {
     let mut leaves = Vec::new();
     for key in COMPARED {

@@ -271,8 +271,8 @@ impl ActiveRun<'_> {
         Ok(())
     }
 
-    /// Writes the directions that the method published into the run's folder, and warns that they are there; does nothing if
-    /// there are none.
+    /// Writes the directions that the method published into the run's folder, and warns that they are there; does
+    /// nothing if there are none.
     fn keep_directions(&mut self) -> Result<(), Error> {
         let published = self.session.train_state().published.clone();
         if published.is_empty() {
@@ -287,8 +287,8 @@ impl ActiveRun<'_> {
     }
 
     /// Calls the method's `finish`, and writes the metrics that it reports, if any, and the method's usage of its
-    /// limits to the metrics file, as two rows. If `finish` fails, keeps the directions that the method published. Puts the metrics into the summary and sends the log lines to the
-    /// observer.
+    /// limits to the metrics file, as two rows. If `finish` fails, keeps the directions that the method published. Puts
+    /// the metrics into the summary and sends the log lines to the observer.
     pub(super) fn close(&mut self) -> Result<(), Error> {
         let finished = self.session.finish();
         if finished.is_err() {

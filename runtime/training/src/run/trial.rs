@@ -10,12 +10,14 @@ use crate::error::Error;
 use crate::observer::{Event, Observer};
 use crate::plan::Plan;
 
-/// The fewest and the most steps of a trial after the first, which warms up, and the seconds after which no step is added.
+/// The fewest and the most steps of a trial after the first, which warms up, and the seconds after which no step is
+/// added.
 const MIN_STEPS: usize = 3;
 const MAX_STEPS: usize = 24;
 const SECONDS: f64 = 12.0;
 
-/// The golden ratio less 1: multiples of it, without their whole part, are spread evenly over 0 to 1, however many they are.
+/// The golden ratio less 1: multiples of it, without their whole part, are spread evenly over 0 to 1, however many they
+/// are.
 const GOLDEN: f64 = 0.618_033_988_749_894_9;
 
 /// The most records of the validation data that a trial scores.
@@ -32,9 +34,9 @@ pub struct Trial {
     pub cost: Cost,
 }
 
-/// Executes steps of a plan on batches from all over the first epoch, a validation of at most 64 records, a checkpoint and the
-/// end of the run, and estimates the cost of the whole run from what they took. Writes into the existing folder `folder`, and
-/// not into that of the run. The plan is for a new run.
+/// Executes steps of a plan on batches from all over the first epoch, a validation of at most 64 records, a checkpoint
+/// and the end of the run, and estimates the cost of the whole run from what they took. Writes into the existing folder
+/// `folder`, and not into that of the run. The plan is for a new run.
 ///
 /// # Errors
 /// An error of the run: a method or a verifier that fails, or files that cannot be written.
@@ -81,8 +83,8 @@ fn epoch_cursors(sampler: &BatchSampler) -> Vec<Cursor> {
     (0..count).map(step).collect()
 }
 
-/// Keeps at most 64 records of the plan's validation data. Returns by how much a validation of all of them takes longer, by
-/// their number.
+/// Keeps at most 64 records of the plan's validation data. Returns by how much a validation of all of them takes
+/// longer, by their number.
 fn cut_validation(plan: &mut Plan) -> f64 {
     let Some(data) = &mut plan.run.validation else { return 1.0 };
     let all = data.examples.len();

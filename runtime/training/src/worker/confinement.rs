@@ -79,10 +79,9 @@ fn can_use_accelerator(settings: &RunSettings) -> bool {
 /// The file name extensions of a model's files.
 const MODEL_EXTENSIONS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "model", "txt"];
 
-/// Lists the files and folders that a run with these settings reads, whether they exist or not: its model, adapter, training
-/// and validation data, method and verifiers, the cache of compiled code, the project's `tunebox.lock`, and the counters of
-/// energy. A model of the
-/// hub that is not present is fetched, unless the run is offline.
+/// Lists the files and folders that a run with these settings reads, whether they exist or not: its model, adapter,
+/// training and validation data, method and verifiers, the cache of compiled code, the project's `tunebox.lock`, and
+/// the counters of energy. A model of the hub that is not present is fetched, unless the run is offline.
 #[must_use]
 pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
     let file = &settings.file;

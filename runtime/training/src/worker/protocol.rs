@@ -1,7 +1,7 @@
 //! The messages between parent and worker: one JSON document a line. Neither side trusts what it reads.
 //!
-//! Parent to worker: one [`Job`], then at most one [`Order`]. Worker to parent: [`Message::Hello`], events and lines, and at the end one
-//! [`Message::Ended`] or [`Message::Failed`]. Both sides limit the length of a line.
+//! Parent to worker: one [`Job`], then at most one [`Order`]. Worker to parent: [`Message::Hello`], events and lines,
+//! and at the end one [`Message::Ended`] or [`Message::Failed`]. Both sides limit the length of a line.
 
 use std::io::{self, BufRead, Write};
 use std::path::PathBuf;
