@@ -258,18 +258,25 @@ fn find_inner(command: &Child) -> Pid {
     }
 }
 
+/// Waits until the status of a process, as `/proc` shows it, contains `wanted`.
+fn await_status(process: Pid, wanted: &str) {
+    let path = format!("/proc/{}/status", process.as_raw_nonzero());
+    let begun = Instant::now();
+    while !std::fs::read_to_string(&path).unwrap().contains(wanted) {
+        assert!(begun.elapsed() < PATIENCE, "the process does not come to `{wanted}`");
+        std::thread::sleep(Duration::from_millis(5));
+    }
+}
+
 #[test]
 fn a_command_reads_a_model_confined_and_without_the_secrets_of_its_caller() {
     let place = Stranger::new();
     let mut command = place.command("chat model");
     command.env("HF_TOKEN", "secret").env("AWS_SECRET_ACCESS_KEY", "secret").env("HF_ENDPOINT", "https://a:secret@b");
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    let inner = format!("/proc/{}", find_inner(&child).as_raw_nonzero());
-    let begun = Instant::now();
-    while !std::fs::read_to_string(format!("{inner}/status")).unwrap().contains("Seccomp:\t2") {
-        assert!(begun.elapsed() < PATIENCE, "the command is not confined");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    let inner = find_inner(&child);
+    await_status(inner, "Seccomp:\t2");
+    let inner = format!("/proc/{}", inner.as_raw_nonzero());
     let environment = std::fs::read(format!("{inner}/environ")).unwrap();
     let environment = String::from_utf8_lossy(&environment);
     let has_path = environment.split('\0').any(|variable| variable.starts_with("PATH="));
@@ -289,8 +296,8 @@ fn a_command_that_is_killed_is_told_and_one_that_is_interrupted_ends_as_before()
     let begin = || {
         let child = place.command(RENDERING[0]).spawn().unwrap();
         let inner = find_inner(&child);
-        // It has its own handlers of signals by then.
-        std::thread::sleep(Duration::from_millis(200));
+        // It ends with its parent by then.
+        await_status(inner, "NoNewPrivs:\t1");
         (child, inner)
     };
     let (child, inner) = begin();
@@ -314,7 +321,7 @@ fn a_command_that_is_killed_is_told_and_one_that_is_interrupted_ends_as_before()
             .is_ok_and(|stat| !stat.contains(") Z "))
     };
     while is_alive() {
-        assert!(begun.elapsed() < Duration::from_secs(5), "the command goes on without its parent");
+        assert!(begun.elapsed() < PATIENCE, "the command goes on without its parent");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -97,15 +97,25 @@ impl Workspace {
     }
 }
 
+/// How long is waited for what must come, on a machine that has other things to do as well.
+const PATIENCE: Duration = Duration::from_secs(120);
+
 /// Waits for something of a running child.
-fn wait_for<T>(child: &mut Child, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+fn wait_for<T>(child: &mut Child, what: &str, look: impl FnMut() -> Option<T>) -> T {
+    watch_for(child, what, look).unwrap_or_else(|| panic!("the run ended before: {what}"))
+}
+
+/// Waits for something of a child; `None` if the child ended before it was seen.
+fn watch_for<T>(child: &mut Child, what: &str, mut look: impl FnMut() -> Option<T>) -> Option<T> {
     let begun = Instant::now();
     loop {
         if let Some(found) = look() {
-            return found;
+            return Some(found);
         }
-        assert!(child.try_wait().unwrap().is_none(), "the run ended before: {what}");
-        assert!(begun.elapsed() < Duration::from_secs(120), "it does not come: {what}");
+        if child.try_wait().unwrap().is_some() {
+            return None;
+        }
+        assert!(begun.elapsed() < PATIENCE, "it does not come: {what}");
         std::thread::sleep(Duration::from_micros(50));
     }
 }
@@ -119,9 +129,19 @@ fn children(parent: u32) -> Vec<u32> {
 
 /// The state of a process, and its parent.
 fn status(process: u32) -> Option<(char, u32)> {
+    let fields = fields_of(process)?;
+    Some((fields[0].chars().next()?, fields[1].parse().ok()?))
+}
+
+/// The processor time that a process has used in user mode, in hundredths of a second; `None` if it is gone.
+fn processor_time(process: u32) -> Option<u64> {
+    fields_of(process)?[11].parse().ok()
+}
+
+/// What `/proc/PID/stat` says of a process, from its state on.
+fn fields_of(process: u32) -> Option<Vec<String>> {
     let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let mut fields = text.rsplit_once(") ")?.1.split(' ');
-    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+    Some(text.rsplit_once(") ")?.1.split(' ').map(str::to_owned).collect())
 }
 
 /// The worker below a command, which may run in a child of its own.

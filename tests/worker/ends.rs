@@ -5,7 +5,10 @@ use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{ROOT, Workspace, output_text, status, wait_for, worker};
+use super::{PATIENCE, ROOT, Workspace, output_text, processor_time, status, wait_for, watch_for, worker};
+
+/// Steps enough that a busy machine, too, does something to a run before it ends.
+const LONG: [&str; 2] = ["--set", "train.steps=96"];
 
 fn send(process: u32, signal: Signal) {
     kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), signal).unwrap();
@@ -15,28 +18,45 @@ fn is_gone(process: u32) -> bool {
     status(process).is_none_or(|(state, _)| state == 'Z')
 }
 
+/// Trains as `name` and kills the worker `delay` after `seen` is true. `None` if the moment was missed, as on a busy machine,
+/// which may not look for longer than a write takes: the run has ended or come to step `end` by then.
+fn kill_when(
+    place: &Workspace,
+    (name, more): (&str, &[&str]),
+    seen: impl Fn() -> bool,
+    delay: Duration,
+    end: usize,
+) -> Option<String> {
+    let mut child = place.train(name, more).spawn().unwrap();
+    let process = worker(&mut child);
+    watch_for(&mut child, "the moment to kill it", || seen().then_some(()))?;
+    std::thread::sleep(delay);
+    // Fails if the worker has ended.
+    let _ = kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), Signal::KILL);
+    let output = child.wait_with_output().unwrap();
+    if output.status.success() || place.steps(name) >= end {
+        return None;
+    }
+    let text = output_text(&output);
+    assert_eq!(output.status.code(), Some(3), "{text}");
+    assert!(text.contains("error[worker]: the worker of `lora` was killed (signal 9, SIGKILL) in step "), "{text}");
+    Some(text)
+}
+
 #[test]
 fn a_worker_that_is_killed_in_a_step_or_in_a_checkpoint_leaves_a_run_that_resumes_exactly() {
     let place = Workspace::new();
     place.succeed("whole", &[]);
-    let mut torn = 0;
-    for (number, moment) in ["step", "write", "write", "write"].into_iter().enumerate() {
+    let (mut torn, mut caught) = (0, 0);
+    for number in 0..20 {
         let name = format!("killed-{number}");
-        let mut child = place.train(&name, &[]).spawn().unwrap();
-        let process = worker(&mut child);
         let partial = place.path(&format!("runs/{name}/steps/.000008.partial"));
-        wait_for(&mut child, moment, || match moment {
-            "step" => (place.steps(&name) >= 6).then_some(()),
-            _ => partial.exists().then_some(()),
-        });
+        let seen = || if caught == 0 { place.steps(&name) >= 6 } else { partial.exists() };
         // Several moments of one write.
-        std::thread::sleep(Duration::from_micros(700 * number as u64));
-        send(process, Signal::KILL);
-        let output = child.wait_with_output().unwrap();
+        let delay = Duration::from_micros(700 * caught);
+        let Some(text) = kill_when(&place, (&name, &[]), seen, delay, 12) else { continue };
+        caught += 1;
         torn += usize::from(partial.exists());
-        let text = output_text(&output);
-        assert_eq!(output.status.code(), Some(3), "{text}");
-        assert!(text.contains("error[worker]: the worker of `lora` was killed (signal 9, SIGKILL) in step "), "{text}");
         assert!(text.contains("kept: step 4, ") || text.contains("kept: step 8, "), "{text}");
         let hint = format!("tunebox train runs/{name}/run.toml --resume");
         assert!(text.contains(&hint), "{text}");
@@ -48,8 +68,11 @@ fn a_worker_that_is_killed_in_a_step_or_in_a_checkpoint_leaves_a_run_that_resume
         assert!(resumed.status.success(), "{}", output_text(&resumed));
         assert!(place.adapter(&name) == place.adapter("whole"), "{name}: the adapters differ");
         assert!(!partial.exists(), "what was half written is still there");
+        if caught == 4 {
+            break;
+        }
     }
-    assert!(torn > 0, "no kill hit a checkpoint while it was written");
+    assert!(caught == 4 && torn > 0, "of {caught} kills {torn} hit a checkpoint while it was written");
 }
 
 #[test]
@@ -59,23 +82,25 @@ fn a_worker_that_is_killed_while_it_writes_the_best_checkpoint_leaves_a_run_that
     let best =
         ["--set", "data.validation=answers.jsonl", "--set", "train.validate-every=3", "--set", "train.save-every=8"];
     place.succeed("whole", &best);
-    let mut child = place.train("killed", &best).spawn().unwrap();
-    let process = worker(&mut child);
-    let partial = place.path("runs/killed/steps/.000009.partial");
-    wait_for(&mut child, "the best checkpoint", || partial.exists().then_some(()));
-    send(process, Signal::KILL);
-    let text = output_text(&child.wait_with_output().unwrap());
+    let kill = |number: usize| {
+        let name = format!("killed-{number}");
+        let partial = place.path(&format!("runs/{name}/steps/.000009.partial"));
+        let text = kill_when(&place, (&name, &best), || partial.exists(), Duration::ZERO, 12)?;
+        Some((name, partial, text))
+    };
+    let (name, partial, text) = (0..20).find_map(kill).expect("no write of a best checkpoint was seen");
     assert!(text.contains("kept: step 8, ") || text.contains("kept: step 9, "), "{text}");
-    let resumed = place.tunebox(&["train", "runs/killed/run.toml", "--resume"]).output().unwrap();
+    let resumed = place.tunebox(&["train", &format!("runs/{name}/run.toml"), "--resume"]).output().unwrap();
     assert!(resumed.status.success(), "{}", output_text(&resumed));
-    assert!(place.adapter("killed") == place.adapter("whole"), "the adapters differ");
+    assert!(place.adapter(&name) == place.adapter("whole"), "the adapters differ");
     assert!(!partial.exists(), "what was half written is still there");
 }
 
 #[test]
 fn a_worker_that_aborts_is_told_and_its_parent_ends_well() {
     let place = Workspace::new();
-    let mut child = place.train("aborted", &[]).spawn().unwrap();
+    let mut child =
+        place.train("aborted", &["--set", "train.steps=960", "--set", "train.save-every=960"]).spawn().unwrap();
     let process = worker(&mut child);
     wait_for(&mut child, "a step", || (place.steps("aborted") >= 1).then_some(()));
     send(process, Signal::ABORT);
@@ -90,27 +115,27 @@ fn a_worker_that_aborts_is_told_and_its_parent_ends_well() {
 #[test]
 fn a_worker_ends_with_its_parent_and_leaves_a_whole_checkpoint() {
     let place = Workspace::new();
-    place.succeed("whole", &[]);
-    let mut child = place.train("orphaned", &[]).spawn().unwrap();
+    place.succeed("whole", &LONG);
+    let mut child = place.train("orphaned", &LONG).spawn().unwrap();
     let process = worker(&mut child);
     wait_for(&mut child, "a checkpoint", || (place.steps("orphaned") >= 6).then_some(()));
     child.kill().unwrap();
     child.wait().unwrap();
     let begun = Instant::now();
     while !is_gone(process) {
-        assert!(begun.elapsed() < Duration::from_secs(10), "the worker goes on without its parent");
+        assert!(begun.elapsed() < PATIENCE, "the worker goes on without its parent");
         std::thread::sleep(Duration::from_millis(5));
     }
-    assert!(place.steps("orphaned") < 24, "it had ended already");
-    place.succeed("orphaned", &["--resume"]);
+    assert!(place.steps("orphaned") < 96, "it had ended already");
+    place.succeed("orphaned", &[LONG[0], LONG[1], "--resume"]);
     assert!(place.adapter("orphaned") == place.adapter("whole"), "the adapters differ");
 }
 
 #[test]
 fn a_person_stops_a_worker_as_any_run_and_the_second_time_at_once() {
     let place = Workspace::new();
-    place.succeed("whole", &[]);
-    let mut child = place.train("stopped", &[]).spawn().unwrap();
+    place.succeed("whole", &LONG);
+    let mut child = place.train("stopped", &LONG).spawn().unwrap();
     wait_for(&mut child, "a step", || (place.steps("stopped") >= 2).then_some(()));
     send(child.id(), Signal::INT);
     let output = child.wait_with_output().unwrap();
@@ -118,7 +143,7 @@ fn a_person_stops_a_worker_as_any_run_and_the_second_time_at_once() {
     assert_eq!(output.status.code(), Some(130), "{text}");
     assert!(text.contains("Stopped at step ") && text.contains(", saved runs/stopped/steps/0000"), "{text}");
     assert!(text.contains("tunebox chat runs/stopped\n"), "{text}");
-    place.succeed("stopped", &["--resume"]);
+    place.succeed("stopped", &[LONG[0], LONG[1], "--resume"]);
     assert!(place.adapter("stopped") == place.adapter("whole"), "the adapters differ");
 
     // A method that computes for ever hears no wish to stop.
@@ -127,7 +152,10 @@ fn a_person_stops_a_worker_as_any_run_and_the_second_time_at_once() {
     let words = ["train", "--model", "model", "--data", "answers.jsonl", "--method", "loops.wasm", "--name", "deaf"];
     let mut child = place.tunebox(&words).spawn().unwrap();
     let process = worker(&mut child);
-    wait_for(&mut child, "its fourth step", || (place.steps("deaf") >= 3).then_some(()));
+    let before =
+        wait_for(&mut child, "its third step", || (place.steps("deaf") >= 3).then(|| processor_time(process))?);
+    // Nothing but the endless fourth step takes half a second of a processor.
+    wait_for(&mut child, "its fourth step", || (processor_time(process)? >= before + 50).then_some(()));
     send(child.id(), Signal::INT);
     std::thread::sleep(Duration::from_millis(300));
     assert!(child.try_wait().unwrap().is_none(), "the first wish ends a step that is not done");
@@ -135,7 +163,7 @@ fn a_person_stops_a_worker_as_any_run_and_the_second_time_at_once() {
     send(child.id(), Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
     while !is_gone(process) {
-        assert!(begun.elapsed() < Duration::from_secs(10), "the worker goes on");
+        assert!(begun.elapsed() < PATIENCE, "the worker goes on");
         std::thread::sleep(Duration::from_millis(5));
     }
 }

@@ -123,7 +123,7 @@ fn a_hostile_method_ends_in_the_same_words_in_a_worker_and_here() {
 #[test]
 fn a_worker_sees_no_secret_of_its_caller_and_leaves_no_core() {
     let place = Workspace::new();
-    let mut command = place.train("secrets", &[]);
+    let mut command = place.train("secrets", &["--set", "train.steps=240"]);
     command.env("HF_TOKEN", "hf_secret").env("AWS_SECRET_ACCESS_KEY", "secret");
     command.env("HF_ENDPOINT", "https://me:secret@hub.example").env_remove("RAYON_NUM_THREADS");
     let mut child = command.spawn().unwrap();
