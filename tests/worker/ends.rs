@@ -1,6 +1,7 @@
 //! How a worker ends: killed, aborted, without its parent, by a person's wish.
 
 use std::path::Path;
+use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -18,6 +19,16 @@ fn is_gone(process: u32) -> bool {
     status(process).is_none_or(|(state, _)| state == 'Z')
 }
 
+/// The same command with the lowest priority, so that a test looks at it often also on a busy machine.
+fn of_low_priority(command: &Command) -> Command {
+    let mut low = Command::new("nice");
+    low.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
+    low.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
+    low.current_dir(command.get_current_dir().unwrap());
+    low.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+    low
+}
+
 /// Trains as `name` and kills the worker `delay` after `seen` is true. `None` if the moment was missed, as on a busy machine,
 /// which may not look for longer than a write takes: the run has ended or come to step `end` by then.
 fn kill_when(
@@ -27,7 +38,7 @@ fn kill_when(
     delay: Duration,
     end: usize,
 ) -> Option<String> {
-    let mut child = place.train(name, more).spawn().unwrap();
+    let mut child = of_low_priority(&place.train(name, more)).spawn().unwrap();
     let process = worker(&mut child);
     watch_for(&mut child, "the moment to kill it", || seen().then_some(()))?;
     std::thread::sleep(delay);
