@@ -6,6 +6,7 @@
 
 mod backward;
 mod device;
+mod divergence;
 mod logprob_gradients;
 mod statistics;
 
@@ -23,7 +24,7 @@ use super::product::{Matrix, Tile, steps};
 use super::scratch;
 use super::simd::{tanh, vectorize};
 use super::stored::{Stored, View};
-use super::taps::{TapSet, Taps};
+use super::taps::{Tap, TapSet, Taps};
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
@@ -31,6 +32,7 @@ use statistics::Statistics;
 
 pub use backward::{TapGradients, head_taps_backward};
 pub use device::TILE;
+pub use divergence::{DIVERGENCE_ROWS, Divergences, HeadInput, head_divergence};
 pub use logprob_gradients::{head_taps_with_gradient, scale_head_gradient};
 
 /// The most groups that the vocabulary is cut into. Each group is a task.
@@ -124,6 +126,9 @@ impl Inputs<'_> {
         };
         host::expect(self.hidden, "hidden", &[self.targets.len(), width])?;
         check_below(self.targets, words, TOKEN)?;
+        if self.options.taps.contains(Tap::Divergence) {
+            return Err(Error::argument("a divergence needs the head of another model: `head_divergence` computes it"));
+        }
         if words == 0 || width == 0 {
             return Err(Error::shape("a head needs a vocabulary"));
         }

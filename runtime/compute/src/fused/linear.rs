@@ -52,6 +52,15 @@ pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) 
     add_linear_input_gradient(None, dy, weight)
 }
 
+/// Computes `dy·W` as [`linear_input_gradient`] does, `[tokens, in]` in f32 whatever the type of `dy`.
+pub(super) fn linear_input_gradient_f32(dy: &Tensor, weight: WeightRef<'_>) -> Result<Tensor> {
+    let Some(device) = accelerator_with([(dy, "dy")], weight)? else {
+        return transposed_linear_tiles_in(DType::F32, dy, weight, |_, _, _| {});
+    };
+    let weight = matrix(&device, weight, expect_type(dy, "dy")?)?;
+    product(&device, MatrixView::plain(dy), MatrixView::plain(&weight), DType::F32, 1.0)
+}
+
 /// Computes `total + dy·W`, `[tokens, in]` in the type of `dy`, or `dy·W` without `total`: the sum over linear layers that
 /// read the same input. A device overwrites `total`: no other tensor may share its memory. Returns an error if shapes or
 /// devices do not fit each other.
@@ -164,17 +173,28 @@ pub(super) fn sides(weight: WeightRef<'_>) -> Result<[usize; 2]> {
         .map_err(|sides| Error::shape(format!("`weight` has shape {sides:?}, a matrix is needed")))
 }
 
-/// Computes `x·Wᵀ + b` on the CPU, `[tokens, out]` in the type of `x`. Calls `more` with the range of tokens and the range
-/// of output features of each finished tile and with the tile, in f32, which `more` may change, while the tile is in the
-/// processor's cache. A token's result does not depend on the tokens beside it.
+/// Computes `x·Wᵀ + b` on the CPU, `[tokens, out]` in the type of `x`; see [`linear_tiles_in`].
 pub(super) fn linear_tiles<'w>(
     x: &Tensor,
     weight: impl Into<WeightRef<'w>>,
     bias: Option<&Tensor>,
     more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
+    linear_tiles_in(x.dtype(), x, weight, bias, more)
+}
+
+/// Computes `x·Wᵀ + b` on the CPU, `[tokens, out]` in type `dtype`. Calls `more` with the range of tokens and the range of
+/// output features of each finished tile and with the tile, in f32, which `more` may change, while the tile is in the
+/// processor's cache. A token's result does not depend on the tokens beside it.
+pub(super) fn linear_tiles_in<'w>(
+    dtype: DType,
+    x: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
+    bias: Option<&Tensor>,
+    more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
+) -> Result<Tensor> {
     let (tokens, inputs) = host::matrix(x, "x")?;
-    let (dtype, locked, stored) = (x.dtype(), Locked::of(x, "x")?, Stored::of(weight, "weight")?);
+    let (locked, stored) = (Locked::of(x, "x")?, Stored::of(weight, "weight")?);
     let (x, weight) = (locked.data("x")?, stored.view());
     expect_inner_dim(inputs, weight.columns, [weight.rows, weight.columns])?;
     let bias = Bias::of(bias, weight.rows)?;
@@ -189,15 +209,25 @@ pub(super) fn linear_tiles<'w>(
     })
 }
 
-/// Computes `dy·W` on the CPU, `[tokens, in]` in the type of `dy`. Calls `more` with the range of tokens and the range of
-/// input features of each finished tile and with the tile, in f32, which `more` may change.
+/// Computes `dy·W` on the CPU, `[tokens, in]` in the type of `dy`; see [`transposed_linear_tiles_in`].
 pub(super) fn transposed_linear_tiles<'w>(
     dy: &Tensor,
     weight: impl Into<WeightRef<'w>>,
     more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
+    transposed_linear_tiles_in(dy.dtype(), dy, weight, more)
+}
+
+/// Computes `dy·W` on the CPU, `[tokens, in]` in type `dtype`. Calls `more` with the range of tokens and the range of
+/// input features of each finished tile and with the tile, in f32, which `more` may change.
+fn transposed_linear_tiles_in<'w>(
+    dtype: DType,
+    dy: &Tensor,
+    weight: impl Into<WeightRef<'w>>,
+    more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
+) -> Result<Tensor> {
     let (tokens, outputs) = host::matrix(dy, "dy")?;
-    let (dtype, locked, stored) = (dy.dtype(), Locked::of(dy, "dy")?, Stored::of(weight, "weight")?);
+    let (locked, stored) = (Locked::of(dy, "dy")?, Stored::of(weight, "weight")?);
     let (dy, weight) = (locked.data("dy")?, stored.view());
     expect_inner_dim(outputs, weight.rows, [weight.rows, weight.columns])?;
     tensor_of_tiles(dtype, [tokens, weight.columns], [TOKENS, FEATURES], |rows, columns, tile| {

@@ -49,8 +49,9 @@ pub use embedding::{embed, embed_gradient};
 pub use few_tokens::{LinearInput, linear_few_tokens};
 pub use gated::{Activation, gated, gated_backward};
 pub use head::{
-    GROUPS as HEAD_GROUPS, HeadOptions, HeadTaps, ROWS as HEAD_ROWS, TILE as HEAD_TILE, TapGradients, head_taps,
-    head_taps_backward, head_taps_with_gradient, logits, scale_head_gradient,
+    DIVERGENCE_ROWS, Divergences, GROUPS as HEAD_GROUPS, HeadInput, HeadOptions, HeadTaps, ROWS as HEAD_ROWS,
+    TILE as HEAD_TILE, TapGradients, head_divergence, head_taps, head_taps_backward, head_taps_with_gradient, logits,
+    scale_head_gradient,
 };
 pub use indices::Indices;
 pub use linear::{add_linear_input_gradient, bias_gradient, linear, linear_input_gradient, linear_weight_gradient};

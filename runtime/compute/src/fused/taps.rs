@@ -17,12 +17,22 @@ pub enum Tap {
     MeanLogprob,
     /// 1 if no token is more likely than the target, else 0.
     TopOne,
+    /// The divergence of the next-token distribution to that of another head; see
+    /// [`head_divergence`](super::head_divergence).
+    Divergence,
 }
 
 impl Tap {
     /// Every tap, in order.
-    pub const ALL: [Self; 6] =
-        [Self::Logprob, Self::Entropy, Self::LogSumSquare, Self::MeanLogit, Self::MeanLogprob, Self::TopOne];
+    pub const ALL: [Self; 7] = [
+        Self::Logprob,
+        Self::Entropy,
+        Self::LogSumSquare,
+        Self::MeanLogit,
+        Self::MeanLogprob,
+        Self::TopOne,
+        Self::Divergence,
+    ];
 
     /// The tap's name in `wit/model.wit`, such as `log-sum-square`.
     #[must_use]
@@ -34,14 +44,15 @@ impl Tap {
             Self::MeanLogit => "mean-logit",
             Self::MeanLogprob => "mean-logprob",
             Self::TopOne => "top-one",
+            Self::Divergence => "divergence",
         }
     }
 
-    /// Whether a loss may depend on the tap, as the head's backward pass takes a gradient by it: the log-probability,
-    /// the entropy and the mean log-probability.
+    /// Whether a loss may depend on the tap, as a backward pass takes a gradient by it: the log-probability, the entropy, the
+    /// mean log-probability and the divergence.
     #[must_use]
     pub const fn is_differentiable(self) -> bool {
-        matches!(self, Self::Logprob | Self::Entropy | Self::MeanLogprob)
+        matches!(self, Self::Logprob | Self::Entropy | Self::MeanLogprob | Self::Divergence)
     }
 
     /// Whether the tap changes in steps only, so that its gradient is 0 wherever it has one: [`Tap::TopOne`] alone.
@@ -63,8 +74,8 @@ impl Default for TapSet {
 }
 
 impl TapSet {
-    /// Every tap.
-    pub const ALL: Self = Self::of(&Tap::ALL);
+    /// The taps of one distribution: all but the divergence, which needs two.
+    pub const OF_ONE_HEAD: Self = Self::of(Tap::ALL.split_at(Tap::Divergence as usize).0);
 
     /// Makes the set of these taps and the log-probability, which is in every set.
     #[must_use]
@@ -76,6 +87,12 @@ impl TapSet {
             next += 1;
         }
         Self(bits)
+    }
+
+    /// The set without the divergence.
+    #[must_use]
+    pub const fn of_one_head(self) -> Self {
+        Self(self.0 & Self::OF_ONE_HEAD.0)
     }
 
     /// Whether the tap is in the set.
@@ -165,7 +182,7 @@ mod tests {
     fn every_set_contains_the_log_probability() {
         assert_eq!(TapSet::default().iter().collect::<Vec<_>>(), [Tap::Logprob]);
         assert_eq!(TapSet::of(&[Tap::TopOne]).iter().collect::<Vec<_>>(), [Tap::Logprob, Tap::TopOne]);
-        assert_eq!(TapSet::ALL.iter().count(), Tap::ALL.len());
+        assert_eq!(TapSet::OF_ONE_HEAD.iter().count(), Tap::ALL.len() - 1);
     }
 
     #[test]

@@ -54,7 +54,7 @@ impl Statistics {
     }
 
     /// Returns the value of a tap, given that the sums are over a whole vocabulary of `vocabulary` words. NaN if the
-    /// tap needs a target and there is none, but 0 for [`Tap::TopOne`].
+    /// tap needs a target and there is none, but 0 for [`Tap::TopOne`]; NaN for the divergence, which needs other sums.
     pub(super) fn tap(&self, tap: Tap, vocabulary: usize) -> f64 {
         let target = self.target.unwrap_or(f32::NAN);
         match tap {
@@ -64,6 +64,7 @@ impl Statistics {
             Tap::MeanLogit => self.plain / vocabulary as f64,
             Tap::MeanLogprob => self.plain / vocabulary as f64 - self.logsumexp(),
             Tap::TopOne => f64::from(u8::from(target >= self.largest)),
+            Tap::Divergence => f64::NAN,
         }
     }
 

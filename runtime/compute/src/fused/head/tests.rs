@@ -19,7 +19,7 @@ const LARGE: [Sides; 2] = [(3, 8, 32_773), (1030, 8, 40)];
 
 /// Options with all taps: plain, with temperature and scale, and with a soft cap too.
 fn variants() -> [HeadOptions; 3] {
-    let plain = HeadOptions { taps: TapSet::ALL, ..HeadOptions::default() };
+    let plain = HeadOptions { taps: TapSet::OF_ONE_HEAD, ..HeadOptions::default() };
     [
         plain,
         HeadOptions { inverse_temperature: 1.0 / 0.7, logit_scale: 0.6, ..plain },
@@ -242,7 +242,7 @@ on_each_device! {
     fn a_certain_head_has_a_log_probability_of_zero_and_no_entropy(on) tolerance(0.0, 0.0) {
         let hidden = on.place(&Tensor::new(&[[1f32]], &Device::Cpu).unwrap());
         let weight = on.place(&Tensor::new(&[[500f32], [-500.0], [0.0]], &Device::Cpu).unwrap());
-        let options = HeadOptions { taps: TapSet::ALL, ..HeadOptions::default() };
+        let options = HeadOptions { taps: TapSet::OF_ONE_HEAD, ..HeadOptions::default() };
         let taps = head_taps(&hidden, &weight, &[0], &options).unwrap();
         for tap in [Tap::Logprob, Tap::Entropy, Tap::LogSumSquare] {
             assert_eq!(taps.values.get(tap), Some(&vec![0.0]), "{tap:?}");
@@ -287,9 +287,9 @@ fn words_past_the_vocabulary_and_missing_taps_are_refused() {
 on_each_device! {
     fn no_rows_have_no_taps(on) tolerance(0.0, 0.0) {
         let (hidden, weight) = inputs_on(on, (0, 19, 40), DType::F32);
-        let options = HeadOptions { taps: TapSet::ALL, ..HeadOptions::default() };
+        let options = HeadOptions { taps: TapSet::OF_ONE_HEAD, ..HeadOptions::default() };
         let (taps, logprob_gradients) = head_taps_with_gradient(&hidden, &weight, &[], &options).unwrap();
-        assert!(taps.values.iter().all(|(_, values)| values.is_empty()) && taps.values.set() == TapSet::ALL);
+        assert!(taps.values.iter().all(|(_, values)| values.is_empty()) && taps.values.set() == TapSet::OF_ONE_HEAD);
         assert_eq!(logprob_gradients.dims(), [0, 19]);
         let (seeds, taps) = (TapGradients::default(), head_taps(&hidden, &weight, &[], &options).unwrap());
         let (dh, dw) = head_taps_backward(&hidden, &weight, &[], &options, &taps, seeds, true).unwrap();

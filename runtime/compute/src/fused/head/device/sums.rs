@@ -60,7 +60,7 @@ impl Sums {
             all.narrow(0, start - rows, rows)
         };
         let mut outputs = Vec::with_capacity(1 + Tap::ALL.len());
-        for tap in Tap::ALL {
+        for tap in TapSet::OF_ONE_HEAD.iter() {
             outputs.push(asked.contains(tap).then(&mut next).transpose()?);
             if tap == Tap::Logprob {
                 outputs.push(Some(next()?));
