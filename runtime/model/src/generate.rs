@@ -12,6 +12,7 @@ mod tests;
 
 use sequence::Sequence;
 
+use crate::configuration::Configuration;
 use crate::decoder::head::OutputHead;
 use crate::decoder::hook::AnswerMask;
 use crate::decoder::network::Network;
@@ -110,8 +111,9 @@ pub fn generate(
     on_token: &mut dyn FnMut(usize, u32) -> bool,
 ) -> Result<Vec<Completion>> {
     sampling.check()?;
-    check_prompts(policy, prompts)?;
-    let room = policy.model().configuration.max_positions;
+    let configuration = &policy.model_of(view).configuration;
+    check_prompts(configuration, prompts)?;
+    let room = configuration.max_positions;
     let sequence = |number: usize| Sequence::new(number, sampling, room - prompts[number / sampling.completions].len());
     let mut sequences: Vec<Sequence> = (0..prompts.len() * sampling.completions).map(sequence).collect();
     if sampling.max_tokens > 0 {
@@ -164,8 +166,7 @@ fn generate_batch(
 }
 
 /// Checks that every prompt has a token, is shorter than the model's context, and holds only tokens of the vocabulary.
-fn check_prompts(policy: &Policy, prompts: &[Vec<u32>]) -> Result<()> {
-    let configuration = &policy.model().configuration;
+fn check_prompts(configuration: &Configuration, prompts: &[Vec<u32>]) -> Result<()> {
     let room = configuration.max_positions;
     for (number, prompt) in prompts.iter().enumerate() {
         let length = prompt.len();

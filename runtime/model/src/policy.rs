@@ -27,7 +27,7 @@ pub use memory::{BATCH, PassMemory};
 pub use score::Scored;
 pub use slices::Slice;
 pub use state::PolicyState;
-pub use taps::{Seeds, select_rows};
+pub use taps::{DivergenceTo, Seeds, TapRequest, select_rows};
 
 use crate::Model;
 use crate::adapter::{Adapter, AdapterSettings};
@@ -47,6 +47,8 @@ pub enum View {
     Reference,
     /// The snapshot of this name: a frozen copy of adapter and edits.
     Snapshot(String),
+    /// The teacher of this name: another, frozen model.
+    Teacher(String),
 }
 
 /// Settings that trade memory of passes for time; results change only by rounding.
@@ -73,6 +75,8 @@ pub struct Policy {
     reference: Option<Adapter>,
     /// Whether the base model alone is the reference, also if training continues an adapter.
     has_base_reference: bool,
+    /// Other models with their rotation tables, by name.
+    teachers: BTreeMap<String, (Arc<Model>, RopeTables)>,
     /// Frozen copies of the adapter and the edits, by name.
     snapshots: BTreeMap<String, Arc<(Adapter, Edits)>>,
     edits: Edits,
@@ -128,6 +132,7 @@ impl Policy {
             adapter,
             reference,
             has_base_reference: false,
+            teachers: BTreeMap::new(),
             snapshots: BTreeMap::new(),
             edits: Edits::default(),
             patches: Patches::default(),
@@ -169,6 +174,40 @@ impl Policy {
     #[must_use]
     pub fn model(&self) -> &Model {
         &self.model
+    }
+
+    /// Adds a frozen model under a name, for [`View::Teacher`]; replaces one of that name.
+    ///
+    /// # Errors
+    /// When the model is on another device than the policy's.
+    pub fn add_teacher(&mut self, name: &str, model: Arc<Model>) -> Result<()> {
+        if !model.weights.device().same_device(self.model.weights.device()) {
+            return Err(Error::Argument(format!("the teacher `{name}` is on another device than the model")));
+        }
+        self.teachers.insert(name.to_owned(), (model, RopeTables::default()));
+        Ok(())
+    }
+
+    /// The names of the teachers, with their models.
+    pub fn teachers(&self) -> impl Iterator<Item = (&str, &Model)> {
+        self.teachers.iter().map(|(name, (model, _))| (name.as_str(), model.as_ref()))
+    }
+
+    /// The model that a view computes with: a teacher's own, else, and for a teacher that does not exist, that of the policy.
+    #[must_use]
+    pub fn model_of(&self, view: &View) -> &Model {
+        let teacher = match view {
+            View::Teacher(name) => self.teachers.get(name),
+            View::Policy | View::Reference | View::Snapshot(_) => None,
+        };
+        teacher.map_or(&self.model, |(model, _)| model)
+    }
+
+    /// The teacher of this name, with its rotation tables. Errors: there is none.
+    fn teacher(&self, name: &str) -> Result<&(Arc<Model>, RopeTables)> {
+        let missing =
+            || Error::Argument(format!("there is no teacher `{name}` (known: {})", names(self.teachers.keys())));
+        self.teachers.get(name).ok_or_else(missing)
     }
 
     /// The adapter that is trained.
@@ -251,8 +290,9 @@ impl Policy {
     /// Builds the network of a view, with the policy's deadline, and without dropout, noise, readers and decoding.
     /// [`View::Policy`] has the adapter, edits and patches as they are now; a snapshot the adapter and edits stored in
     /// it; the reference the initial adapter, if training continues one and the base alone is not the reference, and no
-    /// edits. Only [`View::Policy`] has patches. Errors: no snapshot of this name.
+    /// edits; a teacher its model alone. Only [`View::Policy`] has patches. Errors: no snapshot or teacher of this name.
     pub(crate) fn network(&self, view: &View) -> Result<Network<'_>> {
+        let (mut model, mut tables) = (&self.model, &self.tables);
         let (adapter, edits, patches) = match view {
             View::Policy => (Some(&self.adapter), Some(&self.edits), &self.patches),
             View::Reference => {
@@ -263,11 +303,16 @@ impl Policy {
                 let (adapter, edits) = &**self.snapshots.get(name).ok_or_else(|| self.no_snapshot(name))?;
                 (Some(adapter), Some(edits), &self.untouched)
             }
+            View::Teacher(name) => {
+                let teacher = self.teacher(name)?;
+                (model, tables) = (&teacher.0, &teacher.1);
+                (None, None, &self.untouched)
+            }
         };
         Ok(Network {
-            model: &self.model,
+            model,
             adapter,
-            tables: &self.tables,
+            tables,
             learning_pass: None,
             noise: self.noise,
             edits,
@@ -280,8 +325,12 @@ impl Policy {
 
     /// The error for a name without a snapshot; lists the names of all snapshots, or `none`.
     fn no_snapshot(&self, name: &str) -> Error {
-        let known: Vec<String> = self.snapshots.keys().map(|name| format!("`{name}`")).collect();
-        let known = if known.is_empty() { "none".to_owned() } else { known.join(", ") };
-        Error::Argument(format!("there is no snapshot `{name}` (taken: {known})"))
+        Error::Argument(format!("there is no snapshot `{name}` (taken: {})", names(self.snapshots.keys())))
     }
+}
+
+/// Lists names for an error, or `none`.
+fn names<'a>(known: impl Iterator<Item = &'a String>) -> String {
+    let known: Vec<String> = known.map(|name| format!("`{name}`")).collect();
+    if known.is_empty() { "none".to_owned() } else { known.join(", ") }
 }

@@ -44,6 +44,20 @@ impl Rows {
         Self { ids: self.ids.clone(), targets }
     }
 
+    /// The tokens before each row's first target, as rows without targets.
+    ///
+    /// # Errors
+    /// The index of a row without a target.
+    pub fn prompts(&self) -> std::result::Result<Self, usize> {
+        let prompt = |(row, (ids, marks)): (usize, (&Vec<u32>, &Vec<bool>))| {
+            let first = marks.iter().position(|mark| *mark).ok_or(row)?;
+            Ok::<_, usize>((ids[..first].to_vec(), vec![false; first]))
+        };
+        let (ids, targets) =
+            self.ids.iter().zip(&self.targets).enumerate().map(prompt).collect::<std::result::Result<_, usize>>()?;
+        Ok(Self { ids, targets })
+    }
+
     /// A copy of some rows, in the order of `numbers` (row indices, which may repeat); `None` if an index is past the last
     /// row.
     #[must_use]

@@ -57,6 +57,7 @@ pub(crate) struct ActivationReaders {
 }
 
 /// A matrix, and the index of its slot in the parameters if it is trained.
+#[derive(Debug)]
 pub(crate) struct Matrix {
     /// `[rows, columns]`, as stored.
     pub(crate) weight: Weight,

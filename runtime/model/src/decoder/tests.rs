@@ -2,6 +2,7 @@
 //! every family feature and every kind of adapter.
 
 mod devices;
+mod divergence;
 mod edits;
 mod golden;
 mod gradients;

@@ -31,7 +31,7 @@ impl Policy {
     /// When `layers` is empty, a layer is not there or named twice, a row ends before the named token or has no target
     /// to average over, a token is not in the vocabulary, a snapshot does not exist, or the deadline has passed.
     pub fn capture(&self, view: &View, rows: &Rows, layers: &[usize], site: Site, token: Token) -> Result<Tensor> {
-        let configuration = &self.model.configuration;
+        let configuration = &self.model_of(view).configuration;
         let last = layers.iter().copied().max().ok_or_else(|| Error::Argument("no layer is named".into()))?;
         configuration.check_layer(last)?;
         let mut found: BTreeMap<usize, Vec<f32>> = layers.iter().map(|layer| (*layer, Vec::new())).collect();
@@ -59,7 +59,8 @@ impl Policy {
     ) -> Result<()> {
         let places = slice.clone().map(|row| token_indices(rows, row, token)).collect::<Result<Vec<_>>>()?;
         let lengths: Vec<usize> = places.iter().map(|places| places.last().map_or(0, |last| last + 1)).collect();
-        let (packing, token_positions) = Packing::of_prefixes(rows, slice, &lengths, &self.model.configuration)?;
+        let (packing, token_positions) =
+            Packing::of_prefixes(rows, slice, &lengths, &self.model_of(view).configuration)?;
         let picks =
             |(row, places): (usize, &Vec<usize>)| places.iter().map(|place| token_positions[row][*place]).collect();
         let picks: Vec<Vec<u32>> = places.iter().enumerate().map(picks).collect();
@@ -83,7 +84,7 @@ impl Policy {
     /// When a row is empty, a token of a row or of `ids` is not in the vocabulary, a snapshot does not exist, or the
     /// deadline has passed.
     pub fn next_token(&self, view: &View, rows: &Rows, ids: &[u32]) -> Result<Tensor> {
-        self.model.configuration.check_tokens("the list of tokens", ids)?;
+        self.model_of(view).configuration.check_tokens("the list of tokens", ids)?;
         let mut found = Vec::with_capacity(rows.count() * ids.len());
         for slice in self.slices(rows, true) {
             for part in self.last_logits(view, rows, slice)? {
@@ -123,7 +124,7 @@ impl Policy {
         slice: Range<usize>,
     ) -> Result<impl Iterator<Item = Result<Vec<Vec<f32>>>>> {
         let lengths: Vec<usize> = slice.clone().map(|row| rows.ids[row].len()).collect();
-        let (packing, _) = Packing::of_prefixes(rows, slice, &lengths, &self.model.configuration)?;
+        let (packing, _) = Packing::of_prefixes(rows, slice, &lengths, &self.model_of(view).configuration)?;
         let network = self.network(view)?;
         let hidden = packing.select_predictors(&stack::forward(&network, &packing)?)?;
         let head = OutputHead::new(&network, 1.0, TapSet::default())?;

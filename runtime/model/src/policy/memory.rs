@@ -3,7 +3,7 @@
 
 use std::collections::HashSet;
 
-use tunebox_compute::fused::{HEAD_GROUPS, HEAD_ROWS, HEAD_TILE};
+use tunebox_compute::fused::{DIVERGENCE_ROWS, HEAD_GROUPS, HEAD_ROWS, HEAD_TILE};
 use tunebox_compute::precision::{Precision, Purpose, bytes};
 
 use super::{Policy, Slice, View};
@@ -58,8 +58,9 @@ impl Policy {
     /// for their backward pass count: all if the slice setting allows the rows in one pass, else at most those of the
     /// largest slice plus what other scored rows, which still hold saved activations, leave of `max_saved_bytes`.
     #[must_use]
-    pub fn score_memory(&self, rows: &Rows, learning: bool) -> PassMemory {
-        let (sizes, settings, precision) = (&self.model.configuration, &self.settings, self.precision());
+    pub fn score_memory(&self, view: &View, rows: &Rows, learning: bool) -> PassMemory {
+        let model = self.model_of(view);
+        let (sizes, settings, precision) = (&model.configuration, &self.settings, model.weights.precision());
         let share = self.shares_prefixes(&View::Policy, learning);
         let slices: Vec<u64> =
             self.slices(rows, share).into_iter().map(|slice| self.packed(rows, slice, share)).collect();
@@ -77,6 +78,20 @@ impl Policy {
         PassMemory { kept, scratch: scratch(sizes, precision, largest), head: self.head_bytes(largest) }
     }
 
+    /// Estimates the memory that a divergence to a view needs beside the pass of the policy over these rows: one block of the
+    /// view's pass, the hidden states that predict targets, and the logits of both for as many rows as are compared at a time.
+    #[must_use]
+    pub fn divergence_memory(&self, view: &View, rows: &Rows) -> u64 {
+        let model = self.model_of(view);
+        let (sizes, precision) = (&model.configuration, model.weights.precision());
+        let slices = self.slices(rows, true);
+        let largest = slices.into_iter().map(|slice| self.packed(rows, slice, true)).max().unwrap_or(0);
+        let words = (sizes.vocabulary + self.model.configuration.vocabulary) as u64;
+        let logits = precision.bytes(Purpose::Sum, words * DIVERGENCE_ROWS as u64);
+        let hidden = precision.bytes(Purpose::Activation, rows.targets() as u64 * sizes.hidden as u64);
+        scratch(sizes, precision, largest).saturating_add(hidden).saturating_add(logits)
+    }
+
     /// The most tokens that one pass over the rows of a slice can have: all tokens of these rows, where with `share` a
     /// prefix that a row has in common with the row before it in the slice counts once.
     fn packed(&self, rows: &Rows, slice: std::ops::Range<usize>, share: bool) -> u64 {
@@ -88,11 +103,12 @@ impl Policy {
     /// Estimates the bytes of cached keys and values while generating `sequences` sequences of up to `tokens` tokens
     /// each, prompt included, at most [`BATCH`] of them at a time.
     #[must_use]
-    pub fn cache_memory(&self, sequences: u64, tokens: u64) -> u64 {
-        let sizes = &self.model.configuration;
+    pub fn cache_memory(&self, view: &View, sequences: u64, tokens: u64) -> u64 {
+        let model = self.model_of(view);
+        let sizes = &model.configuration;
         let token = 2 * (sizes.layers * sizes.kv_heads * sizes.head_dim) as u64;
         let all = sequences.min(BATCH as u64).saturating_mul(tokens).saturating_mul(token);
-        self.precision().bytes(Purpose::Scratch, all)
+        model.weights.precision().bytes(Purpose::Scratch, all)
     }
 
     /// The bytes that the policy keeps beside the model and the adapter: [`snapshot_bytes`](Self::snapshot_bytes) for each

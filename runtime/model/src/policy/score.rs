@@ -1,17 +1,18 @@
 //! Scoring, which computes the taps of rows through a view, and the backward pass, which takes the gradients of a loss
 //! with respect to those taps (seeds) to the flat gradient of the trained parameters.
 
+use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tunebox_compute::Tensor;
 use tunebox_compute::budget::Reservation;
-use tunebox_compute::fused::{Tap, TapSet, Taps};
+use tunebox_compute::fused::{Tap, Taps};
 
 use super::memory::token_bytes;
-use super::taps::{BatchTaps, SeedValues};
+use super::taps::{BatchTaps, SeedValues, TapRequest};
 use super::{Policy, Seeds, View};
-use crate::decoder::head::{OutputHead, SavedHead};
+use crate::decoder::head::{OtherHead, OutputHead, SavedHead};
 use crate::decoder::network::Network;
 use crate::decoder::packing::Packing;
 use crate::decoder::{SavedBlock, stack};
@@ -30,7 +31,7 @@ pub struct Scored {
     pub taps: Taps<Tensor>,
     /// The policy's update count when the rows were scored.
     pub generation: u64,
-    pub(super) asked: TapSet,
+    pub(super) asked: TapRequest,
     pub(super) temperature: f32,
     /// The update count and the pass that name the first slice's dropout masks and noise; each further slice has the
     /// next pass. `None` if the rows were not scored for learning.
@@ -65,7 +66,7 @@ impl Scored {
         Self {
             view,
             rows,
-            asked: taps.set(),
+            asked: taps.set().into(),
             taps,
             generation,
             temperature: 1.0,
@@ -81,7 +82,7 @@ impl Scored {
     #[must_use]
     pub fn of_rows(&self, rows: Arc<Rows>) -> Self {
         let copy = Self::of_taps(self.view.clone(), rows, self.taps.clone(), self.generation);
-        Self { asked: self.asked, temperature: self.temperature, patches: self.patches.clone(), ..copy }
+        Self { asked: self.asked.clone(), temperature: self.temperature, patches: self.patches.clone(), ..copy }
     }
 
     /// The values of a tap, `[rows, width]`.
@@ -108,23 +109,24 @@ impl Policy {
     /// [`PolicySettings::max_saved_bytes`](super::PolicySettings::max_saved_bytes) has room for. The backward pass of a
     /// slice without saved activations runs its forward pass again. Scoring for learning advances the counter that
     /// names dropout masks and noise by the number of slices, also if it fails later. Through another view, `learning`
-    /// has no effect.
+    /// has no effect. A divergence runs each slice through its view as well, without anything that is for learning.
     ///
     /// # Errors
-    /// When the temperature is not positive and finite, a token is not in the vocabulary, a snapshot does not exist, or
-    /// the deadline has passed.
+    /// When the temperature is not positive and finite, a token is not in the vocabulary, a snapshot or a teacher does not
+    /// exist, or the deadline has passed.
     pub fn score(
         &self,
         view: &View,
         rows: &Arc<Rows>,
-        taps: TapSet,
+        taps: impl Into<TapRequest>,
         temperature: f32,
         learning: bool,
     ) -> Result<Scored> {
+        let asked = taps.into();
         if !(temperature.is_finite() && temperature > 0.0) {
             return Err(Error::Argument(format!("temperature `{temperature}` is not a positive number")));
         }
-        let configuration = &self.model.configuration;
+        let configuration = &self.model_of(view).configuration;
         let learning = learning && *view == View::Policy;
         let share = self.shares_prefixes(view, learning);
         let slices = self.slices(rows, share);
@@ -132,23 +134,24 @@ impl Policy {
         // What a batch is meant to take is kept; what is only there because memory is, while there is room.
         let whole = count == 1 && self.settings.slice.holds(rows);
         let first = learning.then(|| (self.generation, self.learning_slices.fetch_add(count, Ordering::Relaxed)));
-        let (mut all, mut passes) = (BatchTaps::new(rows, taps), Vec::new());
+        let (mut all, mut passes) = (BatchTaps::new(rows, asked.taps), Vec::new());
         for (slice, number) in slices.into_iter().zip(0_u64..) {
-            let packing = Packing::new(rows, slice, share, configuration)?;
+            let packing = Packing::new(rows, slice.clone(), share, configuration)?;
             if packing.is_empty() {
                 passes.push(None);
                 continue;
             }
             let network = Network { learning_pass: slice_pass(first, number), ..self.network(view)? };
-            let head = OutputHead::new(&network, temperature, taps)?;
+            let head = OutputHead::new(&network, temperature, asked.taps)?;
+            let other = self.other_head(rows, slice, &asked, temperature)?;
             if learning && (whole || self.has_room(packing.ids.len())) {
-                let mut pass = self.forward_pass(&network, &head, packing)?;
+                let mut pass = self.forward_pass(&network, &head, packing, other)?;
                 pass.reservation = Some(self.saved.reserve(pass.bytes() as u64)?);
                 all.add(&pass.packing, &pass.head.taps);
                 passes.push(Some(pass));
             } else {
                 let hidden = stack::forward(&network, &packing)?;
-                let scored = head.forward(packing.select_predictors(&hidden)?, &packing.targets, false)?;
+                let scored = head.forward(packing.select_predictors(&hidden)?, &packing.targets, false, other)?;
                 all.add(&packing, &scored.taps);
                 passes.push(None);
             }
@@ -158,7 +161,7 @@ impl Policy {
             rows: Arc::clone(rows),
             taps: all.finish()?,
             generation: self.generation,
-            asked: taps,
+            asked,
             temperature,
             learning_pass: first,
             passes,
@@ -166,11 +169,35 @@ impl Policy {
         })
     }
 
-    /// Runs blocks and head over one slice and saves what its backward pass needs. Reserves no bytes.
-    pub(super) fn forward_pass(&self, network: &Network<'_>, head: &OutputHead, packing: Packing) -> Result<Pass> {
+    /// Runs blocks and head over one slice and saves what its backward pass needs. `other` is the head that a divergence is
+    /// taken to, if any. Reserves no bytes.
+    fn forward_pass(
+        &self,
+        network: &Network<'_>,
+        head: &OutputHead,
+        packing: Packing,
+        other: Option<OtherHead>,
+    ) -> Result<Pass> {
         let (hidden, blocks) = stack::forward_saving(network, &packing, self.settings.recompute)?;
-        let head = head.forward(packing.select_predictors(&hidden)?, &packing.targets, true)?;
+        let head = head.forward(packing.select_predictors(&hidden)?, &packing.targets, true, other)?;
         Ok(Pass { packing, blocks, head, reservation: None })
+    }
+
+    /// Runs a slice of rows through the view that a divergence is taken to, up to its head. `None` if none is asked for.
+    fn other_head(
+        &self,
+        rows: &Rows,
+        slice: Range<usize>,
+        asked: &TapRequest,
+        temperature: f32,
+    ) -> Result<Option<OtherHead>> {
+        let Some(to) = &asked.divergence else { return Ok(None) };
+        let network = self.network(&to.view)?;
+        // Its targets are those of the slice, in the same order.
+        let packing = Packing::new(rows, slice, true, &network.model.configuration)?;
+        let selected = packing.select_predictors(&stack::forward(&network, &packing)?)?;
+        let head = OutputHead::new(&network, temperature, asked.taps)?;
+        Ok(Some(OtherHead::new(head, &selected, to.beta)?))
     }
 
     /// Whether common prefixes of rows run once. False only if `learning` is set, the view is [`View::Policy`] and the
@@ -221,16 +248,17 @@ impl Policy {
         for ((slice, number), kept) in slices.into_iter().zip(0_u64..).zip(kept) {
             let (learning_pass, patches) = (slice_pass(scored.learning_pass, number), &scored.patches);
             let network = Network { learning_pass, patches, ..self.network(&scored.view)? };
-            let head = OutputHead::new(&network, scored.temperature, scored.asked)?;
+            let head = OutputHead::new(&network, scored.temperature, scored.asked.taps)?;
             let pass = match kept {
                 Some(pass) => pass,
                 None => {
-                    let packing = Packing::new(&scored.rows, slice, share, configuration)?;
+                    let packing = Packing::new(&scored.rows, slice.clone(), share, configuration)?;
                     // Without a target, or without a seed that is not 0, there is nothing to walk back.
                     if seeds.of(&packing).is_none() {
                         continue;
                     }
-                    self.forward_pass(&network, &head, packing)?
+                    let other = self.other_head(&scored.rows, slice, &scored.asked, scored.temperature)?;
+                    self.forward_pass(&network, &head, packing, other)?
                 }
             };
             let Some(seeds) = seeds.of(&pass.packing) else { continue };
@@ -261,7 +289,7 @@ impl Policy {
                 scored.generation, self.generation
             )));
         }
-        match seeds.iter().find(|(tap, _)| !scored.asked.contains(*tap)) {
+        match seeds.iter().find(|(tap, _)| !scored.asked.taps.contains(*tap)) {
             Some((tap, _)) => {
                 Err(Error::Argument(format!("there are seeds for `{}`, which was not asked for", tap.name())))
             }

@@ -1,11 +1,57 @@
 //! Assembles the taps of a batch from its slices, and splits the gradients of a loss with respect to them by slice.
 
-use tunebox_compute::fused::{HeadTaps, TapGradients, TapSet, Taps};
+use tunebox_compute::fused::{HeadTaps, Tap, TapGradients, TapSet, Taps};
 use tunebox_compute::{DType, Device, Tensor};
 
+use super::View;
 use crate::decoder::packing::Packing;
 use crate::error::{Error, Result};
 use crate::rows::Rows;
+
+/// The view to whose next-token distribution [`Tap::Divergence`] is computed.
+#[derive(Debug, Clone, PartialEq)]
+pub struct DivergenceTo {
+    /// The other weights.
+    pub view: View,
+    /// β of [`head_divergence`](tunebox_compute::fused::head_divergence), from 0 (forward) to 1 (reverse).
+    pub beta: f32,
+}
+
+/// Which taps to compute.
+#[derive(Debug, Clone, PartialEq, Default)]
+pub struct TapRequest {
+    /// The taps; [`Tap::Divergence`] is one of them exactly if `divergence` is given.
+    pub(super) taps: TapSet,
+    pub(super) divergence: Option<DivergenceTo>,
+}
+
+impl TapRequest {
+    /// Asks for the taps of a set, and for the divergence if it is given, whether or not the set has it.
+    #[must_use]
+    pub fn new(taps: TapSet, divergence: Option<DivergenceTo>) -> Self {
+        let also = divergence.is_some().then_some(Tap::Divergence);
+        Self { taps: taps.of_one_head().iter().chain(also).collect(), divergence }
+    }
+
+    /// The taps, the divergence among them.
+    #[must_use]
+    pub fn set(&self) -> TapSet {
+        self.taps
+    }
+
+    /// What the divergence is taken to, if it is one of the taps.
+    #[must_use]
+    pub fn divergence(&self) -> Option<&DivergenceTo> {
+        self.divergence.as_ref()
+    }
+}
+
+impl From<TapSet> for TapRequest {
+    /// Asks for the taps of a set, without the divergence.
+    fn from(taps: TapSet) -> Self {
+        Self::new(taps, None)
+    }
+}
 
 /// The gradients of a loss with respect to taps, each `[rows, width]` on the CPU, with the length of the longest row
 /// as `width`; values at tokens that are not targets are ignored.

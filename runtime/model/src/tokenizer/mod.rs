@@ -203,6 +203,12 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
+    /// The lowest id of this tokenizer whose spelling in `other` is another, or that `other` does not have; `None` if there is
+    /// none.
+    pub fn first_difference(&self, other: &Self) -> Option<u32> {
+        (0..u32::try_from(self.size).unwrap_or(u32::MAX)).find(|id| self.token(*id) != other.token(*id))
+    }
+
     /// Whether an id is an added token that the tokenizer marks as special: a control token, whose name is not text.
     /// False for unknown ids.
     pub fn is_special(&self, id: u32) -> bool {

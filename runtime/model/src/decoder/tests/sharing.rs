@@ -44,7 +44,7 @@ fn alone(rows: &Rows, row: usize) -> Arc<Rows> {
 
 /// The bits of every tap of a row.
 fn taps(policy: &Policy, view: &View, rows: &Arc<Rows>, row: usize, keep: bool) -> Vec<u32> {
-    let taps = policy.score(view, rows, TapSet::ALL, 0.8, keep).unwrap().taps;
+    let taps = policy.score(view, rows, TapSet::OF_ONE_HEAD, 0.8, keep).unwrap().taps;
     let taps = select_rows(&taps, &[row as u32], rows.width()).unwrap();
     let values = taps.into_iter().flat_map(|(_, tap)| tap.squeeze(0).unwrap().to_vec1::<f32>().unwrap());
     values.filter(|value| *value != 0.0).map(f32::to_bits).collect()
@@ -106,13 +106,13 @@ fn a_gradient_through_a_shared_beginning_is_the_sum_of_those_of_its_rows() {
     for (name, configuration) in tiny::families() {
         for kind in [AdapterKind::Lora, AdapterKind::Dora, AdapterKind::Full] {
             let together = policy(configuration.clone(), kind, PolicySettings::default());
-            let mut scored = together.score(&View::Policy, &rows, TapSet::ALL, 0.8, true).unwrap();
+            let mut scored = together.score(&View::Policy, &rows, TapSet::OF_ONE_HEAD, 0.8, true).unwrap();
             together.backward(&mut scored, &all).unwrap();
 
             let apart = policy(configuration.clone(), kind, PolicySettings::default());
             for row in 0..rows.count() {
                 let one = alone(&rows, row);
-                let mut scored = apart.score(&View::Policy, &one, TapSet::ALL, 0.8, true).unwrap();
+                let mut scored = apart.score(&View::Policy, &one, TapSet::OF_ONE_HEAD, 0.8, true).unwrap();
                 apart.backward(&mut scored, &seeds_of(&all, row, one.width())).unwrap();
             }
             let off = distance(&gradient(&apart), &gradient(&together));
@@ -125,7 +125,8 @@ fn a_gradient_through_a_shared_beginning_is_the_sum_of_those_of_its_rows() {
 fn a_shared_beginning_is_kept_once() {
     let rows = rows();
     let policy = policy(tiny::gemma3(), AdapterKind::Lora, PolicySettings::default());
-    let kept = |rows: &Arc<Rows>| policy.score(&View::Policy, rows, TapSet::ALL, 1.0, true).unwrap().saved_bytes();
+    let kept =
+        |rows: &Arc<Rows>| policy.score(&View::Policy, rows, TapSet::OF_ONE_HEAD, 1.0, true).unwrap().saved_bytes();
     let apart: usize = (0..rows.count()).map(|row| kept(&alone(&rows, row))).sum();
     assert!(kept(&rows) * 2 < apart, "{} together, {apart} alone", kept(&rows));
 }
@@ -161,7 +162,7 @@ fn rows_share_nothing_while_dropout_acts() {
     // Rows 0 and 5 are the same.
     assert_eq!(taps(&policy, &View::Policy, &rows, 0, false), taps(&policy, &View::Policy, &rows, 5, false));
     let logprob = policy
-        .score(&View::Policy, &rows, TapSet::ALL, 1.0, true)
+        .score(&View::Policy, &rows, TapSet::OF_ONE_HEAD, 1.0, true)
         .unwrap()
         .tap(Tap::Logprob)
         .unwrap()
@@ -177,7 +178,7 @@ fn slices_that_were_kept_give_the_bits_of_slices_that_run_again() {
     let run = |limit: u64| {
         let settings = PolicySettings { slice: Slice::Rows(2), max_saved_bytes: limit, ..PolicySettings::default() };
         let policy = policy(tiny::gemma3(), AdapterKind::Lora, settings);
-        let mut scored = policy.score(&View::Policy, &rows, TapSet::ALL, 0.8, true).unwrap();
+        let mut scored = policy.score(&View::Policy, &rows, TapSet::OF_ONE_HEAD, 0.8, true).unwrap();
         let bytes = scored.saved_bytes();
         policy.backward(&mut scored, &all).unwrap();
         assert_eq!(scored.saved_bytes(), 0);
@@ -197,11 +198,11 @@ fn what_other_scores_keep_leaves_less_room_for_slices() {
     let rows = rows();
     let settings = PolicySettings { slice: Slice::Rows(4), max_saved_bytes: 1 << 30, ..PolicySettings::default() };
     let policy = policy(tiny::gemma3(), AdapterKind::Lora, settings);
-    let score = || policy.score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
+    let score = || policy.score(&View::Policy, &rows, TapSet::OF_ONE_HEAD, 1.0, true).unwrap();
     let bytes = score().saved_bytes() as u64;
     let settings = PolicySettings { max_saved_bytes: bytes + bytes / 2, ..settings };
     let policy = self::policy(tiny::gemma3(), AdapterKind::Lora, settings);
-    let score = || policy.score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
+    let score = || policy.score(&View::Policy, &rows, TapSet::OF_ONE_HEAD, 1.0, true).unwrap();
     let first = score();
     assert_eq!(first.saved_bytes() as u64, bytes);
     assert!((score().saved_bytes() as u64) < bytes);

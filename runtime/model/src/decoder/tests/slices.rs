@@ -21,7 +21,7 @@ fn policy(kind: AdapterKind, dropout: f64, slice: Slice) -> Policy {
 
 /// The gradient of one batch.
 fn gradient(policy: &Policy, rows: &Arc<Rows>, seeds: &Seeds, keep: bool) -> Vec<f32> {
-    let mut scored = policy.score(&View::Policy, rows, TapSet::ALL, 0.8, keep).unwrap();
+    let mut scored = policy.score(&View::Policy, rows, TapSet::OF_ONE_HEAD, 0.8, keep).unwrap();
     policy.backward(&mut scored, seeds).unwrap();
     gradients(policy)
 }
@@ -58,8 +58,10 @@ fn a_gradient_is_the_same_in_slices_or_whole_kept_or_not() {
 fn every_tap_is_the_same_in_slices_or_whole() {
     let rows = tiny::rows();
     let taps = |slice| {
-        let scored =
-            policy(AdapterKind::Lora, 0.0, slice).score(&View::Policy, &rows, TapSet::ALL, 0.8, true).unwrap().taps;
+        let scored = policy(AdapterKind::Lora, 0.0, slice)
+            .score(&View::Policy, &rows, TapSet::OF_ONE_HEAD, 0.8, true)
+            .unwrap()
+            .taps;
         scored.iter().flat_map(|(_, tap)| tap.flatten_all().unwrap().to_vec1::<f32>().unwrap()).collect::<Vec<f32>>()
     };
     let whole = taps(Slice::Whole);
@@ -71,7 +73,8 @@ fn every_tap_is_the_same_in_slices_or_whole() {
 fn only_a_batch_of_one_slice_is_kept() {
     let rows = tiny::rows();
     let bytes = |slice| {
-        let scored = policy(AdapterKind::Lora, 0.0, slice).score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
+        let scored =
+            policy(AdapterKind::Lora, 0.0, slice).score(&View::Policy, &rows, TapSet::OF_ONE_HEAD, 1.0, true).unwrap();
         scored.saved_bytes()
     };
     assert_eq!(bytes(Slice::Rows(3)), 0);
@@ -85,7 +88,7 @@ fn both_passes_of_a_slice_meet_the_same_dropout_masks() {
     let rows = tiny::rows();
     let all = seeds((rows.count(), rows.width()));
     let sliced = policy(AdapterKind::Lora, 0.4, Slice::Rows(2));
-    let scored = sliced.score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
+    let scored = sliced.score(&View::Policy, &rows, TapSet::OF_ONE_HEAD, 1.0, true).unwrap();
     let alone = policy(AdapterKind::Lora, 0.4, Slice::Whole);
     for start in [0, 2] {
         let ids = rows.ids[start..start + 2].to_vec();
@@ -93,7 +96,7 @@ fn both_passes_of_a_slice_meet_the_same_dropout_masks() {
         let part_of =
             |seed: &tunebox_compute::Tensor| seed.narrow(0, start, 2).unwrap().narrow(1, 0, part.width()).unwrap();
         let own: Seeds = all.iter().map(|(tap, seed)| (tap, part_of(seed))).collect();
-        let mut one = alone.score(&View::Policy, &part, TapSet::ALL, 1.0, true).unwrap();
+        let mut one = alone.score(&View::Policy, &part, TapSet::OF_ONE_HEAD, 1.0, true).unwrap();
         let found = scored.tap(Tap::Logprob).unwrap().narrow(0, start, 2).unwrap().narrow(1, 0, part.width()).unwrap();
         assert_eq!(found.to_vec2::<f32>().unwrap(), one.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap());
         alone.backward(&mut one, &own).unwrap();
@@ -103,7 +106,7 @@ fn both_passes_of_a_slice_meet_the_same_dropout_masks() {
     assert!(distance(&gradients(&alone), &gradients(&sliced)) < 1e-6);
 
     let other = policy(AdapterKind::Lora, 0.4, Slice::Rows(2));
-    other.score(&View::Policy, &rows, TapSet::ALL, 1.0, true).unwrap();
+    other.score(&View::Policy, &rows, TapSet::OF_ONE_HEAD, 1.0, true).unwrap();
     assert!(distance(&gradients(&sliced), &gradient(&other, &rows, &all, true)) > 1e-3, "a later pass has other masks");
 }
 
@@ -119,7 +122,7 @@ fn a_row_scores_the_same_bits_alone_and_in_a_batch() {
         stir(&policy);
         let score = |rows: Range<usize>, view: &View| {
             let part = Rows::new(ids[rows.clone()].to_vec(), marks[rows].to_vec()).unwrap();
-            let scored = policy.score(view, &Arc::new(part), TapSet::ALL, 1.0, false).unwrap();
+            let scored = policy.score(view, &Arc::new(part), TapSet::OF_ONE_HEAD, 1.0, false).unwrap();
             scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap()
         };
         for view in [View::Policy, View::Reference] {
