@@ -49,9 +49,10 @@ fn the_imports_of_a_component_are_read_from_its_bytes() {
 }
 
 /// The interfaces that a training method needs, and one import of each that it was not granted.
-const TWINS: [(&str, &str); 7] = [
+const TWINS: [(&str, &str); 8] = [
     ("sample", r#"(import "tunebox:method/sample@0.2.0" "[constructor]sampler" (func (result i32)))"#),
     ("reward", r#"(import "tunebox:method/reward@0.2.0" "verifiers" (func (param i32)))"#),
+    ("teacher", r#"(import "tunebox:method/teacher@0.2.0" "names" (func (param i32)))"#),
     ("hidden", r#"(import "tunebox:method/hidden@0.2.0" "layers" (func (result i32)))"#),
     ("patch", r#"(import "tunebox:method/patch@0.2.0" "[resource-drop]patch" (func (param i32)))"#),
     ("weights", r#"(import "tunebox:method/weights@0.2.0" "keep-as" (func (param i32 i32)))"#),

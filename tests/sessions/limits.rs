@@ -2,6 +2,7 @@
 
 use tunebox_foundation::explain::Explain;
 use tunebox_foundation::format::grouped;
+use tunebox_model::policy::View;
 use tunebox_sandbox::{Limits, SessionSettings};
 
 use super::{LEARNING, batch, settings, start};
@@ -23,6 +24,29 @@ fn what_a_method_used_is_known_after_every_call_and_in_all() {
     assert!(two.total.work > one.total.work && two.peak_device_bytes > 0 && two.linear_memory > 0);
     assert!(two.total.host_seconds > 0.0 && two.total.guest_seconds > 0.0);
     assert!(!two.slowest.operation.is_empty() && second.slow.is_none());
+}
+
+#[test]
+fn a_divergence_costs_a_second_pass_and_the_logits_of_both() {
+    let guest = |diverge: &str| {
+        format!(
+            r#"(import "tunebox:method/model@0.2.0" "[method]taps.divergence" (func $divergence (param i32 i32 f32 i32)))
+            {LEARNING}(func $step (param $batch i32) (result i32) (local $set i32)
+              (local.set $set (call $taps))
+              {diverge}
+              (call $learn-from
+                (call $examples (local.get $batch)) (i32.const 1) (local.get $set) (f32.const 1) (i32.const 64))
+              (drop (call $handle))
+              (call $done))"#
+        )
+    };
+    let used = |diverge: &str| start(&guest(diverge), settings()).0.step(batch()).unwrap().usage.total;
+    let plain = used("");
+    let with = used("(call $divergence (local.get $set) (call $policy) (f32.const 0.5) (i32.const 64))");
+    assert_eq!((plain.passes, with.passes), (1, 2));
+    assert_eq!(with.model_work, 2 * plain.model_work);
+    let (targets, vocabulary) = (batch().sides[0].1.targets() as u64, 16);
+    assert!(with.work - plain.work > 8 * targets * vocabulary, "{} {}", with.work, plain.work);
 }
 
 #[test]
@@ -109,7 +133,7 @@ fn the_caches_that_the_model_writes_with_count_before_it_writes() {
           (call $generate (call $policy) (call $handle) (call $sampler) (i32.const 64))
           (call $pass-on))"#;
     // Two prompts of up to three tokens and eight more each.
-    let needed = start(guest, settings()).0.train_state().policy.cache_memory(2, 11);
+    let needed = start(guest, settings()).0.train_state().policy.cache_memory(&View::Policy, 2, 11);
     assert!(needed > 0);
     let limits = |activation_bytes| Limits { activation_bytes, ..Limits::default() };
     let (mut session, _) = start(guest, SessionSettings { limits: limits(needed), ..settings() });

@@ -69,7 +69,7 @@ impl RunHooks for FakeRun {
         let logprob = rows.mask_tensor(&Device::Cpu)?.neg()?;
         let ones = logprob.neg()?;
         let values = |tap| if tap == Tap::Logprob { logprob.clone() } else { ones.clone() };
-        let taps = request.taps.iter().map(|tap| (tap, values(tap))).collect();
+        let taps = request.taps.set().iter().map(|tap| (tap, values(tap))).collect();
         Ok(Scored::of_taps(request.view.clone(), rows.clone(), taps, policy.generation()))
     }
 

@@ -64,8 +64,8 @@ impl RunHooks for FixedCompletions {
     fn score(&mut self, policy: &Policy, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
         let ScoreRequest { view, taps, temperature, learning } = request;
         match view {
-            View::Reference => self.base.score(&View::Policy, rows, *taps, *temperature, false),
-            view => policy.score(view, rows, *taps, *temperature, *learning),
+            View::Reference => self.base.score(&View::Policy, rows, taps.clone(), *temperature, false),
+            view => policy.score(view, rows, taps.clone(), *temperature, *learning),
         }
     }
 }

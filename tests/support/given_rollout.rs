@@ -103,7 +103,7 @@ impl RunHooks for GivenRollout {
             _ => &self.rollout.logprob,
         };
         let mut taps = Taps::from_iter([(Tap::Logprob, Self::placed(rows, logprob)?)]);
-        if request.taps.contains(Tap::Entropy) {
+        if request.taps.set().contains(Tap::Entropy) {
             taps.insert(Tap::Entropy, Self::placed(rows, &self.rollout.entropy)?);
         }
         Ok(Scored::of_taps(request.view.clone(), rows.clone(), taps, policy.generation()))

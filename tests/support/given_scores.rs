@@ -63,7 +63,7 @@ impl GivenScores {
 
 impl RunHooks for GivenScores {
     fn score(&mut self, policy: &Policy, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
-        let (view, asked) = (&request.view, request.taps);
+        let (view, asked) = (&request.view, request.taps.set());
         self.passes.fetch_add(1, Ordering::Relaxed);
         let logprob = match view {
             View::Reference => self.at_targets(rows, |row, targets| row.reference / targets)?,

@@ -30,7 +30,7 @@ wasmtime::component::bindgen!({
 
 pub(crate) use exports::tunebox::method::training;
 pub(crate) use tunebox::method::{
-    data, hidden, learn, model, optimizer, patch, reward, run, sample, tensor, text, types, weights,
+    data, hidden, learn, model, optimizer, patch, reward, run, sample, teacher, tensor, text, types, weights,
 };
 
 /// The bindings of the world `verifier`.

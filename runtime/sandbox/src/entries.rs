@@ -9,7 +9,7 @@ use std::sync::Arc;
 use tunebox_compute::budget::Reservation;
 use tunebox_compute::fused::TapSet;
 use tunebox_model::generate::Sampling;
-use tunebox_model::policy::View;
+use tunebox_model::policy::{DivergenceTo, View};
 use tunebox_model::rows::Rows;
 
 use crate::batch::Batch;
@@ -48,9 +48,13 @@ pub struct BatchEntry(pub(crate) Arc<Batch>);
 #[derive(Debug)]
 pub struct ViewEntry(pub(crate) View);
 
-/// What a `taps` handle stands for: the taps to compute beside the log-probabilities, and those.
-#[derive(Debug)]
-pub struct TapsEntry(pub(crate) TapSet);
+/// What a `taps` handle stands for: the taps to compute beside the log-probabilities, and those; and what a divergence is
+/// taken to.
+#[derive(Debug, Default)]
+pub struct TapsEntry {
+    pub(crate) set: TapSet,
+    pub(crate) divergence: Option<DivergenceTo>,
+}
 
 /// What a `parameter` handle stands for.
 #[derive(Clone, Debug)]

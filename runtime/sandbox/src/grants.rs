@@ -12,12 +12,13 @@ use tunebox_foundation::contract::{PACKAGE, is_of_track};
 pub(crate) const TRAINING: &str = "training";
 
 /// Every interface of the contract, from harmless to powerful.
-pub(crate) const KNOWN_INTERFACES: [&str; 13] = [
+pub(crate) const KNOWN_INTERFACES: [&str; 14] = [
     "types",
     "run",
     "tensor",
     "data",
     "model",
+    "teacher",
     "learn",
     "optimizer",
     "sample",

@@ -3,10 +3,9 @@
 use std::sync::Arc;
 use std::time::Instant;
 
-use tunebox_compute::fused::TapSet;
 use tunebox_model::error::Error;
 use tunebox_model::generate::{Completion, Sampling};
-use tunebox_model::policy::{Policy, Scored, Seeds, View};
+use tunebox_model::policy::{Policy, Scored, Seeds, TapRequest, View};
 use tunebox_model::rows::Rows;
 
 use crate::batch::Question;
@@ -18,7 +17,7 @@ pub struct ScoreRequest {
     /// The weights to score with.
     pub view: View,
     /// The outputs computed beside the log-probabilities.
-    pub taps: TapSet,
+    pub taps: TapRequest,
     /// Logits are divided by this number.
     pub temperature: f32,
     /// Whether to save the activations that a backward pass needs.
@@ -62,7 +61,7 @@ pub trait RunHooks: Send + 'static {
     /// # Errors
     /// When the rows or the view do not fit the model, or memory runs out.
     fn score(&mut self, policy: &Policy, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
-        policy.score(&request.view, rows, request.taps, request.temperature, request.learning)
+        policy.score(&request.view, rows, request.taps.clone(), request.temperature, request.learning)
     }
 
     /// Adds the gradient of Σ seed · tap to the policy's flat gradient; seeds and taps are `[rows, width]`. Consumes the

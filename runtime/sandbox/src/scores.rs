@@ -17,7 +17,7 @@ use tunebox_compute::fused::Tap;
 use tunebox_compute::memory::ProcessMemory;
 use tunebox_compute::ops::{self, Node};
 use tunebox_compute::parameters::all_finite;
-use tunebox_model::policy::Seeds;
+use tunebox_model::policy::{Seeds, TapRequest, View};
 use tunebox_model::rows::Rows;
 
 use crate::cause::Cause;
@@ -32,6 +32,9 @@ pub(crate) use record::{ScoreRecord, missing_scores_error};
 
 /// Activations of at most this many bytes are not compared with the free memory.
 const UNCHECKED_BYTES: u64 = 64 << 20;
+
+/// The work charged for a logit of a divergence: it is read, and its terms and their gradient are computed, for both views.
+const LOGIT_WORK: u64 = 8;
 
 /// The work charged for visiting a node of a graph, or one of its operands.
 const NODE_WORK: u64 = 16;
@@ -65,7 +68,8 @@ impl State {
                     return Ok(());
                 }
                 parts.into_iter().try_for_each(|part| {
-                    self.count_pass(part.rows.tokens())?;
+                    self.count_pass(&request.view, part.rows.tokens())?;
+                    self.charge_divergence(&request.view, &request.taps, &part.rows)?;
                     self.score_or_split(request, vec![part])
                 })
             }
@@ -78,7 +82,11 @@ impl State {
     /// method. Does not charge the pass.
     fn score_joined(&mut self, request: &ScoreRequest, mut parts: Vec<Part>) -> Result<()> {
         let rows = join_rows(&mut parts)?;
-        self.check_pass_memory(&rows, request.learning)?;
+        self.check_pass_memory(&request.view, &rows, request.learning)?;
+        if let Some(to) = request.taps.divergence() {
+            let needed = self.train_state().policy.divergence_memory(&to.view, &rows);
+            self.check_memory(self.kept_bytes().saturating_add(needed))?;
+        }
         let scored = self.train_state().score(&rows, request)?;
         let mut pass = Pass::new(scored, parts);
         let number = self.next_number();
@@ -185,7 +193,7 @@ impl State {
     /// backward, which is charged as three forward passes.
     fn run_backward(&mut self, number: u64, seeds: &BTreeMap<u64, Seeds>) -> Result<()> {
         let rows = seeds.keys().filter_map(|score| self.scores.get(score)).map(|record| record.rows.tokens());
-        let multiply_adds = self.multiply_adds(rows.sum::<usize>() as u64);
+        let multiply_adds = self.multiply_adds(&View::Policy, rows.sum::<usize>() as u64);
         let pass = self.passes.get_mut(&number).ok_or_else(missing_scores_error)?;
         if pass.is_covered_by(seeds) {
             // Back is twice the way there.
@@ -195,7 +203,7 @@ impl State {
         }
         self.meters.count_pass(multiply_adds.saturating_mul(3))?;
         let (mut scored, seeds) = pass.restrict_to(seeds)?;
-        self.check_pass_memory(&scored.rows, true)?;
+        self.check_pass_memory(&View::Policy, &scored.rows, true)?;
         Ok(self.train_state().backward(&mut scored, &seeds)?)
     }
 
@@ -215,11 +223,21 @@ impl State {
         self.check_memory(held)
     }
 
-    /// Checks the memory of a pass over these rows before it runs; `learning` says whether a backward pass follows. Returns
+    /// Charges what a divergence among `taps`, which `view` has, costs beside the pass of that view: a pass of the other
+    /// view, and the logits of both. Does nothing without a divergence.
+    pub(crate) fn charge_divergence(&mut self, view: &View, taps: &TapRequest, rows: &Rows) -> Result<(), Cause> {
+        let Some(to) = taps.divergence() else { return Ok(()) };
+        let words = self.sizes_of(view).vocabulary.max(self.sizes_of(&to.view).vocabulary) as u64;
+        self.meters.charge_units((LOGIT_WORK * rows.targets() as u64).saturating_mul(words))?;
+        self.count_pass(&to.view, rows.tokens())
+    }
+
+    /// Checks the memory of a pass of a view over these rows before it runs; `learning` says whether a backward pass follows.
+    /// Returns
     /// [`Cause::Activations`], which ends the method, if the saved activations would exceed `activation_bytes`, or the
     /// error of [`check_memory`](Self::check_memory) if the pass needs more memory than is left.
-    pub(crate) fn check_pass_memory(&self, rows: &Rows, learning: bool) -> Result<(), Cause> {
-        let needed = self.train_state().policy.score_memory(rows, learning);
+    pub(crate) fn check_pass_memory(&self, view: &View, rows: &Rows, learning: bool) -> Result<(), Cause> {
+        let needed = self.train_state().policy.score_memory(view, rows, learning);
         let held = self.kept_bytes().saturating_add(needed.kept);
         self.check_activations(held)?;
         self.check_memory(held.saturating_add(needed.scratch).saturating_add(needed.head))

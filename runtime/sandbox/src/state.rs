@@ -13,6 +13,7 @@ use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::memory::ProcessMemory;
 use tunebox_compute::random::Stream;
 use tunebox_model::configuration::Configuration;
+use tunebox_model::policy::View;
 use wasmtime::component::{HasData, ResourceTable};
 
 use crate::cause::Cause;
@@ -203,16 +204,27 @@ impl State {
         self.denied = Some(denied);
     }
 
-    /// Estimates the multiply-adds of a forward pass over `tokens` tokens: weights times tokens, without attention
-    /// scores.
-    pub(crate) fn multiply_adds(&self, tokens: u64) -> u64 {
-        self.weights.saturating_mul(tokens)
+    /// Returns the sizes of the model that a view computes with.
+    pub(crate) fn sizes_of(&self, view: &View) -> Configuration {
+        match view {
+            View::Teacher(_) => self.train_state().policy.model_of(view).configuration.clone(),
+            View::Policy | View::Reference | View::Snapshot(_) => self.configuration.clone(),
+        }
     }
 
-    /// Counts one forward pass through the model over `tokens` tokens, before it runs. Past `passes` or `model_work` ends
-    /// the method.
-    pub(crate) fn count_pass(&mut self, tokens: usize) -> Result<(), Cause> {
-        self.meters.count_pass(self.multiply_adds(tokens as u64))
+    /// Estimates the multiply-adds of a forward pass of a view over `tokens` tokens: weights times tokens, without attention
+    /// scores.
+    pub(crate) fn multiply_adds(&self, view: &View, tokens: u64) -> u64 {
+        let weights = match view {
+            View::Teacher(_) => self.sizes_of(view).parameter_count(),
+            View::Policy | View::Reference | View::Snapshot(_) => self.weights,
+        };
+        weights.saturating_mul(tokens)
+    }
+
+    /// Counts one forward pass of a view over `tokens` tokens, before it runs. Past `passes` or `model_work` ends the method.
+    pub(crate) fn count_pass(&mut self, view: &View, tokens: usize) -> Result<(), Cause> {
+        self.meters.count_pass(self.multiply_adds(view, tokens as u64))
     }
 
     /// Locks the train state, which the session and its method share. Also sets the policy's deadline, so that passes

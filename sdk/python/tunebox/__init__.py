@@ -7,7 +7,8 @@ interfaces that the method names, and no other: `from tunebox import weights` is
 from importlib import import_module
 
 #: The interfaces of the contract to which nothing is added here.
-_PLAIN = ("types", "data", "learn", "optimizer", "sample", "reward", "hidden", "patch", "weights", "text")
+_PLAIN = ("types", "data", "learn", "optimizer", "sample", "reward", "teacher", "hidden", "patch", "weights",
+          "text")
 
 #: Where the other names of an ordinary method stand.
 _HOMES = {

@@ -10,7 +10,7 @@ import tunebox.tensor  # noqa: F401  what a tap gives has operators
 
 __all__ = [
     "Scores", "Taps", "View", "divergence", "next_token", "policy", "reference", "score", "score_for_learning",
-    "snapshot",
+    "score_for_learning_against", "snapshot",
 ]  # fmt: skip
 
 
@@ -52,3 +52,16 @@ def score(view: View, rows: Rows, taps: Taps = NOTHING, temperature: float = 1.0
 def score_for_learning(rows: Rows, taps: Taps = NOTHING, temperature: float = 1.0) -> Scores:
     """Scores rows through the policy, so that a loss built on the taps can be back-propagated. One forward pass."""
     return contract.score_for_learning(rows, _asked(taps), temperature)
+
+
+def score_for_learning_against(
+    other: View, beta: float, rows: Rows, taps: Taps = NOTHING, temperature: float = 1.0
+) -> Scores:
+    """Scores rows for learning with the divergence of each next-token distribution to that of another view.
+
+    0 is the forward divergence KL(other‖policy), 1 the reverse one, and beta between them the generalized Jensen–Shannon
+    divergence. `scores.divergence()` reads it. Two forward passes.
+    """
+    asked = _asked(taps) or contract.Taps()
+    asked.divergence(other, beta)
+    return contract.score_for_learning(rows, asked, temperature)

@@ -76,6 +76,13 @@ impl Rows {
         Rows(certain(self.0.whole()))
     }
 
+    /// The tokens before each row's first target, as prompts to sample from; they have no targets. Errors: a row without a
+    /// target.
+    #[track_caller]
+    pub fn prompts(&self) -> Result<Rows> {
+        checked(self.0.prompts()).map(Rows)
+    }
+
     /// The rows with these numbers, from 0, in the order of `numbers`. Errors: no number, more numbers than rows, or
     /// one past the last row.
     #[track_caller]

@@ -77,6 +77,7 @@ pub mod reward;
 pub mod run;
 pub mod sample;
 pub mod settings;
+pub mod teacher;
 pub mod tensor;
 pub mod text;
 pub mod verifier;

@@ -46,6 +46,7 @@ const INTERFACE_MEANINGS: &[(&str, &str)] = &[
     ("learn", "back-propagate a loss: change the adapter or weights that the run trains"),
     ("optimizer", "read and update the parameters that the run trains, and keep state and parameters of its own"),
     ("sample", "generate completions with the model"),
+    ("teacher", "learn from the run's other models"),
     ("reward", "have the run's verifiers judge completions"),
     ("hidden", "read activations of the model"),
     ("patch", "change activations during the run"),

@@ -69,6 +69,18 @@ impl HostRows for HostContext<'_> {
         Ok(self.table.push(RowsEntry(Arc::new(rows.whole()), reservation))?)
     }
 
+    /// Copies the tokens before each row's first target and returns the handle. Charges one unit of work for each token of
+    /// the rows and reserves the bytes of the copy. Errors: `invalid-argument` for a row without a target.
+    fn prompts(&mut self, this: Handle<RowsEntry>) -> Answer<RowsEntry> {
+        self.enter("data.rows.prompts")?;
+        let rows = self.table.get(&this)?.0.clone();
+        self.meters.charge_units(rows.tokens() as u64)?;
+        let reservation = self.reserve(row_bytes(rows.tokens() as u64, rows.count()))?;
+        let prompts = rows.prompts().map_err(|row| Refusal::argument(format!("row {row} has no target")))?;
+        let held = row_bytes(prompts.tokens() as u64, prompts.count());
+        Ok(self.table.push(RowsEntry(Arc::new(prompts), reservation.shrunk_to(held)))?)
+    }
+
     /// Copies the rows with these indices, in that order, and returns the handle. An index may repeat. Reserves the
     /// bytes of the copy.
     ///

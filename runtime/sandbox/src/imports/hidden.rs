@@ -38,12 +38,13 @@ impl Host for HostContext<'_> {
         self.enter("hidden.capture")?;
         let view = self.table.get(&view)?.0.clone();
         let rows = self.table.get(&rows)?.0.clone();
-        let layers = self.layer_indices(layers)?;
+        let sizes = self.sizes_of(&view);
+        let layers = layer_indices(layers, sizes.layers)?;
         ensure(rows.count() > 0, || Refusal::argument("there are no rows to read"))?;
-        let elements = layers.len() as u64 * rows.count() as u64 * self.configuration.hidden as u64;
+        let elements = layers.len() as u64 * rows.count() as u64 * sizes.hidden as u64;
         self.meters.charge_units(elements)?;
-        self.count_pass(rows.tokens())?;
-        self.check_pass_memory(&rows, false)?;
+        self.count_pass(&view, rows.tokens())?;
+        self.check_pass_memory(&view, &rows, false)?;
         // What is read lies there twice while it is put in the order of the layers.
         let _scratch = self.reserve(4 * elements)?;
         let (site, token) = (stream_site(site), stream_token(token));
@@ -71,17 +72,7 @@ impl State {
     /// Converts a method's list of layers to indices, in its order. Errors: `invalid-argument` for an empty list, an index
     /// that the model lacks, or an index that is named twice.
     pub(crate) fn layer_indices(&self, layers: Vec<u32>) -> Result<Vec<usize>> {
-        let count = self.configuration.layers;
-        let allowed = || Refusal::argument(format!("layers are a list of 1 to {count}, this has {}", layers.len()));
-        ensure((1..=count).contains(&layers.len()), allowed)?;
-        let mut named = vec![false; count];
-        for layer in &layers {
-            let absent = || Refusal::argument(format!("layer {layer} is not there: they are 0 to {}", count - 1));
-            let seen = named.get_mut(*layer as usize).ok_or_else(absent)?;
-            ensure(!*seen, || Refusal::argument(format!("layer {layer} is named twice")))?;
-            *seen = true;
-        }
-        Ok(layers.into_iter().map(|layer| layer as usize).collect())
+        layer_indices(layers, self.configuration.layers)
     }
 
     /// Returns the numbers of an `f32` vector `[dimension]`, as wide as the residual stream. Charges one unit of work for
@@ -137,4 +128,19 @@ fn stream_token(token: Token) -> stream::Token {
         Token::FromEnd(number) => stream::Token::FromEnd(number),
         Token::TargetMean => stream::Token::TargetMean,
     }
+}
+
+/// Converts a method's list of layers to indices below `count`, in its order. Errors: `invalid-argument` for an empty list, an
+/// index of `count` or more, or an index that is named twice.
+fn layer_indices(layers: Vec<u32>, count: usize) -> Result<Vec<usize>> {
+    let allowed = || Refusal::argument(format!("layers are a list of 1 to {count}, this has {}", layers.len()));
+    ensure((1..=count).contains(&layers.len()), allowed)?;
+    let mut named = vec![false; count];
+    for layer in &layers {
+        let absent = || Refusal::argument(format!("layer {layer} is not there: they are 0 to {}", count - 1));
+        let seen = named.get_mut(*layer as usize).ok_or_else(absent)?;
+        ensure(!*seen, || Refusal::argument(format!("layer {layer} is named twice")))?;
+        *seen = true;
+    }
+    Ok(layers.into_iter().map(|layer| layer as usize).collect())
 }

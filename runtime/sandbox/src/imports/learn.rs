@@ -6,6 +6,7 @@ use candle_core::DType;
 use tunebox_compute::fused::Tap;
 use tunebox_compute::{Tensor, ops};
 use tunebox_model::policy::Seeds;
+use tunebox_model::policy::View;
 
 use crate::bindings::learn::Host;
 use crate::refusal::ErrorCode;
@@ -73,7 +74,7 @@ impl Host for HostContext<'_> {
         self.check_window_ends()?;
         let nothing = || Refusal::argument("no gradient has accumulated since the last update");
         ensure(self.train_state().has_gradient(), nothing)?;
-        self.count_pass(1)?;
+        self.count_pass(&View::Policy, 1)?;
         self.run_pending_scores()?;
         Ok(self.train_state().update()?)
     }

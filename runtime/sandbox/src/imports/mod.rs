@@ -12,6 +12,7 @@ mod patch;
 mod reward;
 mod run;
 mod sample;
+mod teacher;
 mod tensor;
 mod text;
 mod weights;

@@ -5,8 +5,8 @@
 
 use std::sync::Arc;
 
-use tunebox_compute::fused::{Tap, TapSet};
-use tunebox_model::policy::View;
+use tunebox_compute::fused::Tap;
+use tunebox_model::policy::{DivergenceTo, TapRequest, View};
 use tunebox_model::rows::Rows;
 
 use super::data::row_bytes;
@@ -32,7 +32,7 @@ impl HostTaps for HostContext<'_> {
     /// Returns a handle of a set of taps with the log-probabilities alone.
     fn new(&mut self) -> wasmtime::Result<Handle<TapsEntry>> {
         self.enter("model.taps.constructor")?;
-        Ok(self.table.push(TapsEntry(TapSet::default())).map_err(Refusal::from)?)
+        Ok(self.table.push(TapsEntry::default()).map_err(Refusal::from)?)
     }
 
     /// Adds the entropy to the set.
@@ -58,6 +58,17 @@ impl HostTaps for HostContext<'_> {
     /// Adds the mark of the model's first choice to the set.
     fn top_one(&mut self, this: Handle<TapsEntry>) -> wasmtime::Result<()> {
         self.add_tap("model.taps.top-one", &this, Tap::TopOne)
+    }
+
+    /// Adds the divergence to a view with this β to the set, in place of an earlier one. Errors: `invalid-argument` for a β
+    /// outside 0 to 1.
+    fn divergence(&mut self, this: Handle<TapsEntry>, view: Handle<ViewEntry>, beta: f32) -> Result<()> {
+        self.enter("model.taps.divergence")?;
+        let shown = printable(&beta.to_string(), 32);
+        ensure((0.0..=1.0).contains(&beta), || Refusal::argument(format!("`beta` is {shown}; it must be 0 to 1")))?;
+        let view = self.table.get(&view)?.0.clone();
+        self.table.get_mut(&this)?.divergence = Some(DivergenceTo { view, beta });
+        Ok(())
     }
 
     /// Deletes the handle. Not counted as a call.
@@ -109,6 +120,13 @@ impl HostScores for HostContext<'_> {
         self.push_tap("model.scores.top-one", &this, Tap::TopOne)
     }
 
+    /// Returns a handle of the divergence in nats of the distribution that predicts each target token to that of the other
+    /// view: `[rows, width]`, `f32`, 0 off the targets. Runs the scoring passes that were deferred first. Errors:
+    /// `invalid-argument` if the scores were requested without this tap; the model's error if their pass failed.
+    fn divergence(&mut self, this: Handle<ScoresEntry>) -> Answer {
+        self.push_tap("model.scores.divergence", &this, Tap::Divergence)
+    }
+
     /// Deletes the handle. Also frees the scores, unless they are for learning and their pass ran: a loss may depend on
     /// those until the call ends. Not counted as a call.
     fn drop(&mut self, this: Handle<ScoresEntry>) -> wasmtime::Result<()> {
@@ -157,7 +175,7 @@ impl Host for HostContext<'_> {
         let full = || Refusal::new(ErrorCode::OutOfBudget, format!("a run keeps at most {most} snapshots"));
         ensure(fits, full)?;
         // A copy of what is trained: no pass, but as much to do as a small one.
-        self.count_pass(1)?;
+        self.count_pass(&View::Policy, 1)?;
         self.run_pending_scores()?;
         let bytes = self.train_state().policy.snapshot_bytes();
         self.check_kept(bytes)?;
@@ -202,10 +220,10 @@ impl Host for HostContext<'_> {
         ensure((1..=MAX_IDS).contains(&ids.len()), allowed)?;
         self.check_tokens(&ids)?;
         let elements = rows.count() as u64 * ids.len() as u64;
-        let logits = rows.count() as u64 * self.configuration.vocabulary as u64;
+        let logits = rows.count() as u64 * self.sizes_of(&view).vocabulary as u64;
         self.meters.charge_units(elements + logits)?;
-        self.count_pass(rows.tokens())?;
-        self.check_pass_memory(&rows, false)?;
+        self.count_pass(&view, rows.tokens())?;
+        self.check_pass_memory(&view, &rows, false)?;
         self.push_new_tensor(elements, |state| state.train_state().policy.next_token(&view, &rows, &ids))
     }
 
@@ -217,11 +235,12 @@ impl Host for HostContext<'_> {
         self.enter("model.divergence")?;
         let (view, other) = (self.table.get(&view)?.0.clone(), self.table.get(&other)?.0.clone());
         let rows = self.rows_with_ends(&rows)?;
-        let logits = rows.count() as u64 * self.configuration.vocabulary as u64;
-        self.meters.charge_units(logits)?;
-        self.count_pass(rows.tokens())?;
-        self.count_pass(rows.tokens())?;
-        self.check_pass_memory(&rows, false)?;
+        let words = self.sizes_of(&view).vocabulary.max(self.sizes_of(&other).vocabulary);
+        self.meters.charge_units(rows.count() as u64 * words as u64)?;
+        for view in [&view, &other] {
+            self.count_pass(view, rows.tokens())?;
+            self.check_pass_memory(view, &rows, false)?;
+        }
         self.push_new_tensor(rows.count() as u64, |state| state.train_state().policy.divergence(&view, &other, &rows))
     }
 }
@@ -230,7 +249,7 @@ impl State {
     /// Counts a call of `function` and adds a tap to the set behind a handle. Does nothing more if the set has it.
     fn add_tap(&mut self, function: &'static str, taps: &Handle<TapsEntry>, tap: Tap) -> wasmtime::Result<()> {
         self.enter(function)?;
-        let set = &mut self.table.get_mut(taps)?.0;
+        let set = &mut self.table.get_mut(taps)?.set;
         *set = set.iter().chain([tap]).collect();
         Ok(())
     }
@@ -297,17 +316,21 @@ impl State {
         ensure(temperature.is_finite() && temperature > 0.0, other)?;
         let rows = self.table.get(rows)?.0.clone();
         ensure(rows.width() > 0, || Refusal::argument("there are no rows to score"))?;
-        let set = match taps {
-            Some(taps) => self.table.get(&taps)?.0,
-            None => TapSet::default(),
+        let taps = match taps {
+            Some(taps) => {
+                let TapsEntry { set, divergence } = self.table.get(&taps)?;
+                TapRequest::new(*set, divergence.clone())
+            }
+            None => TapRequest::default(),
         };
-        let elements = rows.count() as u64 * rows.width() as u64 * set.iter().count() as u64;
+        let elements = rows.count() as u64 * rows.width() as u64 * taps.set().iter().count() as u64;
         self.meters.charge_units(elements)?;
-        self.count_pass(rows.tokens())?;
+        self.count_pass(view, rows.tokens())?;
+        self.charge_divergence(view, &taps, &rows)?;
         // A pass joins the rows of several scores, and keeps the copy; it also keeps the patches that are active now.
         let patches = self.patches as u64 * self.patch_bytes();
         let bytes = self.reserve(4 * elements + row_bytes(rows.tokens() as u64, rows.count()) + patches)?;
-        let request = ScoreRequest { view: view.clone(), taps: set, temperature, learning };
+        let request = ScoreRequest { view: view.clone(), taps, temperature, learning };
         let (generation, defer) = {
             let policy = &self.train_state().policy;
             (policy.generation(), policy.shares_prefixes(view, learning))

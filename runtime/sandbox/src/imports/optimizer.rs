@@ -9,6 +9,7 @@ mod names;
 
 use tunebox_compute::{DType, Tensor};
 use tunebox_model::error::Error;
+use tunebox_model::policy::View;
 use wasmtime::component::Resource;
 
 use self::checks::check_shape;
@@ -222,7 +223,7 @@ impl Host for HostContext<'_> {
         self.check_window_ends()?;
         let count = self.train_state().policy.parameters().len();
         self.meters.charge_units(count as u64)?;
-        self.count_pass(1)?;
+        self.count_pass(&View::Policy, 1)?;
         self.run_pending_scores()?;
         Ok(self.train_state().count_update()?)
     }

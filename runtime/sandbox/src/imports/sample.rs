@@ -6,6 +6,7 @@
 use std::sync::Arc;
 
 use tunebox_model::generate::Sampling;
+use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 
 use super::data::row_bytes;
@@ -156,9 +157,9 @@ impl Host for HostContext<'_> {
         let rows = self.completion_count(&prompts, &sampling)?;
         self.meters.count_sampled_tokens(rows * u64::from(each))?;
         let largest = rows * (prompts.width() as u64 + u64::from(each));
-        let multiply_adds = self.multiply_adds(largest);
+        let multiply_adds = self.multiply_adds(&view, largest);
         self.meters.count_multiply_adds(multiply_adds)?;
-        self.check_cache(rows, prompts.width() as u64 + u64::from(each))?;
+        self.check_cache(&view, rows, prompts.width() as u64 + u64::from(each))?;
         let fixed = row_bytes(prompts.tokens() as u64, prompts.count()) + COMPLETION_BYTES * rows;
         let reservation = self.reserve(TOKEN_BYTES * largest + fixed)?;
         let completions = {
@@ -196,8 +197,8 @@ impl State {
 
     /// Checks the memory of the key-value caches for `sequences` sequences of `tokens` tokens each. Ends the method if they
     /// and what the model keeps already exceed `activation_bytes` or the memory that is left.
-    fn check_cache(&self, sequences: u64, tokens: u64) -> Result<()> {
-        let cache = self.train_state().policy.cache_memory(sequences, tokens);
+    fn check_cache(&self, view: &View, sequences: u64, tokens: u64) -> Result<()> {
+        let cache = self.train_state().policy.cache_memory(view, sequences, tokens);
         Ok(self.check_kept(cache)?)
     }
 

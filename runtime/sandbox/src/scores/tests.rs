@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex};
 
 use tunebox_compute::Device;
 use tunebox_compute::budget::Budget;
-use tunebox_compute::fused::{Tap, TapSet, Taps};
+use tunebox_compute::fused::{Tap, Taps};
 use tunebox_model::error::Error;
 use tunebox_model::policy::{Policy, Scored, View};
 use tunebox_model::rows::Rows;
@@ -50,7 +50,7 @@ fn state<const N: usize>(rows: [[u32; 2]; N], learning: bool, limits: Limits) ->
     state.weights = 1;
     state.meters.begin(f64::INFINITY);
     let numbers = rows.map(|ids| {
-        let request = ScoreRequest { view: View::Policy, taps: TapSet::default(), temperature: 1.0, learning };
+        let request = ScoreRequest { view: View::Policy, taps: TapRequest::default(), temperature: 1.0, learning };
         let rows = Arc::new(Rows::new(vec![ids.to_vec()], vec![vec![true; 2]]).unwrap());
         let bytes = state.reserve(0).unwrap();
         let number = state.next_number();
@@ -99,10 +99,10 @@ fn a_pass_that_saves_more_than_it_may_ends_the_method_before_it_runs() {
     let rows = long_rows(10_000);
     let room = |limit| {
         let (state, ..) = state([], true, Limits { activation_bytes: limit, ..Limits::default() });
-        state.check_pass_memory(&rows, true)
+        state.check_pass_memory(&View::Policy, &rows, true)
     };
     let (state, ..) = state([], true, Limits::default());
-    let needed = state.train_state().policy.score_memory(&rows, true).kept;
+    let needed = state.train_state().policy.score_memory(&View::Policy, &rows, true).kept;
     assert!(needed > 0 && room(needed).is_ok());
     assert!(matches!(room(needed - 1), Err(Cause::Activations { .. })));
 }
@@ -114,10 +114,10 @@ fn a_pass_that_memory_does_not_hold_ends_the_method_before_it_runs() {
     if state.held_before.is_none() {
         return;
     }
-    state.check_pass_memory(&rows, true).unwrap();
+    state.check_pass_memory(&View::Policy, &rows, true).unwrap();
     // As if all of the machine had been taken before.
     state.held_before = Some(u64::MAX);
-    let cause = state.check_pass_memory(&rows, true).unwrap_err();
+    let cause = state.check_pass_memory(&View::Policy, &rows, true).unwrap_err();
     assert!(matches!(cause, Cause::Memory { room: 0, .. }), "{cause}");
 }
 

@@ -98,7 +98,7 @@ fn part(scores: &Scored, first: u32, rows: &Arc<Rows>) -> Outcome<Scored> {
 /// The request to score a view with these taps at temperature 1. Saves activations for a backward pass only for the policy.
 fn request(view: View, taps: TapSet) -> ScoreRequest {
     let learning = view == View::Policy;
-    ScoreRequest { view, taps, temperature: 1.0, learning }
+    ScoreRequest { view, taps: taps.into(), temperature: 1.0, learning }
 }
 
 /// Accumulates the gradient of a loss whose derivative by the log-probability of every target of a row is that row's
