@@ -116,6 +116,9 @@ fn properties_table(plan: &PlannedRun, steps: u64) -> String {
     row("seed", plan.settings.file.train.seed.to_string());
     row("device", summary.device.clone());
     row("model, SHA-256", format!("`{}`", plan.identity.model));
+    for (table, digest) in plan.settings.file.teacher.iter().zip(&plan.identity.teachers) {
+        row(&format!("teacher `{}`, SHA-256", table.name), format!("`{digest}`"));
+    }
     row("data, SHA-256", format!("`{}`", plan.identity.data));
     row("method, SHA-256", format!("`{}`", plan.identity.method));
     row("made with", format!("tunebox {}", env!("CARGO_PKG_VERSION")));

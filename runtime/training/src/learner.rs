@@ -11,13 +11,13 @@ use std::sync::Arc;
 use std::time::Instant;
 
 use tunebox_compute::Error as ComputeError;
-use tunebox_compute::fused::{Tap, TapSet};
+use tunebox_compute::fused::Tap;
 use tunebox_compute::optimizer::{Optimizer, OptimizerSettings};
 use tunebox_compute::random::Stream;
 use tunebox_compute::schedule::Schedule;
 use tunebox_model::error::Error;
 use tunebox_model::generate::{Completion, Sampling, generate};
-use tunebox_model::policy::{Policy, Scored, View};
+use tunebox_model::policy::{Policy, Scored, TapRequest, View};
 use tunebox_model::rows::Rows;
 use tunebox_sandbox::{Completions, Question, RunHooks, ScoreRequest};
 
@@ -216,10 +216,10 @@ impl RunHooks for Trainer {
     /// which becomes the error if the step fails.
     fn score(&mut self, policy: &Policy, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
         let ScoreRequest { view, taps, temperature, learning } = request;
-        let cacheable = *view == View::Reference && *taps == TapSet::default() && *temperature == 1.0;
+        let cacheable = *view == View::Reference && *taps == TapRequest::default() && *temperature == 1.0;
         let scored = match &mut self.references {
             Some(references) if cacheable => references.score(policy, rows)?,
-            _ => policy.score(view, rows, *taps, *temperature, *learning)?,
+            _ => policy.score(view, rows, taps.clone(), *temperature, *learning)?,
         };
         // Diverged weights are noticed here first; the method only sees that its loss is rejected.
         if !scored.tap(Tap::Logprob)?.sum_all()?.to_scalar::<f32>()?.is_finite() {

@@ -35,12 +35,12 @@ pub fn run_file_of(method: &str) -> Option<&'static str> {
     embedded_text(&format!("{method}.toml"))
 }
 
-/// The text of the sample's run file of the first built-in method that learns from this shape of records; `None` if there is
-/// none.
+/// The text of the sample's run file of the first built-in method that learns from this shape of records and needs no teacher;
+/// `None` if there is none.
 #[must_use]
 pub fn run_file_of_shape(shape: &str) -> Option<&'static str> {
     builtin::list().iter().find_map(|other| {
-        let text = run_file_of(other.name)?;
+        let text = run_file_of(other.name).filter(|text| !text.contains("[[teacher]]"))?;
         (read_manifest(other.bytes).ok()?.shape == shape).then_some(text)
     })
 }

@@ -67,7 +67,7 @@ pub(crate) fn pass_rate(
     train: &TrainTable,
 ) -> Result<PassRate, Error> {
     let (seed, completions) = (Stream::new(train.seed, "validation").next_u64(), train.validate_completions as usize);
-    let sampling = Sampling { max_tokens: data.report.completion_room(), seed, completions, ..Sampling::default() };
+    let sampling = Sampling { max_tokens: data.completion_room(), seed, completions, ..Sampling::default() };
     Ok(score_completions(policy, &generate_completions(policy, data, &sampling)?, data, verifiers)?.rate)
 }
 

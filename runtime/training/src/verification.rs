@@ -35,7 +35,7 @@ pub use inputs::UnconfirmedComponents;
 const SETTINGS_FILE: &str = "run.toml";
 
 /// The keys of a lock that must be equal for a replay to end in the same bits.
-const INPUT_KEYS: [&str; 7] = ["model", "data", "validation", "method", "verifier", "seed", "steps"];
+const INPUT_KEYS: [&str; 8] = ["model", "teacher", "data", "validation", "method", "verifier", "seed", "steps"];
 
 /// The keys of a lock about program and machine. If one differs, a replay may end in other bits.
 const ENVIRONMENT_KEYS: [&str; 5] = ["tunebox", "system", "processor", "device", "accelerator"];
@@ -46,7 +46,7 @@ pub struct Verification {
     pub name: String,
     /// The files of the artifact, compared by their SHA-256.
     pub artifact: Vec<Comparison>,
-    /// The inputs: model, data, method, verifiers, seed, steps.
+    /// The inputs: model, teachers, data, method, verifiers, seed, steps.
     pub inputs: Vec<Comparison>,
     /// Version, system, the processor's instruction sets, device and its libraries; if they differ, a replay may end in
     /// other bits.

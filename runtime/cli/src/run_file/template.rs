@@ -34,7 +34,7 @@ pub(crate) struct NewRunFile<'a> {
 
 impl NewRunFile<'_> {
     /// Returns the text of the run file. It gives model, data, method, the grants that the method needs, settings of the
-    /// method without a default, and the verifier; every other key is a comment.
+    /// method without a default, the teacher and the verifier; every other key is a comment.
     pub(crate) fn text(&self) -> String {
         let introduction = format!(
             "Trains with `{}`. A line behind `#` shows a default: remove the `#` and change the value. `tunebox help run-file` \
@@ -42,9 +42,10 @@ impl NewRunFile<'_> {
             self.method
         );
         let mut text = format!("#:schema ./{SCHEMA_FILE}\n{}", comment(&introduction));
-        // A run without verifiers has no such table, and limits are seldom changed.
+        // A run without teachers or verifiers has no such table, and limits are seldom changed.
         let is_shown = |table: &&Table| match table.heading.as_str() {
             "[limits]" => false,
+            "[[teacher]]" => self.imports("teacher"),
             "[[verifier]]" => self.verifier.is_some(),
             "[train.adapter]" => self.imports("learn") || self.imports("optimizer"),
             _ => true,
@@ -96,6 +97,10 @@ impl NewRunFile<'_> {
                     false => format!("# What this method cannot work without:\ngrants = [{}]\n", grants.join(", ")),
                 };
                 line("use", self.method) + &grants
+            }
+            "[[teacher]]" => {
+                let why = "Name a larger model of the same vocabulary here: from itself the model learns nothing.";
+                comment(why) + &line("path", self.model)
             }
             "[[verifier]]" => {
                 let (verifier, why) = self.verifier.unwrap_or_default();

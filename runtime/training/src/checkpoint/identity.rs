@@ -40,6 +40,9 @@ pub(crate) struct Identity {
     pub(crate) model: String,
     /// SHA-256 of the adapter that the run continues, if any.
     pub(crate) adapter: Option<String>,
+    /// SHA-256 of the weight files of each teacher.
+    #[serde(default)]
+    pub(crate) teachers: Vec<String>,
     /// SHA-256 of the data file.
     pub(crate) data: String,
     /// SHA-256 of the token ids and targets.
@@ -69,6 +72,7 @@ impl Identity {
             (self.version == now.version, format!("it was begun by tunebox {}, this is {}", self.version, now.version)),
             (self.verifiers == now.verifiers, "the verifiers are others".into()),
             (self.model == now.model, "the weights of the model are others".into()),
+            (self.teachers == now.teachers, "the teachers are others".into()),
             (self.adapter == now.adapter, "the adapter that it began with is another".into()),
             (self.data == now.data, "the data file is another".into()),
             (
@@ -106,16 +110,18 @@ fn format_setting(name: &str, value: Option<&Value>) -> String {
 }
 
 /// Returns the settings in the run file `file` (as JSON, with defaults) that affect the bits of a run, by dotted name.
-/// Leaves out those in [`SETTINGS_WITHOUT_EFFECT`], the interval of validations that decide nothing, and the key `use` of
-/// verifiers.
+/// Leaves out those in [`SETTINGS_WITHOUT_EFFECT`], the interval of validations that decide nothing, and the locations of
+/// verifiers and teachers.
 pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     flatten("", file, &mut flat);
-    // The location of a verifier's component; its content is compared by digest.
-    if let Some(Value::Array(verifiers)) = flat.get_mut("verifier") {
-        verifiers.iter_mut().filter_map(Value::as_object_mut).for_each(|table| {
-            table.shift_remove("use");
-        });
+    // The location of a verifier's component or of a teacher; its content is compared by digest.
+    for (list, location) in [("verifier", "use"), ("teacher", "path"), ("teacher", "revision")] {
+        if let Some(Value::Array(tables)) = flat.get_mut(list) {
+            tables.iter_mut().filter_map(Value::as_object_mut).for_each(|table| {
+                table.shift_remove(location);
+            });
+        }
     }
     let decides = has_deciding_validations(&flat);
     flat.retain(|name, _| {

@@ -243,6 +243,9 @@ impl RunSettings {
             make_absolute(&format!("data.files.{number}"), one.path_mut());
         }
         file.model.adapter.iter_mut().for_each(|written| make_absolute("model.adapter", written));
+        for (number, teacher) in file.teacher.iter_mut().enumerate() {
+            make_absolute(&format!("teacher.{number}.path"), &mut teacher.path);
+        }
         file.data.validation.iter_mut().for_each(|written| make_absolute("data.validation", written));
         for (found, written) in self.references().into_iter().zip(file.components_mut()) {
             if let Ok(Reference::File(path) | Reference::Folder(path)) = found {

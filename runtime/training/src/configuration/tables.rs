@@ -31,6 +31,9 @@ pub struct RunFile {
     pub data: DataTable,
     /// The method and its settings.
     pub method: MethodTable,
+    /// Frozen models from which the method learns, for methods such as `distill`: one `[[teacher]]` each.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub teacher: Vec<TeacherTable>,
     /// The verifiers that score completions, for methods that learn from rewards: one `[[verifier]]` each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verifier: Vec<VerifierTable>,
@@ -210,6 +213,25 @@ pub struct MethodTable {
     pub settings: Map<String, Value>,
 }
 
+/// `[[teacher]]`: a frozen model from which the method learns. It has the vocabulary of the model.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case", deny_unknown_fields)]
+pub struct TeacherTable {
+    /// The teacher: a folder in Hugging Face layout, a `.gguf` file, or a name on the hub.
+    pub path: String,
+    /// Name by which the method asks for it.
+    #[serde(default = "default_teacher")]
+    pub name: String,
+    /// Number format of the matrices of its blocks.
+    #[serde(default, skip_serializing_if = "Base::is_stored")]
+    // The default is left out of what is serialized, from which the schema takes defaults.
+    #[schemars(extend("default" = "stored"))]
+    pub precision: Base,
+    /// Revision to fetch for a hub name: a branch, tag or commit.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub revision: Option<String>,
+}
+
 /// `[[verifier]]`: a verifier that scores completions. Every further key is a setting of the verifier.
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -292,6 +314,11 @@ fn default_true() -> bool {
 /// The default of the `weight` of a verifier and of a data file.
 fn default_weight() -> f64 {
     1.0
+}
+
+/// The default of a teacher's `name`, for which built-in methods ask.
+fn default_teacher() -> String {
+    "teacher".into()
 }
 
 /// The default of a verifier's `answer`: the field with the reference answer.

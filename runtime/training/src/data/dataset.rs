@@ -98,14 +98,6 @@ pub struct Report {
     pub length: usize,
 }
 
-impl Report {
-    /// Returns how many tokens of the maximum length of an example remain for a completion after the longest row of the
-    /// data; 0 if none.
-    pub(crate) fn completion_room(&self) -> usize {
-        self.length.saturating_sub(self.longest)
-    }
-}
-
 /// The tokenized examples of one file or several.
 #[derive(Debug, Clone)]
 pub struct Dataset {
@@ -126,6 +118,15 @@ pub struct Dataset {
 }
 
 impl Dataset {
+    /// Returns how many tokens of the maximum length of an example remain for a completion after the longest prompt of the
+    /// data, the tokens before a row's first target; 0 if none.
+    pub(crate) fn completion_room(&self) -> usize {
+        let prompt =
+            |side: &tunebox_model::chat::Encoded| side.targets.iter().position(|mark| *mark).unwrap_or(side.ids.len());
+        let longest = self.examples.iter().flat_map(|example| &example.sides).map(prompt).max();
+        self.report.length.saturating_sub(longest.unwrap_or(0))
+    }
+
     /// Reads and tokenizes data files of any known format. The first record that has the fields of a shape in
     /// `reading.wanted`, or a layout that can be converted to one, sets the shape and the layout of its file.
     /// Records without these fields are wrong, as are those with values that the shape does not permit. Blank lines are

@@ -51,7 +51,7 @@ fn values(student: &TrainState) -> Vec<f32> {
 }
 
 fn request(view: View, learning: bool) -> ScoreRequest {
-    ScoreRequest { view, taps: TapSet::default(), temperature: 1.0, learning }
+    ScoreRequest { view, taps: TapRequest::default(), temperature: 1.0, learning }
 }
 
 /// Adds a gradient of one value everywhere in the first slot.

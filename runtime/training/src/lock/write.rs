@@ -67,6 +67,7 @@ fn lock_json(plan: &PlannedRun, end: Option<(&[Written], &Outcome)>) -> Result<V
         "model": {
             "name": summary.model, "family": summary.family, "sha256": identity.model, "adapter": identity.adapter,
         },
+        "teacher": list_or_null(identity.teachers.iter().map(|digest| json!({ "sha256": digest })).collect()),
         "data": data_table(&plan.data),
         "validation": plan.validation.as_ref().map(data_table),
         "method": method,

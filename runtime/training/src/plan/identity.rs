@@ -30,6 +30,7 @@ pub(super) fn complete_identity(
     Ok(Identity {
         model: inputs.model_digest.clone(),
         adapter: super::model::adapter_digest(settings)?,
+        teachers: inputs.teacher_digests.clone(),
         data: inputs.data.digest.clone(),
         tokens: inputs.data.token_digest.clone(),
         validation: inputs.validation.as_ref().filter(|_| decides).map(|data| data.token_digest.clone()),

@@ -13,6 +13,7 @@ use super::data::{check_map, training_files, validation_files};
 use super::memory::{bytes_beside_weights, free_bytes};
 use super::method::PlannedMethod;
 use super::model::{max_length, open_with_digest};
+use super::teachers::open_teachers;
 use crate::configuration::{RandomRecords, RunSettings, Underline};
 use crate::data::{Dataset, Encoder, InputFile, Reading, random_dataset};
 use crate::error::Error;
@@ -22,6 +23,8 @@ pub(super) struct Inputs {
     pub(super) policy: Policy,
     /// The digest of the model's weights.
     pub(super) model_digest: String,
+    /// The digests of the teachers' weights, in the order of the run file.
+    pub(super) teacher_digests: Vec<String>,
     /// Bytes of memory in use beside the model's weights, from [`bytes_beside_weights`].
     pub(super) runtime_bytes: u64,
     pub(super) data: Dataset,
@@ -35,11 +38,13 @@ impl Inputs {
     pub(super) fn open(settings: &RunSettings, method: &PlannedMethod, clock: i64) -> Result<Self, Error> {
         let (model, model_digest) = open_with_digest(settings, clock)?;
         let runtime_bytes = bytes_beside_weights(&model.weights);
+        let teachers = open_teachers(settings, &model)?;
+        let longest = teachers.iter().map(|teacher| teacher.model.configuration.max_positions).min();
         let table = &settings.file.data;
         check_map(settings)?;
         let reading = Reading {
             wanted: method.shapes.clone(),
-            length: max_length(settings, &model),
+            length: max_length(settings, &model).min(longest.unwrap_or(usize::MAX)),
             skip_bad: table.skip_bad,
             map: table.map.clone(),
             seed: settings.file.train.seed,
@@ -51,7 +56,11 @@ impl Inputs {
         let mut policy = build_policy(settings, model, method.learns(), data.sides_per_example())?;
         let train = &settings.file.train;
         policy.set_embedding_noise(train.neftune_alpha.map(|alpha| EmbeddingNoise { alpha, seed: train.seed }));
-        Ok(Self { policy, model_digest, runtime_bytes, data, validation })
+        let teacher_digests = teachers.iter().map(|teacher| teacher.digest.clone()).collect();
+        for teacher in teachers {
+            policy.add_teacher(&teacher.name, teacher.model)?;
+        }
+        Ok(Self { policy, model_digest, teacher_digests, runtime_bytes, data, validation })
     }
 }
 

@@ -8,7 +8,8 @@ use tunebox_compute::optimizer::OptimizerSettings;
 use tunebox_compute::precision::Purpose;
 use tunebox_compute::{DType, Device, Weight, device};
 use tunebox_model::decoder::Recompute;
-use tunebox_model::{Policy, Weights};
+use tunebox_model::policy::View;
+use tunebox_model::{Model, Policy, Weights};
 use tunebox_sandbox::NEW_TOKENS;
 
 use super::method::PlannedMethod;
@@ -20,7 +21,7 @@ use crate::error::Error;
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 #[serde(rename_all = "kebab-case")]
 pub struct Estimate {
-    /// The model's weights in their number format.
+    /// The weights of the model and of teachers in their number format.
     pub weights: u64,
     /// Trained numbers, their gradient, and the optimizer's state; also a copy of the trained numbers if activations
     /// have another number format, and the first values of an adapter that begins with a part of the weights.
@@ -56,13 +57,14 @@ impl Estimate {
         runtime: u64,
     ) -> Self {
         let trainable = policy.adapter().trainable() as u64;
-        let caches = tokens.generated.map_or(0, |rows| policy.cache_memory(rows.rows, rows.length));
+        let caches = tokens.generated.map_or(0, |rows| policy.cache_memory(&View::Policy, rows.rows, rows.length));
         let (pass, precision) = (policy.pass_memory(tokens.slice, tokens.together, recompute), policy.precision());
         // Products use the trained numbers in the format of activations, of which a copy is kept.
+        let teachers: Vec<&Model> = policy.teachers().map(|(_, model)| model).collect();
         let other = precision.plain().is_some_and(|plain| plain != DType::F32);
         let copied = if other { precision.bytes(Purpose::Activation, trainable) } else { 0 };
         Self {
-            weights: policy.model().weights.bytes(),
+            weights: policy.model().weights.bytes() + teachers.iter().map(|model| model.weights.bytes()).sum::<u64>(),
             training: 2 * precision.bytes(Purpose::Trained, trainable)
                 + optimizer.map_or(0, |settings| settings.state_bytes(policy.parameters().slots()))
                 + copied

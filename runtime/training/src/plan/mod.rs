@@ -2,7 +2,7 @@
 //!
 //! `problems` collects what is wrong with the settings, from them and the manifests of method and verifiers alone.
 //! `build` puts a plan together: `method` loads and admits the components, `folder` chooses the run's folder and
-//! checkpoint, `data` finds the data files, `inputs` opens model, policy and data, `identity` compares the run with its
+//! checkpoint, `data` finds the data files, `inputs` opens model, policy and data, `teachers` the teachers, `identity` compares the run with its
 //! checkpoint, `length` determines the number of steps, `best` whether the best validation is kept, `adapter` and
 //! `optimizer` check their settings, `memory` estimates the memory, and `planned` is the result. `check` and
 //! `--dry-run` show a plan, `run` executes it.
@@ -21,6 +21,7 @@ mod model;
 mod optimizer;
 mod planned;
 mod problems;
+mod teachers;
 pub(crate) mod trust;
 
 pub use build::{CompiledCode, compile, plan};
@@ -36,4 +37,5 @@ pub(crate) use model::{digests, find_source, open_model};
 pub(crate) use planned::Revision;
 pub use planned::{Plan, PlanSummary, PlannedRun};
 pub(crate) use problems::setting_problems;
+pub(crate) use teachers::{find_teacher, teacher_digests};
 pub use trust::{Ask, admit_packages, admit_run_file, open_package};

@@ -13,12 +13,13 @@ use tunebox_package::digest::sha256;
 use tunebox_sandbox::Value;
 
 use super::method::PlannedMethod;
+use super::teachers::find_teacher;
 use crate::configuration::{Initialize, RunSettings, Underline};
 use crate::error::Error;
 use crate::runs::find_model;
 use crate::{lock, sample};
 
-/// Fetches the files of the run's model that are not present from the hub, if `model.path` is not an existing path.
+/// Fetches the files of the run's model and teachers that are not present from the hub, if their path is not an existing one.
 /// Returns true if the model is one of the hub; does nothing and returns false for a local model, or with
 /// `model.initialize`.
 ///
@@ -29,6 +30,9 @@ pub fn fetch(settings: &RunSettings) -> Result<bool, Error> {
     let is_local = table.initialize.is_some() || settings.path("model.path", &table.path).exists();
     if !is_local {
         find_source(settings)?;
+    }
+    for number in 0..settings.file.teacher.len() {
+        find_teacher(settings, number)?;
     }
     Ok(!is_local)
 }

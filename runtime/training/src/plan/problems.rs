@@ -9,6 +9,7 @@ use super::folder::check_run_name;
 use super::method::{component_problems, imports, own_update_problems};
 use super::model::check_full_training;
 use super::optimizer::optimizer_problems;
+use super::teachers::teacher_problems;
 use super::trust::open_package;
 use crate::configuration::{RunSettings, Underline, join};
 use crate::error::Error;
@@ -66,10 +67,11 @@ fn open(settings: &RunSettings, found: Result<Reference, Error>) -> Result<Packa
 
 /// Returns the problems of the settings with the method: those that it does not take, those of the optimizer, every setting of
 /// the optimizer if the method updates the parameters itself, and that no verifier judges its completions if it learns from
-/// rewards.
+/// rewards, and teachers that it lacks or does not ask for.
 fn method_problems(settings: &RunSettings, package: &Package) -> Vec<Error> {
     let table = &settings.file.method;
     let mut problems = component_problems(settings, "method", &table.r#use, package, &table.settings);
+    problems.extend(teacher_problems(settings, package));
     problems.extend(match package.manifest.update {
         Updates::Host => optimizer_problems(settings),
         Updates::Method => own_update_problems(settings, package),

@@ -192,7 +192,7 @@ pub(crate) fn create_train_state(plan: &PlannedRun, policy: tunebox_model::Polic
         Updates::Host => Some(Optimizer::new(plan.optimizer, policy.parameters())?),
         Updates::Method => None,
     };
-    let max_new_tokens = u32::try_from(plan.data.report.completion_room()).unwrap_or(u32::MAX);
+    let max_new_tokens = u32::try_from(plan.data.completion_room()).unwrap_or(u32::MAX);
     let verifiers = Verifiers::open(&plan.verifiers, plan.method.limits.step_wall_seconds)?;
     let mut rewards = RewardState::new(verifiers, max_new_tokens, plan.settings.file.train.seed);
     rewards.show_every = plan.settings.file.train.show_completions;

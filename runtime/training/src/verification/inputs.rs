@@ -17,7 +17,9 @@ use crate::data::InputFile;
 use crate::error::Error;
 use crate::lock;
 use crate::lock::write::{list_or_null, remove_nulls, verifier_entry};
-use crate::plan::{data_paths, digest_files, digests, lock_settings, training_files, validation_files};
+use crate::plan::{
+    data_paths, digest_files, digests, lock_settings, teacher_digests, training_files, validation_files,
+};
 
 /// The keys of a lock whose values may be known only after planning, which opens the model and tokenizes the data.
 const KNOWN_AFTER_PLANNING: [&str; 6] =
@@ -61,6 +63,7 @@ pub(super) fn unplanned_lock_table(
         "seed": file.train.seed,
         "steps": file.train.steps,
         "model": { "sha256": model, "adapter": adapter },
+        "teacher": list_or_null(teacher_digests(settings)?.into_iter().map(|digest| json!({ "sha256": digest })).collect()),
         "data": data(training_files(settings)?)?,
         "validation": validation,
         "method": method,

@@ -13,7 +13,7 @@ use tunebox_sandbox::confinement::{
 use crate::configuration::RunSettings;
 use crate::cost::counter_files;
 use crate::data::InputFile;
-use crate::plan::{PlannedRun, data_paths, find_source, training_files, validation_files};
+use crate::plan::{PlannedRun, data_paths, find_source, find_teacher, training_files, validation_files};
 
 /// Denies this process what a run does not need: files other than those of [`readable`] and the folder for runs,
 /// sockets, programs and processes ([`confine_files`], [`deny_calls`]). Until the result is dropped, also limits the
@@ -32,14 +32,16 @@ pub(super) fn confine(settings: &RunSettings) -> io::Result<Option<MemoryLimit>>
     MemoryLimit::set(memory_of_plan(settings)).map(Some)
 }
 
-/// Returns the bytes of memory that planning a run may take: an estimate from the sizes of its model and training data (0
+/// Returns the bytes of memory that planning a run may take: an estimate from the sizes of its models and training data (0
 /// for a missing file), at most the machine's free memory and swap space and a margin. For a model that is initialized
 /// randomly, which has no weight files to estimate from, returns that maximum.
 #[must_use]
 pub fn memory_of_plan(settings: &RunSettings) -> u64 {
     let files = training_files(settings).unwrap_or_default();
     let data = files.iter().map(InputFile::estimated_bytes).fold(0, u64::saturating_add);
-    let needed = reading_memory(find_source(settings).map_or(0, |source| source.bytes()), data);
+    let teachers = (0..settings.file.teacher.len()).map(|number| find_teacher(settings, number));
+    let models = [find_source(settings)].into_iter().chain(teachers).flatten().map(|source| source.bytes());
+    let needed = reading_memory(models.fold(0, u64::saturating_add), data);
     let free = memory::available_with_swap().unwrap_or(u64::MAX).saturating_add(MARGIN);
     if settings.file.model.initialize.is_some() { free } else { needed.min(free) }
 }
@@ -79,7 +81,7 @@ fn can_use_accelerator(settings: &RunSettings) -> bool {
 /// The file name extensions of a model's files.
 const MODEL_EXTENSIONS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "model", "txt"];
 
-/// Lists the files and folders that a run with these settings reads, whether they exist or not: its model, adapter,
+/// Lists the files and folders that a run with these settings reads, whether they exist or not: its model, teachers, adapter,
 /// training and validation data, method and verifiers, the cache of compiled code, the project's `tunebox.lock`, and
 /// the counters of energy. A model of the hub that is not present is fetched, unless the run is offline.
 #[must_use]
@@ -92,7 +94,10 @@ pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
         [training_files(settings).unwrap_or_default(), validation_files(settings).ok().flatten().unwrap_or_default()];
     read.extend(files.concat().into_iter().filter_map(|file| file.path.canonicalize().ok()));
     // A model of the hub; if there is none, the plan says so.
-    read.extend(find_source(settings).iter().flat_map(|source| model_files(source.path())));
+    let teachers = || (0..file.teacher.len()).map(|number| find_teacher(settings, number));
+    for found in [find_source(settings)].into_iter().chain(teachers()).flatten() {
+        read.extend(model_files(found.path()));
+    }
     let adapter = file.model.adapter.iter().map(|path| settings.path("model.adapter", path));
     read.extend(adapter.flat_map(|path| model_files(&path)));
     read.extend(component_files(settings));
