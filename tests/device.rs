@@ -134,6 +134,7 @@ macro_rules! methods {
 methods! {
     cuda_abliterate_finds_what_it_finds_on_the_cpu: "abliterate", [];
     cuda_cpo_learns_what_it_learns_on_the_cpu: "cpo", ["train.steps=2", "train.batch=4"];
+    cuda_distill_learns_what_it_learns_on_the_cpu: "distill", ["train.steps=2", "train.batch=4"];
     cuda_dpo_learns_what_it_learns_on_the_cpu: "dpo", ["train.steps=2", "train.batch=4"];
     cuda_grpo_learns_what_it_learns_on_the_cpu: "grpo", ["train.steps=2", "train.batch=4"];
     cuda_kto_learns_what_it_learns_on_the_cpu: "kto", ["train.steps=2", "train.batch=4"];
