@@ -131,7 +131,7 @@ fn a_verifier_that_asks_for_anything_is_refused_and_so_is_a_method_in_its_place(
     let method = Reference::parse("grpo", &root()).unwrap().open().unwrap();
     let refusal = engine.admit_verifier(&method.bytes, "grpo", &Limits::default()).err().unwrap();
     assert!(
-        matches!(&refusal, Error::VerifierImports { import, .. } if import.starts_with("tunebox:method/")),
+        matches!(&refusal, Error::IsolatedImports { import, .. } if import.starts_with("tunebox:method/")),
         "{refusal}"
     );
     let small = Limits { verifier_component_bytes: 100, ..Limits::default() };

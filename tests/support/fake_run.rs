@@ -91,8 +91,9 @@ impl RunHooks for FakeRun {
         _: &View,
         prompts: &Arc<Rows>,
         sampling: &Sampling,
+        _: Option<&[Question]>,
     ) -> Result<Vec<Completion>, Error> {
-        let one = Completion { ids: vec![3, 4], logprobs: vec![-0.5, -0.25], finished: true };
+        let one = Completion { ids: vec![3, 4], logprobs: vec![-0.5, -0.25], finished: true, ..Completion::default() };
         Ok(vec![one; prompts.count() * sampling.completions])
     }
 

@@ -48,8 +48,21 @@ impl RunHooks for FixedCompletions {
         64
     }
 
-    fn generate(&mut self, _: &Policy, _: &View, _: &Arc<Rows>, _: &Sampling) -> Result<Vec<Completion>, Error> {
-        let one = |ids: &Vec<u32>| Completion { logprobs: vec![0.0; ids.len()], ids: ids.clone(), finished: true };
+    fn generate(
+        &mut self,
+        _: &Policy,
+        _: &View,
+        _: &Arc<Rows>,
+        _: &Sampling,
+        _: Option<&[Question]>,
+    ) -> Result<Vec<Completion>, Error> {
+        let logprobs = |ids: &Vec<u32>| vec![0.0; ids.len()];
+        let one = |ids: &Vec<u32>| Completion {
+            logprobs: logprobs(ids),
+            ids: ids.clone(),
+            finished: true,
+            ..Completion::default()
+        };
         Ok(self.completions.iter().map(one).collect())
     }
 

@@ -78,12 +78,14 @@ impl RunHooks for GivenRollout {
         _: &View,
         prompts: &Arc<Rows>,
         sampling: &Sampling,
+        _: Option<&[Question]>,
     ) -> Result<Vec<Completion>, Error> {
         assert_eq!(prompts.count() * sampling.completions, self.rollout.lengths.len());
         let one = |row: usize| Completion {
             ids: vec![FIRST + row as u32; self.rollout.lengths[row]],
             logprobs: self.rollout.old[row][..self.rollout.lengths[row]].to_vec(),
             finished: self.rollout.finished[row],
+            ..Completion::default()
         };
         Ok((0..self.rollout.lengths.len()).map(one).collect())
     }

@@ -1,14 +1,16 @@
 //! Generates completions in static batches, with a cache of keys and values.
 //!
 //! Every completion draws from its own random stream, named by the seed, the index of its prompt and its number among
-//! the prompt's completions, so results do not depend on batching. Chat templates and text are left to `chat` and
-//! `tokenizer`.
+//! the prompt's completions, so results do not depend on batching. [`generate_turns`] lets a completion go on after a
+//! reply to it. Chat templates and text are left to `chat` and `tokenizer`.
 
 mod cache;
 mod sample;
 mod sequence;
 #[cfg(test)]
 mod tests;
+
+use std::ops::Range;
 
 use sequence::Sequence;
 
@@ -85,13 +87,65 @@ impl Sampling {
 /// A generated completion of one prompt.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Completion {
-    /// The new tokens, an end token included.
+    /// The new tokens, end tokens included, and those of replies.
     pub ids: Vec<u32>,
     /// The log-probability of each new token under the distribution that it was drawn from; at temperature 0, under
-    /// the model's own distribution at temperature 1.
+    /// the model's own distribution at temperature 1. 0 for the tokens of replies.
     pub logprobs: Vec<f32>,
-    /// Whether the completion ended by an end token or a stop text, not by its length or by `on_token`.
+    /// Whether the completion ended by an end token or a stop text, not by its length or by `on_token`; with replies,
+    /// whether a reply ended it.
     pub finished: bool,
+    /// The places in `ids` of the tokens of each reply, in order. The model wrote all other tokens, the last one included.
+    pub replies: Vec<Range<usize>>,
+    /// The reward that the last reply gave.
+    pub reward: Option<f32>,
+}
+
+impl Completion {
+    /// The tokens after the last reply; all tokens if there is none.
+    #[must_use]
+    pub fn last_turn(&self) -> &[u32] {
+        self.ids.get(self.replies.last().map_or(0, |reply| reply.end)..).unwrap_or(&[])
+    }
+
+    /// The number of tokens that the model wrote.
+    #[must_use]
+    pub fn own_tokens(&self) -> usize {
+        self.ids.len() - self.replies.iter().map(Range::len).sum::<usize>()
+    }
+
+    /// Whether the token at this place in `ids` is of a reply.
+    fn is_reply(&self, place: usize) -> bool {
+        self.replies.iter().any(|reply| reply.contains(&place))
+    }
+}
+
+/// The answer to a completion that ended by an end token or a stop text.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Reply {
+    /// Tokens after which the model goes on. The completion ends, unfinished, if there are none, if they and one more do
+    /// not fit, or if the model wrote `max_tokens` tokens.
+    Tokens(Vec<u32>),
+    /// The completion is finished, with its reward, if any.
+    End(Option<f32>),
+    /// The completion ends here, unfinished.
+    Cut,
+}
+
+/// How completions that ended by an end token or a stop text are answered.
+pub struct Turns<'a> {
+    /// The most tokens of a completion, those of replies included; fewer if the model's context ends before.
+    pub room: usize,
+    /// Answers the completion with this index in the result.
+    pub reply: &'a mut dyn FnMut(usize, &Completion) -> Result<Reply>,
+}
+
+/// What a generation tells its caller.
+struct Listener<'a> {
+    /// Gets the index of a completion and each token that the model wrote; returns false to end the completion.
+    on_token: &'a mut dyn FnMut(usize, u32) -> bool,
+    /// Answers completions; `None` to end them.
+    turns: Option<Turns<'a>>,
 }
 
 /// Generates `sampling.completions` completions of each prompt (token ids); those of one prompt are adjacent in the
@@ -110,15 +164,56 @@ pub fn generate(
     sampling: &Sampling,
     on_token: &mut dyn FnMut(usize, u32) -> bool,
 ) -> Result<Vec<Completion>> {
+    generate_all(policy, view, prompts, sampling, &mut Listener { on_token, turns: None })
+}
+
+/// Generates completions as [`generate`] does, and lets each that ends by an end token or a stop text go on after the reply
+/// that `turns` gives. `max_tokens` counts the tokens that the model wrote. The random stream of a completion goes on over its
+/// turns, so results do not depend on batching here either. The cache of keys and values is kept over the turns; the tokens
+/// of a reply run one by one.
+///
+/// # Errors
+/// Those of [`generate`] and of `turns.reply`, and a reply with tokens that are not in the vocabulary.
+pub fn generate_turns(
+    policy: &Policy,
+    view: &View,
+    prompts: &[Vec<u32>],
+    sampling: &Sampling,
+    turns: Turns<'_>,
+) -> Result<Vec<Completion>> {
+    let Turns { room, reply } = turns;
+    let mut checked = |number: usize, completion: &Completion| {
+        let answer = reply(number, completion)?;
+        if let Reply::Tokens(ids) = &answer {
+            policy.model().configuration.check_tokens("the reply", ids)?;
+        }
+        Ok(answer)
+    };
+    let turns = Some(Turns { room, reply: &mut checked });
+    generate_all(policy, view, prompts, sampling, &mut Listener { on_token: &mut |_, _| true, turns })
+}
+
+/// Generates the completions of all prompts, one batch after the other.
+fn generate_all(
+    policy: &Policy,
+    view: &View,
+    prompts: &[Vec<u32>],
+    sampling: &Sampling,
+    listener: &mut Listener<'_>,
+) -> Result<Vec<Completion>> {
     sampling.check()?;
     let configuration = &policy.model_of(view).configuration;
     check_prompts(configuration, prompts)?;
-    let room = configuration.max_positions;
-    let sequence = |number: usize| Sequence::new(number, sampling, room - prompts[number / sampling.completions].len());
+    let most = listener.turns.as_ref().map_or(sampling.max_tokens, |turns| turns.room);
+    let context = configuration.max_positions;
+    let sequence = |number: usize| {
+        let prompt = prompts[number / sampling.completions].len();
+        Sequence::new(number, sampling, prompt, most.min(context - prompt))
+    };
     let mut sequences: Vec<Sequence> = (0..prompts.len() * sampling.completions).map(sequence).collect();
-    if sampling.max_tokens > 0 {
+    if sampling.max_tokens > 0 && most > 0 {
         for batch in sequences.chunks_mut(BATCH) {
-            generate_batch(policy, view, prompts, sampling, batch, on_token)?;
+            generate_batch(policy, view, prompts, sampling, batch, listener)?;
         }
     }
     Ok(sequences.into_iter().map(|sequence| sequence.completion).collect())
@@ -126,34 +221,36 @@ pub fn generate(
 
 /// Generates the completions of one batch to their ends, into the sequences of `batch`, which belong to `prompts` by
 /// index: runs the prompts, then one token per unfinished sequence and step. Empties the cache slot of each sequence
-/// that ends. Answer-only patches change the generated tokens, not the prompts. At temperature 0, logits are those of
-/// temperature 1.
+/// that ends. Answer-only patches change the tokens that the model wrote, not prompts and replies. At temperature 0,
+/// logits are those of temperature 1.
 fn generate_batch(
     policy: &Policy,
     view: &View,
     prompts: &[Vec<u32>],
     sampling: &Sampling,
     batch: &mut [Sequence],
-    on_token: &mut dyn FnMut(usize, u32) -> bool,
+    listener: &mut Listener<'_>,
 ) -> Result<()> {
     let network = policy.network(view)?;
     let temperature = if sampling.temperature > 0.0 { sampling.temperature } else { 1.0 };
     let head = OutputHead::new(&network, temperature, TapSet::default())?;
-    let longest = batch.iter().map(|sequence| prompts[sequence.prompt].len() + sequence.max_tokens).max().unwrap_or(0);
-    let (asked, answered) = (AnswerMask::None, AnswerMask::All);
-    let first = cache::build_blocks(&network, longest, &asked)?;
+    let longest = batch.iter().map(|sequence| sequence.prompt_tokens + sequence.room).max().unwrap_or(0);
+    let first = cache::build_blocks(&network, longest, &AnswerMask::None)?;
     let network = Network { decoding: true, ..network };
-    let blocks = cache::build_blocks(&network, longest, &answered)?;
+    let blocks = cache::DecodingBlocks::new(&network, longest, listener.turns.is_some())?;
     let stop_criteria = sequence::StopCriteria::new(policy.model(), sampling)?;
-    let mut cache = KvCache::new(batch.len(), blocks.len(), network.model.weights.device())?;
+    let mut cache = KvCache::new(batch.len(), blocks.own.len(), network.model.weights.device())?;
     let mut rows = cache::prefill(&network, &first, prompts, batch, &mut cache)?;
     let mut active: Vec<&mut Sequence> = batch.iter_mut().collect();
     loop {
-        let choices = sample::sample_tokens(&head.logits(&rows)?, sampling, &mut active)?;
-        for (sequence, SampledToken { id, logprob }) in active.iter_mut().zip(choices) {
-            sequence.push(id, logprob, &stop_criteria, on_token)?;
-            if sequence.ended {
-                cache.clear_slot(sequence.slot);
+        let (rows_of, mut ready) = cache::ready_sequences(&rows, &mut active, &cache)?;
+        if !ready.is_empty() {
+            let choices = sample::sample_tokens(&head.logits(&rows_of)?, sampling, &mut ready)?;
+            for (sequence, SampledToken { id, logprob }) in ready.into_iter().zip(choices) {
+                sequence.push(id, logprob, &stop_criteria, listener)?;
+                if sequence.ended {
+                    cache.clear_slot(sequence.slot);
+                }
             }
         }
         active.retain(|sequence| !sequence.ended);
@@ -161,7 +258,7 @@ fn generate_batch(
             return Ok(());
         }
         cache::recompute_outgrown(&network, prompts, &active, &mut cache)?;
-        rows = cache::decode_step(&network, &blocks, &active, &mut cache)?;
+        rows = cache::decode_tokens(&network, &blocks, &mut active, &mut cache)?;
     }
 }
 

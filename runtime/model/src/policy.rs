@@ -158,6 +158,12 @@ impl Policy {
         self.deadline = deadline;
     }
 
+    /// Returns the time after which passes through the model fail; `None` if they run to their end.
+    #[must_use]
+    pub fn deadline(&self) -> Option<Instant> {
+        self.deadline
+    }
+
     /// Makes the base model alone the reference of a policy that continues an adapter. Without an adapter it is that
     /// anyway.
     pub fn set_base_reference(&mut self) {

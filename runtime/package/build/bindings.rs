@@ -16,13 +16,16 @@ use wit_bindgen_rust::Opts;
 const MACRO: &str = ", features = [\"macros\"]";
 
 /// Generates the text that replaces `sdk/rust/src/bindings.rs` outside of this repository: the bindings of the world
-/// `method`, and those of the world `verifier` in a module `judging`. `contract` is the folder of the WIT files.
+/// `method`, those of the world `verifier` in a module `judging`, and those of the world `environment` in a module
+/// `responding`. `contract` is the folder of the WIT files.
 pub(crate) fn module(contract: &Path) -> io::Result<String> {
     let method = world(contract, "method", "export_component", "::tunebox::bindings")?;
     let verifier = world(contract, "verifier", "export_verifier", "::tunebox::bindings::judging")?;
+    let environment = world(contract, "environment", "export_environment", "::tunebox::bindings::responding")?;
     Ok(format!(
         "//! The contract in Rust, as `wit-bindgen` writes it down.\n\n#![allow(warnings, clippy::all)]\n\n{method}\n\
-         pub use wit_bindgen::rt as runtime;\n\n/// The second world.\npub mod judging {{\n{verifier}\n}}\n"
+         pub use wit_bindgen::rt as runtime;\n\n/// The second world.\npub mod judging {{\n{verifier}\n}}\n\n\
+         /// The third world.\npub mod responding {{\n{environment}\n}}\n"
     ))
 }
 

@@ -34,7 +34,7 @@ pub enum Error {
     #[error("there is no {kind} `{name}`")]
     #[explain(why = NOT_FOUND.to_owned(), hint = suggest_name(nearest.as_deref(), kind))]
     NoMethod {
-        /// What was looked for: `method` or `verifier`.
+        /// What was looked for: `method`, `verifier` or `environment`.
         kind: &'static str,
         /// The name.
         name: String,
@@ -168,11 +168,11 @@ impl Error {
     }
 }
 
-/// Returns the hint for an unknown name: the nearest known name, else the names of the built-in methods, or verifiers
-/// if `kind` is not `method`.
+/// Returns the hint for an unknown name: the nearest known name, else the names of what is built in of that `kind`.
 fn suggest_name(nearest: Option<&str>, kind: &str) -> String {
     match nearest {
         Some(nearest) => format!("did you mean `{nearest}`?"),
+        None if kind == "environment" => "none is built in; a path starts with `./`, `../` or `/`".to_owned(),
         None => {
             let list: &[Builtin] = if kind == "method" { builtin::list() } else { builtin::verifiers() };
             let names: Vec<_> = list.iter().map(|builtin| builtin.name).collect();

@@ -21,7 +21,7 @@ pub const SECTION: &str = "tunebox:manifest";
 
 const MAX_BYTES: usize = 64 << 10;
 
-/// The manifest of a method or verifier.
+/// The manifest of a method, verifier or environment.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Manifest {
@@ -37,7 +37,7 @@ pub struct Manifest {
     /// The license, as an SPDX expression.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub license: Option<String>,
-    /// What it is: a method, or a verifier.
+    /// What it is: a method, a verifier, or an environment.
     #[serde(default, skip_serializing_if = "World::is_method")]
     pub world: World,
     /// The shape of the records that it learns from, such as `supervised` or `preference`.
@@ -65,19 +65,22 @@ pub enum World {
     Method,
     /// It judges completions, and asks the host for nothing.
     Verifier,
+    /// It answers completions, and asks the host for nothing.
+    Environment,
 }
 
 impl World {
-    /// Returns the name of this world in the contract: `method` or `verifier`.
+    /// Returns the name of this world in the contract: `method`, `verifier` or `environment`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
             Self::Method => "method",
             Self::Verifier => "verifier",
+            Self::Environment => "environment",
         }
     }
 
-    /// Whether this is the world of methods, which train or edit a model; false for verifiers.
+    /// Whether this is the world of methods, which train or edit a model.
     #[must_use]
     pub fn is_method(&self) -> bool {
         *self == Self::Method

@@ -74,8 +74,15 @@ impl Reference {
         Self::resolve_name("verifier", [builtin::verifiers(), builtin::list()], text, base)
     }
 
-    /// Resolves a name by the rules of [`parse`](Self::parse). `kind` is `method` or `verifier`, for errors. `lists` are two
-    /// lists of built-ins: those of that kind, which come first and are suggested for unknown names, and those of the other
+    /// Resolves the name of an environment by the rules of [`parse`](Self::parse). None is built in; a method may be returned:
+    /// the caller checks its world. Errors: the name means nothing, or two things, as listed at
+    /// [`parse`](Self::parse).
+    pub fn environment(text: &str, base: &Path) -> Result<Self, Error> {
+        Self::resolve_name("environment", [&[], builtin::list()], text, base)
+    }
+
+    /// Resolves a name by the rules of [`parse`](Self::parse). `kind` is `method`, `verifier` or `environment`, for errors.
+    /// `lists` are two lists of built-ins: those of that kind, which come first and are suggested for unknown names, and those of the other
     /// kind.
     fn resolve_name(
         kind: &'static str,
@@ -175,7 +182,7 @@ pub struct Package {
 }
 
 impl Package {
-    /// Fails unless the component belongs to this world: method or verifier.
+    /// Fails unless the component belongs to this world.
     pub fn expect_world(&self, world: World) -> Result<(), Error> {
         if self.manifest.world == world {
             return Ok(());
@@ -183,9 +190,13 @@ impl Package {
         let hint = match world {
             World::Method => "a verifier is listed in a `[[verifier]]` of the run file; `[method]` names what trains",
             World::Verifier => "a method is named in `[method]`; `[[verifier]]` names a verifier",
+            World::Environment => "`[environment]` names an environment; a method stands in `[method]`, a verifier in `[[verifier]]`",
         };
-        let (found, wanted) = (self.manifest.world.name(), world.name());
-        let what = format!("`{}` is a {found}, a {wanted} is wanted here", self.manifest.name);
+        let [found, wanted] = [self.manifest.world, world].map(|world| match world {
+            World::Environment => "an environment".to_owned(),
+            other => format!("a {}", other.name()),
+        });
+        let what = format!("`{}` is {found}, {wanted} is wanted here", self.manifest.name);
         Err(Explanation::new("package", what).with_hint(hint).into())
     }
 }

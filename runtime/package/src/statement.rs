@@ -24,7 +24,7 @@ pub struct Statement {
     pub name: String,
     /// Its version, by the rules of semantic versions.
     pub version: String,
-    /// The world that it belongs to: `method` or `verifier`.
+    /// The world that it belongs to: `method`, `verifier` or `environment`.
     pub world: String,
     /// The version of `tunebox:method` that it was built for.
     pub interface: String,

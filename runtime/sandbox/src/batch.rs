@@ -22,11 +22,20 @@ pub struct Batch {
     pub window_size: u32,
     /// Whether the batch is the last micro-batch of its update.
     pub ends_window: bool,
-    /// Each record as text, for verifiers; the method never sees it. Empty if the data has no prompts to sample from.
+    /// Each record as text, for verifiers and environments; the method never sees it. Empty if the data has no prompts to sample from.
     pub questions: Vec<Question>,
 }
 
-/// A record as text, for the run's verifiers.
+impl Batch {
+    /// Returns the records as text if `prompts` are the prompts of this batch: the rows of a side, one for each record.
+    #[must_use]
+    pub fn questions_of(&self, prompts: &Arc<Rows>) -> Option<&[Question]> {
+        let own = self.sides.iter().any(|(_, rows)| Arc::ptr_eq(rows, prompts));
+        (own && self.questions.len() == prompts.count()).then_some(self.questions.as_slice())
+    }
+}
+
+/// A record as text, for the run's verifiers and environment.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Question {
     /// The prompt, or the last message of a conversation.

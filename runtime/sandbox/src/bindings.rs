@@ -40,3 +40,11 @@ pub(crate) mod verifier {
         world: "tunebox:method/verifier",
     });
 }
+
+/// The bindings of the world `environment`.
+pub(crate) mod environment {
+    wasmtime::component::bindgen!({
+        path: "../../wit",
+        world: "tunebox:method/environment",
+    });
+}

@@ -21,16 +21,18 @@ pub struct Completions {
     pub rows: Arc<Rows>,
     /// For each row, the index of the prompt that it continues.
     pub group: Vec<u32>,
-    /// For each row, whether the completion ended by itself.
+    /// For each row, whether the completion ended by itself, or by the environment.
     pub finished: Vec<bool>,
+    /// For each row, the reward that the environment gave.
+    pub rewards: Vec<Option<f32>>,
     logprobs: Vec<Vec<f32>>,
     _bytes: Option<Reservation>,
 }
 
 impl Completions {
     /// Joins each completion to its prompt as one row, in the order of `completions`, which holds the same number for
-    /// each prompt, those of one prompt contiguous. The tokens of the completion are the row's targets. Reserves no
-    /// bytes.
+    /// each prompt, those of one prompt contiguous. The tokens of the completion that the model wrote are the row's
+    /// targets; those of replies are not. Reserves no bytes.
     ///
     /// # Errors
     /// When the number of completions is not a multiple of the number of prompts, or not 0 without prompts.
@@ -45,13 +47,17 @@ impl Completions {
             ids.push([prompt.as_slice(), &completion.ids].concat());
             let mut marks = vec![false; prompt.len()];
             marks.resize(prompt.len() + completion.ids.len(), true);
+            for reply in &completion.replies {
+                marks.iter_mut().skip(prompt.len() + reply.start).take(reply.len()).for_each(|mark| *mark = false);
+            }
             targets.push(marks);
             group.push(number);
         }
         let rows = Arc::new(Rows::new(ids, targets)?);
-        let finished = completions.iter().map(|completion| completion.finished).collect();
+        let (finished, rewards) =
+            completions.iter().map(|completion| (completion.finished, completion.reward)).unzip();
         let logprobs = completions.into_iter().map(|completion| completion.logprobs).collect();
-        Ok(Self { prompts, rows, group, finished, logprobs, _bytes: None })
+        Ok(Self { prompts, rows, group, finished, rewards, logprobs, _bytes: None })
     }
 
     /// Attaches the reservation that holds the bytes of these completions until they are dropped.
@@ -65,6 +71,15 @@ impl Completions {
     pub fn completion(&self, row: usize) -> &[u32] {
         let ids = self.rows.ids.get(row).map_or(&[][..], Vec::as_slice);
         ids.get(self.completion_start(row)..).unwrap_or(&[])
+    }
+
+    /// Returns the token ids of row `row` after the last one that is no target: what the model wrote last. Empty if there is
+    /// no such row.
+    #[must_use]
+    pub fn last_turn(&self, row: usize) -> &[u32] {
+        let marks = self.rows.targets.get(row).map_or(&[][..], Vec::as_slice);
+        let start = marks.iter().rposition(|mark| !mark).map_or(0, |last| last + 1);
+        self.rows.ids.get(row).and_then(|ids| ids.get(start..)).unwrap_or(&[])
     }
 
     /// Returns the index of the first completion token in row `row`: the length of its prompt; 0 if there is no such row.
@@ -99,6 +114,7 @@ mod tests {
             ids: ids.to_vec(),
             logprobs: ids.iter().map(|id| -(*id as f32)).collect(),
             finished,
+            ..Completion::default()
         };
         let completions = vec![one(&[7], true), one(&[8, 9], false), one(&[7, 7, 7], true), one(&[9], true)];
         Completions::new(prompts, completions).unwrap()
@@ -121,9 +137,19 @@ mod tests {
     }
 
     #[test]
+    fn tokens_of_replies_are_no_targets_and_the_last_turn_is_what_follows_them() {
+        let prompts = Arc::new(Rows::new(vec![vec![1, 2]], vec![vec![false; 2]]).unwrap());
+        let ids = vec![7, 8, 3, 4, 9];
+        let one = Completion { logprobs: vec![-1.0; 5], ids, replies: vec![1..2, 3..4], ..Completion::default() };
+        let written = Completions::new(prompts, vec![one]).unwrap();
+        assert_eq!(written.rows.targets[0], [false, false, true, false, true, false, true]);
+        assert_eq!((written.completion(0).len(), written.last_turn(0)), (5, &[9][..]));
+    }
+
+    #[test]
     fn completions_that_do_not_divide_over_the_prompts_are_refused() {
         let prompts = Arc::new(Rows::new(vec![vec![1], vec![2]], vec![vec![false], vec![false]]).unwrap());
-        let one = Completion { ids: vec![3], logprobs: vec![0.0], finished: true };
+        let one = Completion { ids: vec![3], logprobs: vec![0.0], finished: true, ..Completion::default() };
         assert!(Completions::new(prompts, vec![one]).is_err());
     }
 }

@@ -74,16 +74,18 @@ pub enum Error {
         /// The first difference.
         difference: String,
     },
-    /// A verifier that imports something.
-    #[error("the verifier `{verifier}` asks for `{import}`")]
+    /// A verifier or an environment that imports something.
+    #[error("the {world} `{component}` asks for `{import}`")]
     #[explain(
         location = BEFORE.to_owned(),
-        why = "a verifier gets three texts and gives a number; it may import nothing, not even what a method may",
-        hint = "its author can build it with the SDK's `verifier!` and without host calls"
+        why = format!("the texts that the {world} gets are all it sees: it may import nothing, not even what a method may"),
+        hint = format!("its author can build it with the SDK's `{world}!` and without host calls")
     )]
-    VerifierImports {
-        /// The verifier's name.
-        verifier: String,
+    IsolatedImports {
+        /// What it is: `verifier` or `environment`.
+        world: &'static str,
+        /// The component's name.
+        component: String,
         /// The full name of the import.
         import: String,
     },

@@ -3,6 +3,8 @@
 //! A component offers them inside the sandbox (`instance`); a native process, compiled from the same source, offers
 //! them over a connection (`native`). Both work on the same state, through the same functions of `imports`.
 
+use std::sync::Arc;
+
 use crate::batch::Batch;
 use crate::bindings::types;
 use crate::cause::Cause;
@@ -36,7 +38,7 @@ pub(crate) trait Guest: Send {
 
     /// Calls the export `step` with one micro-batch, whose handle is valid during this call only. The inner `Err` is
     /// the method's own error message.
-    fn step(&mut self, batch: Batch) -> wasmtime::Result<ExportResult<()>>;
+    fn step(&mut self, batch: Arc<Batch>) -> wasmtime::Result<ExportResult<()>>;
 
     /// Calls the export `finish`. The inner `Err` is the method's own error message.
     fn finish(&mut self) -> wasmtime::Result<ExportResult<()>>;

@@ -86,9 +86,9 @@ impl Guest for Instance {
 
     /// Calls the component's export `step`, lending it a handle of the batch that is deleted after the call, unless the
     /// method trapped. The inner `Err` is the method's own error message.
-    fn step(&mut self, batch: Batch) -> wasmtime::Result<ExportResult<()>> {
+    fn step(&mut self, batch: Arc<Batch>) -> wasmtime::Result<ExportResult<()>> {
         let (training, store) = self.training()?;
-        let entry = store.data_mut().table.push(BatchEntry(Arc::new(batch)))?;
+        let entry = store.data_mut().table.push(BatchEntry(batch))?;
         let answer = training.call_step(&mut *store, Resource::new_borrow(entry.rep()))?;
         store.data_mut().table.delete(entry)?;
         Ok(answer)

@@ -64,7 +64,7 @@ pub struct Limit {
 
 macro_rules! limits {
     ($($(#[doc = $text:literal])+ $field:ident: $kind:ty = $default:expr, $name:literal, $unit:ident, $low:literal to $high:literal;)+) => {
-        /// The limits of one session and of the verifiers that it asks. Passing one ends the method unless its text says
+        /// The limits of one session, and of the verifiers and the environment that it asks. Passing one ends the method unless its text says
         /// otherwise.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
@@ -131,7 +131,7 @@ limits! {
     completions: u32 = 4_096, "completions", Count, 1 to 1_000_000;
     /// Tokens that the model may write in one call of the method.
     sampled_tokens: u64 = 1 << 20, "sampled-tokens", Count, 1 to 1_000_000_000_000_u64;
-    /// Verdicts of verifiers in one call of the method.
+    /// Verdicts of verifiers and answers of the environment in one call of the method.
     verdicts: u64 = 65_536, "verdicts", Count, 1 to 1_000_000_000;
     /// Bytes that the model keeps for a method at once: activations of scores for learning, caches that it writes with,
     /// snapshots, edited matrices, state and extra parameters of the method. All are counted before they are made. What the machine has is a limit as well.
@@ -172,6 +172,18 @@ limits! {
     verifier_memory: usize = 64 << 20, "verifier-memory", Bytes, 65_536 to 4_294_967_296_u64;
     /// Bytes of a verifier's component.
     verifier_component_bytes: usize = 16 << 20, "verifier-component-bytes", Bytes, 1_024 to 268_435_456;
+    /// Seconds of one answer of the environment, as a clock on the wall has them and with the start of its instance; past
+    /// it the environment gives no answer, and the episode ends without a reward.
+    environment_seconds: f64 = 1.0, "environment-seconds", Seconds, 0 to 3_600;
+    /// Instructions of WebAssembly that the environment may execute for one answer, with the start of its instance. Other
+    /// than 0, it takes the place of `environment-seconds`; the same answers fail on every machine.
+    environment_instructions: u64 = 0, "environment-instructions", Instructions, 0 to 1_000_000_000_000_000_000_u64;
+    /// Bytes of the environment's memory: all its memories, tables and instances together.
+    environment_memory: usize = 64 << 20, "environment-memory", Bytes, 65_536 to 4_294_967_296_u64;
+    /// Bytes of one message of the environment; past it the environment gives no answer.
+    environment_message_bytes: usize = 8 << 10, "environment-message-bytes", Bytes, 1 to 1_000_000;
+    /// Bytes of the environment's component.
+    environment_component_bytes: usize = 16 << 20, "environment-component-bytes", Bytes, 1_024 to 268_435_456;
 }
 
 impl Limits {

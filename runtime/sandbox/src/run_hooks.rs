@@ -50,7 +50,14 @@ pub trait RunHooks: Send + 'static {
         0
     }
 
-    /// Returns names and weights of the run's verifiers, in the order of the columns of [`judge`](Self::judge).
+    /// Returns the most answers that the run's environment gives to a completion, and the most bytes of each; `None` if the
+    /// run has no environment.
+    fn environment(&self) -> Option<(u32, usize)> {
+        None
+    }
+
+    /// Returns names and weights of the run's verifiers and, last, of its environment, in the order of the columns of
+    /// [`judge`](Self::judge).
     fn verifiers(&self) -> Vec<(String, f32)> {
         Vec::new()
     }
@@ -90,22 +97,26 @@ pub trait RunHooks: Send + 'static {
     }
 
     /// Samples `sampling.completions` completions for each prompt, those of one prompt contiguous, with a seed of
-    /// the run in place of `sampling.seed`.
+    /// the run in place of `sampling.seed`. `questions` has an entry for each prompt if they are the prompts of the batch:
+    /// then the run's environment, if it has one, answers the completions, which have at most
+    /// [`max_new_tokens`](Self::max_new_tokens) tokens with its messages.
     ///
     /// # Errors
-    /// When the prompts or the view do not fit the model, or memory runs out; always in the default.
+    /// When the prompts or the view do not fit the model, memory runs out, or the environment failed on so many completions
+    /// that the rest is useless; always in the default.
     fn generate(
         &mut self,
         _policy: &Policy,
         _view: &View,
         _prompts: &Arc<Rows>,
         _sampling: &Sampling,
+        _questions: Option<&[Question]>,
     ) -> Result<Vec<Completion>, Error> {
         unsupported("this run does not let the model write")
     }
 
     /// Has every verifier judge every completion: `[completions, verifiers]` in row-major order, NaN where a verifier
-    /// returned no verdict. `questions` has one entry for each prompt of the batch. `end` is the time at which the step has
+    /// returned no verdict. The last column has the rewards of the environment, if the run has one. `questions` has one entry for each prompt of the batch. `end` is the time at which the step has
     /// lasted as long as it may: returns an error soon after it; `None` for no such time.
     ///
     /// # Errors

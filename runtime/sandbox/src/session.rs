@@ -137,9 +137,10 @@ impl<H: RunHooks> Session<H> {
     /// passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
     pub fn step(&mut self, batch: Batch) -> Result<StepReport, Error> {
         let step = |guest: &mut dyn Guest| {
-            guest.state().window_is_open = !batch.ends_window;
+            let batch = Arc::new(batch);
+            (guest.state().window_is_open, guest.state().batch) = (!batch.ends_window, Some(batch.clone()));
             let answer = guest.step(batch);
-            guest.state().window_is_open = false;
+            (guest.state().window_is_open, guest.state().batch) = (false, None);
             answer
         };
         Ok(self.call(Function::Step, step)?.1)

@@ -74,6 +74,8 @@ pub(crate) struct State {
     pub(crate) learned_rows: LearnedRows,
     /// Whether the method is called with a batch that does not end its accumulation window.
     pub(crate) window_is_open: bool,
+    /// The batch of the present call of `step`.
+    pub(crate) batch: Option<Arc<Batch>>,
     /// Whether the method updates the parameters itself.
     pub(crate) updates_itself: bool,
     /// The number of the last perturbation, counted from 1.
@@ -173,6 +175,7 @@ impl State {
             gradient_refusal: None,
             learned_rows: LearnedRows::default(),
             window_is_open: false,
+            batch: None,
             updates_itself,
             perturbation: 0,
             patches: 0,

@@ -16,12 +16,13 @@ use tunebox_compute::optimizer::{Optimizer, OptimizerSettings};
 use tunebox_compute::random::Stream;
 use tunebox_compute::schedule::Schedule;
 use tunebox_model::error::Error;
-use tunebox_model::generate::{Completion, Sampling, generate};
+use tunebox_model::generate::{Completion, Sampling};
 use tunebox_model::policy::{Policy, Scored, TapRequest, View};
 use tunebox_model::rows::Rows;
 use tunebox_sandbox::{Completions, Question, RunHooks, ScoreRequest};
 
 use self::reference::ReferenceCache;
+use crate::environment::Environment;
 use crate::length::Length;
 use crate::observer::Sample;
 use crate::verifiers::{Answer, Verifiers, pick_samples};
@@ -81,7 +82,7 @@ pub(crate) struct RewardState {
     calls: u64,
     /// Tokens sampled in the present step.
     pub(crate) sampled_tokens: u64,
-    /// The error of the verifiers in the present step.
+    /// The error of the verifiers or the environment in the present step.
     pub(crate) failure: Option<crate::error::Error>,
     /// Steps between those whose completions are shown; 0 shows none.
     pub(crate) show_every: u32,
@@ -206,7 +207,13 @@ impl RunHooks for Trainer {
         self.rewards.max_new_tokens
     }
 
-    /// Returns the name of every verifier and its weight in the reward, in the order of the run file.
+    /// Returns the bounds of the run's environment, if it has one.
+    fn environment(&self) -> Option<(u32, usize)> {
+        self.rewards.verifiers.environment().map(Environment::bounds)
+    }
+
+    /// Returns the name of every verifier and its weight in the reward, in the order of the run file, then those of the
+    /// environment.
     fn verifiers(&self) -> Vec<(String, f32)> {
         self.rewards.verifiers.names_and_weights()
     }
@@ -266,20 +273,28 @@ impl RunHooks for Trainer {
 
     /// Samples completions of every prompt. Replaces `sampling.seed` by one drawn from the run's seed, the step and the
     /// number of the call in the step, so that a resumed run samples the same completions. Advances the number of the call
-    /// even if sampling fails, and adds the new tokens to the step's count.
+    /// even if sampling fails, and adds the new tokens to the step's count. Fails if the environment fails, and then records
+    /// its error as the cause of the failed step, unless the time of the step has passed.
     fn generate(
         &mut self,
         policy: &Policy,
         view: &View,
         prompts: &Arc<Rows>,
         sampling: &Sampling,
+        questions: Option<&[Question]>,
     ) -> Result<Vec<Completion>, Error> {
-        let RewardState { seed, calls, sampled_tokens, .. } = &mut self.rewards;
+        let RewardState { seed, calls, sampled_tokens, verifiers, failure, max_new_tokens, .. } = &mut self.rewards;
         let stream = format!("sample/{}/{calls}", self.step);
         *calls += 1;
         let sampling = Sampling { seed: Stream::new(*seed, &stream).next_u64(), ..sampling.clone() };
-        let completions = generate(policy, view, &prompts.ids, &sampling, &mut |_, _| true)?;
-        *sampled_tokens += completions.iter().map(|completion| completion.ids.len() as u64).sum::<u64>();
+        let questions: Option<Vec<&Question>> = questions.map(|questions| questions.iter().collect());
+        let bounds = (&sampling, *max_new_tokens as usize);
+        let generated = verifiers.generate((policy, view), &prompts.ids, questions.as_deref(), bounds);
+        let completions = match generated {
+            Err(crate::error::Error::Model(error)) => return Err(error),
+            other => other.map_err(|error| note_failure(failure, error, policy.deadline()))?,
+        };
+        *sampled_tokens += completions.iter().map(|completion| completion.own_tokens() as u64).sum::<u64>();
         Ok(completions)
     }
 
@@ -298,20 +313,30 @@ impl RunHooks for Trainer {
         let tokenizer = policy.model().tokenizer()?;
         let groups = written.group.iter().enumerate();
         let answers: Vec<Answer<'_>> = groups
-            .map(|(row, group)| Answer { question: &questions[*group as usize], ids: written.completion(row) })
+            .map(|(row, group)| Answer {
+                question: &questions[*group as usize],
+                ids: written.completion(row),
+                last_turn: written.last_turn(row),
+                reward: written.rewards[row],
+            })
             .collect();
-        let verdicts = self.rewards.verifiers.verdicts(tokenizer, &answers, end).map_err(|error| {
-            let message = error.to_string();
-            // Past its end the step has failed by its time, whatever a verifier did.
-            self.rewards.failure = Some(error).filter(|_| end.is_none_or(|end| Instant::now() < end));
-            Error::Argument(message)
-        })?;
+        let RewardState { verifiers, failure, .. } = &mut self.rewards;
+        let verdicts = verifiers.verdicts(tokenizer, &answers, end);
+        let verdicts = verdicts.map_err(|error| note_failure(failure, error, end))?;
         if self.shows_completions() && self.rewards.samples.is_empty() {
             let weights = self.rewards.verifiers.names_and_weights();
             self.rewards.samples = pick_samples(tokenizer, &answers, &written.group, &verdicts, &weights)?;
         }
         Ok(verdicts.concat())
     }
+}
+
+/// Records the error of a verifier or the environment as the cause of the failed step, unless the time `end` of the step has
+/// passed: then the step has failed by its time, whatever they did. Returns the error as one of the model.
+fn note_failure(failure: &mut Option<crate::error::Error>, error: crate::error::Error, end: Option<Instant>) -> Error {
+    let message = error.to_string();
+    *failure = Some(error).filter(|_| end.is_none_or(|end| Instant::now() < end));
+    Error::Argument(message)
 }
 
 #[cfg(test)]

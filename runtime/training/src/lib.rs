@@ -11,6 +11,7 @@ mod checkpoint;
 pub mod configuration;
 mod cost;
 pub mod data;
+mod environment;
 mod error;
 mod evaluation;
 mod exact;
@@ -35,6 +36,7 @@ pub use bench::{BenchSettings, Completions, Generation, Measured, Overhead, Phas
 pub use checkpoint::is_checkpoint;
 pub use configuration::{RUNS_FOLDER, RunSettings};
 pub use cost::{Cost, Energy, EnergySource};
+pub use environment::Environment;
 pub use error::Error;
 pub use evaluation::{Evaluation, EvaluationSettings, Figure, evaluate};
 pub use learner::{TrainState, Trainer, bench_train_state};

@@ -1,16 +1,17 @@
 //! Scores of a run's validation data, which the method does not see.
 //!
 //! For answers: the mean negative log-likelihood of a target token; for pairs, of the chosen answer. For prompts: the share of
-//! completions that pass the run's verifiers.
+//! completions that pass the run's verifiers, or its environment.
 
 mod history;
 
 use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::random::Stream;
 use tunebox_foundation::format::seven_digits;
-use tunebox_model::generate::{Completion, Sampling, generate};
+use tunebox_model::generate::{Completion, Sampling};
 use tunebox_model::tokenizer::Tokenizer;
 use tunebox_model::{Policy, View};
+use tunebox_sandbox::Question;
 
 use crate::configuration::TrainTable;
 use crate::data::{Dataset, collect_rows};
@@ -55,11 +56,11 @@ pub struct PassRate {
 
 /// Generates `validate-completions` completions of every prompt at temperature 1 and scores them by the verifiers, as
 /// [`score_completions`] does. Each has at most the tokens that the longest prompt of `data` leaves of the maximum
-/// length. A completion passes if the first verifier gives it 0.5 or more. The same seed samples with the same random
+/// length. A completion passes if the first verifier, or without one the environment, gives it 0.5 or more. The same seed samples with the same random
 /// numbers, so that two results differ by the weights alone.
 ///
 /// # Errors
-/// A failed generation, and those of [`Verifiers::verdicts`], such as a verifier that fails on most completions.
+/// Those of [`Verifiers::generate`] and [`Verifiers::verdicts`], such as a verifier that fails on most completions.
 pub(crate) fn pass_rate(
     policy: &Policy,
     data: &Dataset,
@@ -68,18 +69,23 @@ pub(crate) fn pass_rate(
 ) -> Result<PassRate, Error> {
     let (seed, completions) = (Stream::new(train.seed, "validation").next_u64(), train.validate_completions as usize);
     let sampling = Sampling { max_tokens: data.completion_room(), seed, completions, ..Sampling::default() };
-    Ok(score_completions(policy, &generate_completions(policy, data, &sampling)?, data, verifiers)?.rate)
+    let completions = generate_completions(policy, data, &sampling, verifiers)?;
+    Ok(score_completions(policy, &completions, data, verifiers)?.rate)
 }
 
 /// Generates `sampling.completions` completions of the first side of every example under the policy, in the order of the
-/// examples; those of one prompt are adjacent.
+/// examples; those of one prompt are adjacent. The environment among `verifiers`, if there is one, answers them, unless an
+/// example has no question.
 pub(crate) fn generate_completions(
     policy: &Policy,
     data: &Dataset,
     sampling: &Sampling,
+    verifiers: &mut Verifiers,
 ) -> Result<Vec<Completion>, Error> {
     let prompts: Vec<Vec<u32>> = data.examples.iter().map(|example| example.sides[0].ids.clone()).collect();
-    Ok(generate(policy, &View::Policy, &prompts, sampling, &mut |_, _| true)?)
+    let questions: Option<Vec<&Question>> = data.examples.iter().map(|example| example.question.as_ref()).collect();
+    let room = data.report.completion_room();
+    verifiers.generate((policy, &View::Policy), &prompts, questions.as_deref(), (sampling, room))
 }
 
 /// Completions that verifiers scored.
@@ -112,7 +118,9 @@ pub(crate) fn score_completions<'a>(
 ) -> Result<Scored<'a>, Error> {
     let k = (completions.len() / data.examples.len().max(1)).max(1);
     let answers = completions.iter().enumerate().filter_map(|(number, completion)| {
-        Some(Answer { question: data.examples[number / k].question.as_ref()?, ids: &completion.ids })
+        let question = data.examples[number / k].question.as_ref()?;
+        let (ids, last_turn) = (completion.ids.as_slice(), completion.last_turn());
+        Some(Answer { question, ids, last_turn, reward: completion.reward })
     });
     let (answers, weights) = (answers.collect::<Vec<_>>(), verifiers.names_and_weights());
     let verdicts = verifiers.verdicts(policy.model().tokenizer()?, &answers, None)?;

@@ -35,7 +35,8 @@ pub use inputs::UnconfirmedComponents;
 const SETTINGS_FILE: &str = "run.toml";
 
 /// The keys of a lock that must be equal for a replay to end in the same bits.
-const INPUT_KEYS: [&str; 8] = ["model", "teacher", "data", "validation", "method", "verifier", "seed", "steps"];
+const INPUT_KEYS: [&str; 9] =
+    ["model", "teacher", "data", "validation", "method", "verifier", "environment", "seed", "steps"];
 
 /// The keys of a lock about program and machine. If one differs, a replay may end in other bits.
 const ENVIRONMENT_KEYS: [&str; 5] = ["tunebox", "system", "processor", "device", "accelerator"];
@@ -46,12 +47,12 @@ pub struct Verification {
     pub name: String,
     /// The files of the artifact, compared by their SHA-256.
     pub artifact: Vec<Comparison>,
-    /// The inputs: model, teachers, data, method, verifiers, seed, steps.
+    /// The inputs: model, teachers, data, method, verifiers, environment, seed, steps.
     pub inputs: Vec<Comparison>,
     /// Version, system, the processor's instruction sets, device and its libraries; if they differ, a replay may end in
     /// other bits.
     pub surroundings: Vec<Comparison>,
-    /// Why the method or a verifier cannot be read. The rest was compared without it.
+    /// Why the method, a verifier or the environment cannot be read. The rest was compared without it.
     pub unread: Option<Error>,
     /// Components that only the run's own `run.toml` names, by a path. They were compared by digest and not compiled.
     pub unnamed: Option<UnconfirmedComponents>,
@@ -84,7 +85,7 @@ impl Replay {
 
 /// Compares a finished run with its lock, and prepares its replay. `folder` is the run's. `set` overrides keys of its
 /// run file, as `--set` does, except those that a replay fixes. With `offline`, fetches no model over the network.
-/// `compiling` says how components are compiled. Reads the model and the data. Compiles the method and the verifiers,
+/// `compiling` says how components are compiled. Reads the model and the data. Compiles the components,
 /// unless one of them cannot be read or is named by a path only in the run's own `run.toml`. Executes no step, writes
 /// no file, and needs only the CPU.
 ///
@@ -110,7 +111,7 @@ pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling
     add_environment(&settings, &mut now)?;
     let mut inputs = compare(&recorded, &now, &INPUT_KEYS);
     if !can_plan {
-        inputs::remove_unknown(&mut inputs, &components);
+        inputs::remove_unknown(&mut inputs, &components, &settings.component_keys());
     }
     Ok(Verification {
         name: file_name_text(folder.file_name().unwrap_or_default()),

@@ -1,4 +1,4 @@
-//! The run's verifiers: each judges every completion.
+//! The run's verifiers: each judges every completion, or what the model wrote last if an environment answered it.
 //!
 //! A verifier that traps or takes too long gives no verdict, which is counted and reported once a step. One that fails on
 //! most completions ends the run, which would learn from noise.
@@ -8,16 +8,19 @@ use std::time::{Duration, Instant};
 
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::format::seven_digits;
+use tunebox_model::generate::{Completion, Sampling, generate};
 use tunebox_model::tokenizer::Tokenizer;
+use tunebox_model::{Policy, View};
 use tunebox_sandbox::{DECODED_BYTES, Judge, Question, Verdict};
 
 use crate::answers::cut_text;
+use crate::environment::Environment;
 use crate::error::Error;
 use crate::observer::Sample;
 use crate::plan::method::PlannedVerifier;
 
-/// Failures of one verifier in one call that never end the run.
-const TOLERATED_FAILURES: usize = 8;
+/// Failures of one verifier, or of the environment, in one call that never end the run.
+pub(crate) const TOLERATED_FAILURES: usize = 8;
 
 /// How many prompts [`pick_samples`] takes.
 const SHOWN_PROMPTS: usize = 2;
@@ -27,8 +30,12 @@ const SHOWN_PROMPTS: usize = 2;
 pub struct Answer<'a> {
     /// The prompt, and the further fields of the record.
     pub question: &'a Question,
-    /// The completion's tokens.
+    /// The completion's tokens, those of the environment's messages included.
     pub ids: &'a [u32],
+    /// The tokens after the last message: what verifiers judge. All tokens if the run has no environment.
+    pub last_turn: &'a [u32],
+    /// The reward that the environment gave.
+    pub reward: Option<f32>,
 }
 
 /// Decodes the completions of one call for its verifiers. The first ones are decoded once and kept, up to [`DECODED_BYTES`];
@@ -69,21 +76,23 @@ struct Entry {
     counts: Counts,
 }
 
-/// The results of a verifier in one step.
+/// The results of a verifier or environment in one step.
 #[derive(Debug, Clone, Default)]
-struct Counts {
+pub(crate) struct Counts {
     /// The verdicts.
     values: Vec<f64>,
-    /// Number of completions on which the verifier failed.
+    /// Number of completions on which it failed.
     failed: usize,
     /// The cause of the first failure.
-    reason: Option<String>,
+    pub(crate) reason: Option<String>,
 }
 
-/// The run's verifiers.
+/// The run's verifiers, and its environment, which counts as the last of them.
 #[derive(Default)]
 pub struct Verifiers {
     entries: Vec<Entry>,
+    /// The environment that answers completions and gives rewards.
+    environment: Option<Environment>,
     /// The seconds that one call of [`Verifiers::verdicts`] outside of a step may take.
     seconds: f64,
 }
@@ -101,19 +110,60 @@ impl Verifiers {
             let (name, weight, field) = (planned.name.clone(), planned.weight, planned.field.clone());
             Ok(Entry { name, weight, field, judge, counts: Counts::default() })
         };
-        Ok(Self { entries: planned.iter().map(entry).collect::<Result<_, Error>>()?, seconds })
+        let entries = planned.iter().map(entry).collect::<Result<_, Error>>()?;
+        Ok(Self { entries, environment: None, seconds })
     }
 
-    /// Returns the name and the weight in the reward of every verifier, in the order in which [`Verifiers::verdicts`]
-    /// lists their verdicts.
+    /// Adds the run's environment, if it has one.
+    #[must_use]
+    pub fn with_environment(mut self, environment: Option<Environment>) -> Self {
+        self.environment = environment;
+        self
+    }
+
+    /// Returns the run's environment; `None` if it has none.
+    pub(crate) fn environment(&self) -> Option<&Environment> {
+        self.environment.as_ref()
+    }
+
+    /// Returns the name and the weight in the reward of every verifier and of the environment, in the order in which
+    /// [`Verifiers::verdicts`] lists their verdicts.
     #[must_use]
     pub fn names_and_weights(&self) -> Vec<(String, f32)> {
-        self.entries.iter().map(|entry| (entry.name.clone(), entry.weight)).collect()
+        let verifiers = self.entries.iter().map(|entry| (entry.name.clone(), entry.weight));
+        verifiers.chain(self.environment.iter().map(|given| (given.name.clone(), given.weight))).collect()
+    }
+
+    /// Samples `sampling.completions` completions of every prompt. If the run has an environment and `questions` are given,
+    /// one for each prompt, it answers them, and a completion has at most `room` tokens with its messages.
+    ///
+    /// # Errors
+    /// A failed generation, and those of the environment ([`Environment::generate`]), also outside of a step after the
+    /// seconds given to [`Verifiers::open`].
+    pub(crate) fn generate(
+        &mut self,
+        (policy, view): (&Policy, &View),
+        prompts: &[Vec<u32>],
+        questions: Option<&[&Question]>,
+        (sampling, room): (&Sampling, usize),
+    ) -> Result<Vec<Completion>, Error> {
+        let end = policy.deadline().or_else(|| self.own_end());
+        match (&mut self.environment, questions) {
+            (Some(environment), Some(questions)) => {
+                environment.generate((policy, view), prompts, questions, (sampling, room), end)
+            }
+            _ => Ok(generate(policy, view, prompts, sampling, &mut |_, _| true)?),
+        }
+    }
+
+    /// When a call outside of a step that begins now must end; `None` if an [`Instant`] cannot hold the time.
+    fn own_end(&self) -> Option<Instant> {
+        Instant::now().checked_add(Duration::try_from_secs_f64(self.seconds).ok()?)
     }
 
     /// Judges every completion by every verifier, one verifier after the other, so that the memory of one verifier and
     /// the text of one completion are in use at a time. Returns `[completions][verifiers]`, NaN if a verifier abstained
-    /// or failed. Adds the verdicts and failures to the counts of the step. Drops every verifier's instance afterwards,
+    /// or failed; the last column has the rewards that the environment gave, if the run has one. Adds the verdicts and failures to the counts of the step. Drops every verifier's instance afterwards,
     /// so that no state reaches the next call. `end` is when the time of the present step is over; `None` outside of a
     /// step.
     ///
@@ -127,8 +177,7 @@ impl Verifiers {
         answers: &[Answer<'_>],
         end: Option<Instant>,
     ) -> Result<Vec<Vec<f32>>, Error> {
-        let own = || Instant::now().checked_add(Duration::try_from_secs_f64(self.seconds).ok()?);
-        let end = end.or_else(own);
+        let end = end.or_else(|| self.own_end());
         let mut rows = vec![Vec::with_capacity(self.entries.len()); answers.len()];
         let mut texts = Texts { tokenizer, decoded: Vec::new(), bytes: 0 };
         for entry in &mut self.entries {
@@ -137,45 +186,58 @@ impl Verifiers {
             entry.judge.forget();
             rows.iter_mut().zip(judged?).for_each(|(row, verdict)| row.push(verdict));
         }
+        if let Some(environment) = &mut self.environment {
+            for (row, answer) in rows.iter_mut().zip(answers) {
+                row.push(environment.counts.add(answer.reward.map_or(Verdict::Abstained, Verdict::Value)));
+            }
+        }
         Ok(rows)
     }
 
-    /// Clears every verifier's counts of the step before.
+    /// Clears the counts of the step before, of every verifier and of the environment.
     pub(crate) fn begin_step(&mut self) {
         self.entries.iter_mut().for_each(|entry| entry.counts = Counts::default());
+        self.environment.iter_mut().for_each(|environment| environment.counts = Counts::default());
     }
 
-    /// Returns, for every verifier that gave a verdict or failed in the present step: mean (`reward-NAME-mean`) and
+    /// The name and the counts of every verifier, then those of the environment.
+    fn counts(&self) -> impl Iterator<Item = (&String, &Counts)> {
+        let environment = self.environment.iter().map(|environment| (&environment.name, &environment.counts));
+        self.entries.iter().map(|entry| (&entry.name, &entry.counts)).chain(environment)
+    }
+
+    /// Returns, for every verifier that gave a verdict or failed in the present step, and the environment: mean (`reward-NAME-mean`) and
     /// sample standard deviation (`reward-NAME-std`) of its verdicts, and the number of its failures
     /// (`reward-NAME-failed`). Leaves out numbers that are not finite, such as the deviation of one verdict; rounds the
     /// others to seven significant digits.
     pub(crate) fn step_metrics(&self) -> Vec<(String, f64)> {
         let mut numbers = Vec::new();
-        for entry in &self.entries {
-            let (name, values) = (&entry.name, &entry.counts.values);
+        for (name, counts) in self.counts() {
+            let values = &counts.values;
             let count = values.len() as f64;
-            if values.is_empty() && entry.counts.failed == 0 {
+            if values.is_empty() && counts.failed == 0 {
                 continue;
             }
             let mean = values.iter().sum::<f64>() / count;
             let spread = values.iter().map(|value| (value - mean).powi(2)).sum::<f64>() / (count - 1.0);
             numbers.extend([(format!("reward-{name}-mean"), mean), (format!("reward-{name}-std"), spread.sqrt())]);
-            numbers.push((format!("reward-{name}-failed"), entry.counts.failed as f64));
+            numbers.push((format!("reward-{name}-failed"), counts.failed as f64));
         }
         numbers.retain(|(_, value)| value.is_finite());
         numbers.iter_mut().for_each(|(_, value)| *value = seven_digits(*value));
         numbers
     }
 
-    /// Returns a warning for each verifier that failed on a completion in the present step, with the number of failures
-    /// and the first cause.
+    /// Returns a warning for each verifier that failed on a completion in the present step, and the environment, with the
+    /// number of failures and the first cause.
     pub(crate) fn step_warnings(&self) -> Vec<String> {
-        let warning = |entry: &Entry| {
-            let reason = entry.counts.reason.as_ref()?;
-            let (name, failed) = (&entry.name, entry.counts.failed);
-            Some(format!("the verifier `{name}` could not judge {failed} completions: {reason}"))
+        let verifiers = self.entries.len();
+        let warning = |(number, (name, counts)): (usize, (&String, &Counts))| {
+            let (reason, failed) = (counts.reason.as_ref()?, counts.failed);
+            let (what, work) = if number < verifiers { ("verifier", "judge") } else { ("environment", "answer") };
+            Some(format!("the {what} `{name}` could not {work} {failed} completions: {reason}"))
         };
-        self.entries.iter().filter_map(warning).collect()
+        self.counts().enumerate().filter_map(warning).collect()
     }
 }
 
@@ -191,9 +253,9 @@ impl Entry {
         end: Option<Instant>,
     ) -> Result<Vec<f32>, Error> {
         let (mut verdicts, mut failed, of) = (Vec::with_capacity(answers.len()), 0, answers.len());
-        for (number, Answer { question, ids }) in answers.iter().enumerate() {
+        for (number, Answer { question, last_turn, .. }) in answers.iter().enumerate() {
             let answer = question.fields.get(&self.field).map_or("", String::as_str);
-            let verdict = self.judge.verdict(&question.prompt, &texts.decode(number, ids)?, answer, end);
+            let verdict = self.judge.verdict(&question.prompt, &texts.decode(number, last_turn)?, answer, end);
             if end.is_some_and(|end| Instant::now() >= end) {
                 return Err(too_long_error(&self.name));
             }
@@ -284,7 +346,7 @@ pub(crate) fn sample_of(
 impl Counts {
     /// Adds a verdict to the counts; returns its value, or NaN if the verifier abstained or failed. Keeps the cause of
     /// the first failure.
-    fn add(&mut self, verdict: Verdict) -> f32 {
+    pub(crate) fn add(&mut self, verdict: Verdict) -> f32 {
         match verdict {
             Verdict::Value(value) => {
                 self.values.push(f64::from(value));

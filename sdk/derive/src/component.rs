@@ -1,4 +1,4 @@
-//! `method!` and `verifier!`: a component's exports and its manifest.
+//! `method!`, `verifier!` and `environment!`: a component's exports and its manifest.
 
 use proc_macro2::TokenStream;
 use quote::quote;
@@ -16,10 +16,18 @@ const PACKAGE_KEYS: [(&str, &str); 4] = [
     ("license", "CARGO_PKG_LICENSE"),
 ];
 
-/// What stands between the braces of `method! { … }` or `verifier! { … }`.
+/// The world of the contract that a component belongs to.
+#[derive(Clone, Copy, PartialEq)]
+pub(crate) enum World {
+    Method,
+    Verifier,
+    Environment,
+}
+
+/// What stands between the braces of `method! { … }`, `verifier! { … }` or `environment! { … }`.
 pub(crate) struct Declaration {
     implementor: Path,
-    is_method: bool,
+    world: World,
     shape: Option<String>,
     batch: Option<String>,
     update: Option<String>,
@@ -29,12 +37,12 @@ pub(crate) struct Declaration {
 
 impl Declaration {
     /// Parses a type and the `key: value` pairs after it, separated by commas; of a key that is given twice, the last
-    /// value counts. `is_method` is false for a verifier, which has `paper` only. Errors: an unknown key, a value that
+    /// value counts. Of the worlds only a method has other keys than `paper`. Errors: an unknown key, a value that
     /// the key does not allow, a method without `shape` or `metrics`.
-    pub(crate) fn parse(input: ParseStream<'_>, is_method: bool) -> syn::Result<Self> {
+    pub(crate) fn parse(input: ParseStream<'_>, world: World) -> syn::Result<Self> {
         let implementor: Path = input.parse()?;
         let mut declaration =
-            Self { implementor, is_method, shape: None, batch: None, update: None, metrics: None, paper: None };
+            Self { implementor, world, shape: None, batch: None, update: None, metrics: None, paper: None };
         while !input.is_empty() {
             input.parse::<Token![,]>()?;
             if !input.is_empty() {
@@ -42,7 +50,7 @@ impl Declaration {
             }
         }
         let missing = [("shape", declaration.shape.is_none()), ("metrics", declaration.metrics.is_none())];
-        match missing.into_iter().find(|(_, is_missing)| is_method && *is_missing) {
+        match missing.into_iter().find(|(_, is_missing)| world == World::Method && *is_missing) {
             Some((key, _)) => {
                 Err(syn::Error::new_spanned(&declaration.implementor, format!("the method needs `{key}: …`")))
             }
@@ -55,31 +63,39 @@ impl Declaration {
     fn parse_pair(&mut self, input: ParseStream<'_>) -> syn::Result<()> {
         let key: Ident = input.parse()?;
         input.parse::<Token![:]>()?;
+        let is_method = self.world == World::Method;
         match key.to_string().as_str() {
             "paper" => self.paper = Some(input.parse::<LitStr>()?.value()),
-            "shape" if self.is_method => self.shape = Some(shape::read(&input.parse()?)?),
-            "batch" if self.is_method => self.batch = Some(parse_batch(&input.parse()?)?),
-            "update" if self.is_method => self.update = Some(parse_update(&input.parse()?)?),
-            "metrics" if self.is_method => self.metrics = Some(parse_texts(input)?),
-            _ if self.is_method => {
+            "shape" if is_method => self.shape = Some(shape::read(&input.parse()?)?),
+            "batch" if is_method => self.batch = Some(parse_batch(&input.parse()?)?),
+            "update" if is_method => self.update = Some(parse_update(&input.parse()?)?),
+            "metrics" if is_method => self.metrics = Some(parse_texts(input)?),
+            _ if is_method => {
                 return Err(syn::Error::new(
                     key.span(),
                     "a method declares `shape`, `batch`, `update`, `metrics` and `paper`",
                 ));
             }
-            _ => return Err(syn::Error::new(key.span(), "beside its type a verifier declares `paper` only")),
+            _ if self.world == World::Verifier => {
+                return Err(syn::Error::new(key.span(), "beside its type a verifier declares `paper` only"));
+            }
+            _ => return Err(syn::Error::new(key.span(), "beside its type an environment declares `paper` only")),
         }
         Ok(())
     }
 
     /// Returns the start of the manifest as JSON text, up to the opening quote of the value of `interface`: what
     /// cargo's variables and the declaration state. Leaves out a license that is empty and what the declaration does
-    /// not have; a verifier gets the shape `completion` and no metrics.
+    /// not have; a verifier gets the shape `completion`, an environment the shape `turns`, and both no metrics.
     fn manifest_head(&self) -> String {
         let [name, version, description, license] =
             PACKAGE_KEYS.map(|(name, key)| (name, Some(std::env::var(key).unwrap_or_default())));
         let license = (license.0, license.1.filter(|license| !license.is_empty()));
-        let world = (!self.is_method).then(|| "verifier".to_owned());
+        let (world, shape) = match self.world {
+            World::Method => (None, self.shape.clone().unwrap_or_default()),
+            World::Verifier => (Some("verifier".to_owned()), "completion".to_owned()),
+            World::Environment => (Some("environment".to_owned()), "turns".to_owned()),
+        };
         let texts = [
             name,
             version,
@@ -87,7 +103,7 @@ impl Declaration {
             ("paper", self.paper.clone()),
             license,
             ("world", world),
-            ("shape", Some(self.shape.clone().unwrap_or_else(|| "completion".to_owned()))),
+            ("shape", Some(shape)),
             ("batch", self.batch.clone()),
             ("update", self.update.clone()),
         ];
@@ -121,21 +137,31 @@ fn parse_texts(input: ParseStream<'_>) -> syn::Result<Vec<String>> {
 }
 
 /// Generates the component's exports and the manifest as a custom section, for WebAssembly only; for a native build of
-/// a method its twin, and of a verifier a check of its type.
+/// a method its twin, and of a verifier or environment a check of its type.
 pub(crate) fn expand(declaration: &Declaration) -> TokenStream {
     let (implementor, head) = (&declaration.implementor, declaration.manifest_head());
-    let (interface, exported, export) = if declaration.is_method {
-        let export = quote!(::tunebox::bindings::export_component!(Component with_types_in ::tunebox::bindings););
-        (quote!(::tunebox::Method), quote!(::tunebox::method::Exported), export)
-    } else {
-        let export = quote!(::tunebox::bindings::judging::export_verifier!(Component with_types_in ::tunebox::bindings::judging););
-        (quote!(::tunebox::Verifier), quote!(::tunebox::verifier::Exported), export)
+    let (interface, module, export) = match declaration.world {
+        World::Method => {
+            let export = quote!(::tunebox::bindings::export_component!(Component with_types_in ::tunebox::bindings););
+            (quote!(::tunebox::Method), quote!(::tunebox::method), export)
+        }
+        World::Verifier => {
+            let export = quote!(::tunebox::bindings::judging::export_verifier!(Component with_types_in ::tunebox::bindings::judging););
+            (quote!(::tunebox::Verifier), quote!(::tunebox::verifier), export)
+        }
+        World::Environment => {
+            let export = quote!(::tunebox::bindings::responding::export_environment!(Component with_types_in ::tunebox::bindings::responding););
+            (quote!(::tunebox::Environment), quote!(::tunebox::environment), export)
+        }
     };
     let parts = quote! {
         #head, ::tunebox::manifest::INTERFACE, "\",\"settings\":",
         <<#implementor as #interface>::Settings as ::tunebox::Settings>::MANIFEST, "}",
     };
-    let native = if declaration.is_method { twin(implementor, &parts) } else { check(implementor) };
+    let native = match declaration.world {
+        World::Method => twin(implementor, &parts),
+        World::Verifier | World::Environment => check(implementor, &module),
+    };
     let keys = PACKAGE_KEYS.map(|(_, key)| key);
     quote! {
         // The compiler notes that the crate depends on these, so that cargo compiles it again when one changes.
@@ -149,7 +175,7 @@ pub(crate) fn expand(declaration: &Declaration) -> TokenStream {
             #[unsafe(link_section = "tunebox:manifest")]
             pub static MANIFEST: [u8; LENGTH] = ::tunebox::manifest::join(PARTS);
 
-            type Component = #exported<#implementor>;
+            type Component = #module::Exported<#implementor>;
             #export
         };
 
@@ -181,10 +207,11 @@ fn twin(method: &Path, manifest: &TokenStream) -> TokenStream {
     }
 }
 
-/// Generates the native build of a verifier, a check of the type only: a verifier calls no host, so it has no twin.
-fn check(verifier: &Path) -> TokenStream {
+/// Generates the native build of a verifier or environment, a check of the type by `module` only: it calls no host, so it
+/// has no twin.
+fn check(implementor: &Path, module: &TokenStream) -> TokenStream {
     quote! {
         #[cfg(not(target_arch = "wasm32"))]
-        const _: () = ::tunebox::verifier::check::<#verifier>();
+        const _: () = #module::check::<#implementor>();
     }
 }

@@ -13,7 +13,7 @@ mod shape;
 use proc_macro::TokenStream;
 use syn::parse::{ParseStream, Parser};
 
-use component::Declaration;
+use component::{Declaration, World};
 
 /// Settings of a method: a struct whose fields have a doc comment and `#[setting(default = …)]`.
 ///
@@ -40,7 +40,7 @@ pub fn choice(input: TokenStream) -> TokenStream {
 /// Name, version, description and license come from the package table of `Cargo.toml`.
 #[proc_macro]
 pub fn method(input: TokenStream) -> TokenStream {
-    expand(input, true)
+    expand(input, World::Method)
 }
 
 /// Makes a type the component's verifier and writes its manifest.
@@ -48,12 +48,20 @@ pub fn method(input: TokenStream) -> TokenStream {
 /// `verifier! { Type, paper: "…" }`; the paper may be left out.
 #[proc_macro]
 pub fn verifier(input: TokenStream) -> TokenStream {
-    expand(input, false)
+    expand(input, World::Verifier)
 }
 
-/// Parses the input of `method!` (`is_method`) or `verifier!` and generates its code.
-fn expand(input: TokenStream, is_method: bool) -> TokenStream {
-    let declaration = (|input: ParseStream<'_>| Declaration::parse(input, is_method)).parse(input);
+/// Makes a type the component's environment and writes its manifest.
+///
+/// `environment! { Type, paper: "…" }`; the paper may be left out.
+#[proc_macro]
+pub fn environment(input: TokenStream) -> TokenStream {
+    expand(input, World::Environment)
+}
+
+/// Parses the input of the macro that declares a component of this world, and generates its code.
+fn expand(input: TokenStream, world: World) -> TokenStream {
+    let declaration = (|input: ParseStream<'_>| Declaration::parse(input, world)).parse(input);
     finish(declaration.map(|declaration| component::expand(&declaration)))
 }
 

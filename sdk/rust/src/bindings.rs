@@ -27,3 +27,16 @@ pub mod judging {
         runtime_path: "::tunebox::bindings::runtime",
     });
 }
+
+/// The third world.
+pub mod responding {
+    wit_bindgen::generate!({
+        path: "wit",
+        world: "environment",
+        generate_all,
+        pub_export_macro: true,
+        export_macro_name: "export_environment",
+        default_bindings_module: "::tunebox::bindings::responding",
+        runtime_path: "::tunebox::bindings::runtime",
+    });
+}

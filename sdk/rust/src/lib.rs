@@ -56,6 +56,7 @@ pub mod contrast;
 #[doc = include_str!("../COOKBOOK.md")]
 pub mod cookbook {}
 pub mod data;
+pub mod environment;
 pub mod error;
 pub mod hidden;
 pub mod learn;
@@ -84,12 +85,26 @@ pub mod verifier;
 pub mod weights;
 
 pub use data::{Batch, Rows};
+pub use environment::Environment;
 pub use error::{Error, Result};
 pub use method::Method;
 pub use model::{Scores, Taps, View};
 pub use pair::Pair;
 pub use settings::{Choice, Settings};
 pub use tensor::Tensor;
+/// Declares the environment of a component, at the end of its `src/lib.rs`.
+///
+/// ```
+/// # use tunebox::prelude::*;
+/// # struct Silent;
+/// # impl Environment for Silent {
+/// #     type Settings = ();
+/// #     fn init((): ()) -> Result<Self> { Ok(Self) }
+/// #     fn respond(&self, _: &str, _: &str, _: &[Turn]) -> Reply { Reply::End(None) }
+/// # }
+/// environment! { Silent }
+/// ```
+pub use tunebox_derive::environment;
 /// Declares the method of a component, at the end of its `src/lib.rs`.
 ///
 /// ```

@@ -10,6 +10,7 @@
 //! ```
 
 pub use crate::data::{Batch, Rows};
+pub use crate::environment::{Environment, Reply, Turn};
 pub use crate::error::{Error, Result};
 pub use crate::learn::{backward, backward_from, update};
 pub use crate::loss;
@@ -22,7 +23,7 @@ pub use crate::sample::{Completions, Sampler, generate};
 pub use crate::settings::{Choice, Settings};
 pub use crate::tensor::{All, Keep, Tensor, where_};
 pub use crate::verifier::Verifier;
-pub use tunebox_derive::{Choice, Settings, method, verifier};
+pub use tunebox_derive::{Choice, Settings, environment, method, verifier};
 
 #[cfg(test)]
 mod tests {

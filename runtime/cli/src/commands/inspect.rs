@@ -134,11 +134,12 @@ fn print_readme(terminal: Terminal, package: &Package) -> CommandResult {
 }
 
 /// Returns the suggestion how to use a package under `name`: the training command for a method, a run file entry for a
-/// verifier.
+/// verifier or an environment.
 fn next_command(package: &Package, imports: &[String], name: &str) -> String {
     match package.manifest.world {
         World::Method => train_command(name, package.bytes.len() as u64, imports),
         World::Verifier => format!("a `[[verifier]]` of a run file with `use = \"{name}\"`"),
+        World::Environment => format!("the `[environment]` of a run file with `use = \"{name}\"`"),
     }
 }
 
@@ -159,7 +160,7 @@ fn later_version_in(lock: &Lock, manifest: &Manifest) -> Option<String> {
 
 /// Formats the description of a package: its manifest, who signed it (`signed`) and how it was made (`made`), the sizes of
 /// its `parts`, what each import permits, its settings and the default limits. Metrics and confinement are left out for a
-/// verifier.
+/// verifier and an environment.
 fn describe_package(package: &Package, imports: &[String], [signed, made]: [&str; 2], parts: &[Part]) -> String {
     let manifest = &package.manifest;
     let mut lines = vec![format!("{} {}  {}", manifest.name, manifest.version, manifest.description)];
@@ -183,6 +184,9 @@ fn describe_package(package: &Package, imports: &[String], [signed, made]: [&str
         row("metrics", manifest.metrics.join(", "));
     }
     lines.push(match imports {
+        [] if manifest.world == World::Environment => {
+            "\nImports nothing: it can only answer the text that it is given.".into()
+        }
         [] => "\nImports nothing: it can only judge the text that it is given.".into(),
         _ => "\nImports, and what each lets it do:".into(),
     });
@@ -221,11 +225,15 @@ fn format_sections(parts: &[Part]) -> String {
     cells.join(", ")
 }
 
-/// Lists the default limits with their units, one line each: for a verifier those whose names begin with `verifier-`, for a
-/// method all others.
+/// Lists the default limits with their units, one line each: for a verifier or an environment those whose names begin with
+/// `verifier-` or `environment-`, for a method all others.
 fn format_limits(world: World) -> impl Iterator<Item = String> {
-    let entries = Limits::default().entries();
-    let own = entries.filter(move |(limit, _)| limit.name.starts_with("verifier-") != world.is_method());
+    let world_of = |name: &str| match name.split_once('-') {
+        Some(("verifier", _)) => World::Verifier,
+        Some(("environment", _)) => World::Environment,
+        _ => World::Method,
+    };
+    let own = Limits::default().entries().filter(move |(limit, _)| world_of(limit.name) == world);
     own.map(|(limit, value)| format!("  {:>24}  {}", limit.name, limit.unit.show(&value)))
 }
 

@@ -15,7 +15,7 @@ pub(crate) struct Table {
     pub(crate) text: String,
     /// Its keys, without the tables in it.
     pub(crate) keys: Vec<Key>,
-    /// Whether further keys are settings of a method or verifier.
+    /// Whether further keys are settings of a method, verifier or environment.
     pub(crate) is_open: bool,
 }
 

@@ -42,9 +42,9 @@ impl NewRunFile<'_> {
             self.method
         );
         let mut text = format!("#:schema ./{SCHEMA_FILE}\n{}", comment(&introduction));
-        // A run without teachers or verifiers has no such table, and limits are seldom changed.
+        // A run without teachers, verifiers or an environment has no such table, and limits are seldom changed.
         let is_shown = |table: &&Table| match table.heading.as_str() {
-            "[limits]" => false,
+            "[limits]" | "[environment]" => false,
             "[[teacher]]" => self.imports("teacher"),
             "[[verifier]]" => self.verifier.is_some(),
             "[train.adapter]" => self.imports("learn") || self.imports("optimizer"),

@@ -1,8 +1,9 @@
 //! Renders conversations with the model's chat template, and encodes texts and conversations as training examples:
 //! token ids, and for each whether it is a target.
 //!
-//! The crate `training` reads the records from files.
+//! `continuation` encodes the next turn of a chat. The crate `training` reads the records from files.
 
+mod continuation;
 mod error;
 mod functions;
 mod json;
@@ -15,6 +16,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+pub use continuation::Continuation;
 pub use message::{Conversation, Message};
 pub use records::{
     Answers, Encoded, Example, encode_conversation, encode_preference, encode_prompt, encode_prompt_completion,

@@ -153,19 +153,19 @@ impl Search<'_> {
         let rest = &self.text[start..];
         let words = self.conversation.messages[turn].content.trim();
         let said = rest.find(words).filter(|at| rest[..*at].trim().is_empty()).map_or(0, |at| at + words.len());
-        let closing = self.closing_token(&rest[said..], said > 0)?;
+        let closing = closing_token(self.tokenizer, &rest[said..], said > 0)?;
         let why = "the template renders it differently once more messages follow, and marks its end by no token";
         closing.map(|end| start + said + end).ok_or_else(|| error::unclear(number, "ends", why))
     }
+}
 
-    /// The byte of `rest` at which its first end-of-turn token ends; `None` if there is none. Such a token is one of
-    /// [`Tokenizer::eos`] or, with `behind_words`, any special token that only white space precedes.
-    fn closing_token(&self, rest: &str, behind_words: bool) -> Result<Option<usize>> {
-        let spans = self.tokenizer.encode_spans(rest)?;
-        let blank = |range: &Range<usize>| rest[..range.start].trim().is_empty();
-        let closes = |(id, range): &(&u32, &Range<usize>)| {
-            self.tokenizer.eos().contains(*id) || (behind_words && self.tokenizer.is_special(**id) && blank(range))
-        };
-        Ok(spans.ids.iter().zip(&spans.ranges).find(closes).map(|(_, range)| range.end))
-    }
+/// The byte of `rest` at which its first end-of-turn token ends; `None` if there is none. Such a token is one of
+/// [`Tokenizer::eos`] or, with `behind_words`, any special token that only white space precedes.
+pub(super) fn closing_token(tokenizer: &Tokenizer, rest: &str, behind_words: bool) -> Result<Option<usize>> {
+    let spans = tokenizer.encode_spans(rest)?;
+    let blank = |range: &Range<usize>| rest[..range.start].trim().is_empty();
+    let closes = |(id, range): &(&u32, &Range<usize>)| {
+        tokenizer.eos().contains(*id) || (behind_words && tokenizer.is_special(**id) && blank(range))
+    };
+    Ok(spans.ids.iter().zip(&spans.ranges).find(closes).map(|(_, range)| range.end))
 }

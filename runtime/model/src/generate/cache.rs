@@ -9,7 +9,7 @@ use crate::decoder::hook::AnswerMask;
 use crate::decoder::network::Network;
 use crate::decoder::tables::first_table_row;
 use crate::decoder::{Block, stack};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The most prompt tokens of one pass; a longer prompt has a pass of its own.
 const PASS: usize = 4096;
@@ -50,19 +50,78 @@ pub(super) fn prefill(
     Ok(fused::gather_rows(&lasts, &Indices::from(row_of))?)
 }
 
-/// Runs the newest token of every active sequence, which the cache does not hold yet, and adds its keys and values to the
-/// cache. Returns the last block's output for these tokens, `[sequences, hidden]`. Errors: a sequence has no new token
-/// yet, or the deadline has passed.
-pub(super) fn decode_step(
+/// The blocks that run single tokens.
+pub(super) struct DecodingBlocks {
+    /// Those for tokens that the model wrote.
+    pub(super) own: Vec<Block>,
+    /// Those for tokens of replies, if they differ.
+    reply: Option<Vec<Block>>,
+}
+
+impl DecodingBlocks {
+    /// Builds the blocks of a network for sequences of up to `longest` tokens. `has_replies`: whether some tokens may be of
+    /// replies, which answer-only patches do not change.
+    pub(super) fn new(network: &Network<'_>, longest: usize, has_replies: bool) -> Result<Self> {
+        let differ = has_replies && network.patches.ask_for_answers();
+        let reply = differ.then(|| build_blocks(network, longest, &AnswerMask::None)).transpose()?;
+        Ok(Self { own: build_blocks(network, longest, &AnswerMask::All)?, reply })
+    }
+}
+
+/// Selects the sequences whose tokens are all in the cache, so that their next token can be sampled. `rows` has the last
+/// block's output for each active sequence, `[active, hidden]`; returns those of the selected ones, and these.
+pub(super) fn ready_sequences<'a>(
+    rows: &Tensor,
+    active: &'a mut [&mut Sequence],
+    cache: &KvCache,
+) -> Result<(Tensor, Vec<&'a mut Sequence>)> {
+    let count = active.len();
+    let is_ready = |sequence: &Sequence| sequence.next_input(cache.length(sequence.slot)).is_none();
+    let ready = active.iter_mut().zip(0_u32..).filter(|(sequence, _)| is_ready(sequence));
+    let (ready, places): (Vec<&mut Sequence>, Vec<u32>) = ready.map(|(sequence, place)| (&mut **sequence, place)).unzip();
+    if places.len() == count || places.is_empty() {
+        return Ok((rows.clone(), ready));
+    }
+    Ok((fused::gather_rows(rows, &Indices::from(places))?, ready))
+}
+
+/// Runs the next token of every active sequence that the cache does not hold yet, and adds its keys and values to the
+/// cache. Returns the last block's output for these tokens, `[sequences, hidden]`, in the order of `active`, which puts
+/// sequences that run a token of a reply first if answer-only patches tell them apart. Errors: a sequence has no such
+/// token, or the deadline has passed.
+pub(super) fn decode_tokens(
     network: &Network<'_>,
-    blocks: &[Block],
-    active: &[&mut Sequence],
+    blocks: &DecodingBlocks,
+    active: &mut [&mut Sequence],
     cache: &mut KvCache,
 ) -> Result<Tensor> {
-    let ids = active.iter().map(|sequence| sequence.last()).collect::<Result<Vec<u32>>>()?;
+    let Some(reply) = &blocks.reply else { return decode_step(network, &blocks.own, active, cache) };
+    let is_own = |sequence: &Sequence| sequence.is_own(cache.length(sequence.slot));
+    active.sort_by_key(|sequence| is_own(sequence));
+    let replies = active.partition_point(|sequence| !is_own(sequence));
+    let (given, written) = active.split_at(replies);
+    let mut parts = Vec::with_capacity(2);
+    for (blocks, sequences) in [(reply, given), (&blocks.own, written)] {
+        if !sequences.is_empty() {
+            parts.push(decode_step(network, blocks, sequences, cache)?);
+        }
+    }
+    Ok(fused::concat_rows(&parts)?)
+}
+
+/// Runs the next token of each sequence through these blocks, as [`decode_tokens`] does.
+fn decode_step(
+    network: &Network<'_>,
+    blocks: &[Block],
+    sequences: &[&mut Sequence],
+    cache: &mut KvCache,
+) -> Result<Tensor> {
+    let none = || Error::Argument("a completion went on before its first token".into());
+    let id = |sequence: &&mut Sequence| Ok(sequence.next_input(cache.length(sequence.slot)).ok_or_else(none)?.0);
+    let ids = sequences.iter().map(id).collect::<Result<Vec<u32>>>()?;
     let row = |length: usize| (first_table_row(&network.model.configuration, length + 1) + length) as u32;
-    let positions: Vec<u32> = active.iter().map(|sequence| row(cache.length(sequence.slot))).collect();
-    let pass = cache.begin(active.iter().map(|sequence| (sequence.slot, 1)))?;
+    let positions: Vec<u32> = sequences.iter().map(|sequence| row(cache.length(sequence.slot))).collect();
+    let pass = cache.begin(sequences.iter().map(|sequence| (sequence.slot, 1)))?;
     let attend = |cache: &KvCache, layer: usize, [query, ..]: [&Tensor; 3]| {
         Ok(cache.attend(&pass, layer, query, &blocks[layer].attention.shape)?)
     };
@@ -112,7 +171,7 @@ pub(super) fn recompute_outgrown(
         }
         let prompt = &prompts[sequence.prompt];
         let ids: Vec<u32> = prompt.iter().chain(&sequence.completion.ids).copied().take(most).collect();
-        let answer_mask = AnswerMask::of((0..most).map(|at| at >= prompt.len()), network.model.weights.device())?;
+        let answer_mask = AnswerMask::of((0..most).map(|at| sequence.is_own(at)), network.model.weights.device())?;
         let blocks = build_blocks(&network, most + 1, &answer_mask)?;
         cache.clear_slot(slot);
         run_prompts(&network, &blocks, &[(slot, ids.as_slice())], 1, cache)?;

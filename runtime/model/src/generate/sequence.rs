@@ -2,9 +2,9 @@
 
 use tunebox_compute::random::Stream;
 
-use super::{BATCH, Completion, Sampling};
+use super::{BATCH, Completion, Listener, Reply, Sampling, Turns};
 use crate::Model;
-use crate::error::{Error, Result};
+use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 
 /// A completion that is being generated.
@@ -17,8 +17,12 @@ pub(super) struct Sequence {
     pub(super) slot: usize,
     /// The random stream; [`Self::next_uniform`] takes one number of it.
     pub(super) stream: Stream,
-    /// The most new tokens.
-    pub(super) max_tokens: usize,
+    /// The number of tokens of its prompt.
+    pub(super) prompt_tokens: usize,
+    /// The most tokens of the completion, those of replies included.
+    pub(super) room: usize,
+    /// The most tokens that the model may write.
+    max_tokens: usize,
     /// The completion so far.
     pub(super) completion: Completion,
     pub(super) ended: bool,
@@ -67,9 +71,9 @@ impl<'a> StopCriteria<'a> {
 
 impl Sequence {
     /// A completion before its first token. `number` is its index in the result, from which its prompt, its cache slot
-    /// (`number` modulo [`BATCH`]) and the name of its random stream follow. It gets at most `sampling.max_tokens` tokens,
-    /// and at most `room`, the number that fits in the model's context after the prompt.
-    pub(super) fn new(number: usize, sampling: &Sampling, room: usize) -> Self {
+    /// (`number` modulo [`BATCH`]) and the name of its random stream follow. `prompt_tokens` is the length of its prompt.
+    /// It gets at most `room` tokens, of which the model writes at most `sampling.max_tokens`.
+    pub(super) fn new(number: usize, sampling: &Sampling, prompt_tokens: usize, room: usize) -> Self {
         let prompt = number / sampling.completions;
         let sample = number % sampling.completions;
         let name = format!("generate/{}/{sample}", sampling.first_prompt + prompt as u64);
@@ -78,16 +82,24 @@ impl Sequence {
             prompt,
             slot: number % BATCH,
             stream: Stream::new(sampling.seed, &name),
+            prompt_tokens,
+            room,
             max_tokens: sampling.max_tokens.min(room),
             completion: Completion::default(),
             ended: false,
         }
     }
 
-    /// The last token that was generated. Errors: none was yet.
-    pub(super) fn last(&self) -> Result<u32> {
-        let last = self.completion.ids.last().copied();
-        last.ok_or_else(|| Error::Argument("a completion went on before its first token".into()))
+    /// The token that runs next, with whether it is of a reply, if the cache holds `cached` tokens of the sequence; `None`
+    /// if it holds all.
+    pub(super) fn next_input(&self, cached: usize) -> Option<(u32, bool)> {
+        let place = cached.checked_sub(self.prompt_tokens)?;
+        self.completion.ids.get(place).map(|id| (*id, self.completion.is_reply(place)))
+    }
+
+    /// Whether the model wrote the token at this place of prompt and completion.
+    pub(super) fn is_own(&self, place: usize) -> bool {
+        place.checked_sub(self.prompt_tokens).is_some_and(|place| !self.completion.is_reply(place))
     }
 
     /// Draws a number in [0, 1), a multiple of 2⁻⁵³, from the random stream. Takes two words of the stream.
@@ -95,22 +107,48 @@ impl Sequence {
         (self.stream.next_u64() >> 11) as f64 / (1u64 << 53) as f64
     }
 
-    /// Appends a token and its log-probability, then calls `on_token` with the completion's index and the token. Marks the
-    /// completion as finished if the stop criteria are met. Marks the sequence as ended if the completion is finished,
-    /// `on_token` returned false, or the maximum number of tokens is reached. Errors: the tokens cannot be decoded.
+    /// Appends a token that the model wrote and its log-probability, then calls `on_token` of the listener with the
+    /// completion's index and the token. If the stop criteria are met, marks the completion as finished, or lets the
+    /// listener reply. Marks the sequence as ended if the completion is over, `on_token` returned false, or the maximum
+    /// number of tokens is reached. Errors: the tokens cannot be decoded, and those of the reply.
     pub(super) fn push(
         &mut self,
         id: u32,
         logprob: f32,
         stop_criteria: &StopCriteria<'_>,
-        on_token: &mut dyn FnMut(usize, u32) -> bool,
+        listener: &mut Listener<'_>,
     ) -> Result<()> {
-        let Completion { ids, logprobs, finished } = &mut self.completion;
-        ids.push(id);
-        logprobs.push(logprob);
-        *finished = stop_criteria.is_met(ids)?;
-        let wanted = on_token(self.number, id);
-        self.ended = *finished || !wanted || ids.len() >= self.max_tokens;
+        self.completion.ids.push(id);
+        self.completion.logprobs.push(logprob);
+        self.completion.finished = stop_criteria.is_met(self.completion.last_turn())?;
+        let wanted = (listener.on_token)(self.number, id);
+        match &mut listener.turns {
+            Some(turns) if self.completion.finished && wanted => self.take_reply(turns),
+            _ => {
+                let is_full = self.completion.own_tokens() >= self.max_tokens || self.completion.ids.len() >= self.room;
+                self.ended = self.completion.finished || !wanted || is_full;
+                Ok(())
+            }
+        }
+    }
+
+    /// Has `turns` answer the completion, which ended by itself: appends the tokens of the reply, or marks the sequence as
+    /// ended.
+    fn take_reply(&mut self, turns: &mut Turns<'_>) -> Result<()> {
+        let reply = (turns.reply)(self.number, &self.completion)?;
+        let completion = &mut self.completion;
+        let (start, can_write) = (completion.ids.len(), completion.own_tokens() < self.max_tokens);
+        (completion.finished, self.ended) = (false, true);
+        match reply {
+            Reply::End(reward) => (completion.finished, completion.reward) = (true, reward),
+            Reply::Tokens(ids) if can_write && !ids.is_empty() && start + ids.len() < self.room => {
+                completion.ids.extend(ids);
+                completion.logprobs.resize(completion.ids.len(), 0.0);
+                completion.replies.push(start..completion.ids.len());
+                self.ended = false;
+            }
+            Reply::Tokens(_) | Reply::Cut => {}
+        }
         Ok(())
     }
 }

@@ -23,8 +23,8 @@ pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, E
 
 /// Appends the manifest `text` and the build record to a component as custom sections, and checks the result. The
 /// returned value has no warnings. Errors: those of [`read_manifest`], an import whose name does not begin with
-/// `tunebox:method/` (for a verifier: any import), or no export of `tunebox:method/training`, for a verifier
-/// `tunebox:method/verify`, in any version.
+/// `tunebox:method/` (for a verifier or environment: any import), or no export of `tunebox:method/training`, for a verifier
+/// `tunebox:method/verify`, for an environment `tunebox:method/respond`, in any version.
 pub(super) fn add_sections(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<Compiled, Error> {
     section::append(&mut bytes, manifest::SECTION, text);
     let record = serde_json::to_vec(record).map_err(|error| Error::manifest(error.to_string()))?;
@@ -34,6 +34,7 @@ pub(super) fn add_sections(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> 
     let (allowed, wanted) = match manifest.world {
         World::Method => (Some("tunebox:method/"), "tunebox:method/training@"),
         World::Verifier => (None, "tunebox:method/verify@"),
+        World::Environment => (None, "tunebox:method/respond@"),
     };
     let is_allowed = |import: &&String| allowed.is_some_and(|package| import.starts_with(package));
     if let Some(import) = found.imports.iter().find(|import| !is_allowed(import)) {
@@ -52,7 +53,7 @@ fn no_method() -> Error {
     build_error("the crate compiles, but it declares no method", hint)
 }
 
-/// The error for an import that no host provides: one outside of the contract, or any import of a verifier.
+/// The error for an import that no host provides: one outside of the contract, or any import of a verifier or environment.
 fn foreign_import(import: &str) -> Error {
     let why = "a method may import `tunebox:method/…` and nothing else";
     let hint = "a dependency brings it in; methods have no files, clock or system randomness";

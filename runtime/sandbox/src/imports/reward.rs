@@ -15,7 +15,7 @@ use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, BatchEntry, CompletionsEntry, DEVICE, Handle, HostContext, State};
 
 /// How many times its size a text takes while it is decoded: its tokens, results of the decoding steps, and the text.
-const DECODING_COPIES: u64 = 3;
+pub(super) const DECODING_COPIES: u64 = 3;
 
 impl Host for HostContext<'_> {
     /// Counts the call and returns the names of the run's verifiers, in the order of the columns of `judge`.
@@ -33,7 +33,8 @@ impl Host for HostContext<'_> {
     }
 
     /// Has every verifier judge every completion and returns a handle of the verdicts: `[rows, verifiers]`, `f32`, NaN
-    /// where a verifier gave none or an infinite one. Charges work and counts verdicts for every entry. Reserves bytes for
+    /// where a verifier gave none or an infinite one. The environment of the run, if it has one, counts as the last verifier,
+    /// and its rewards as verdicts. Charges work and counts verdicts for every entry. Reserves bytes for
     /// the longest text of a completion, and for the texts that are kept for the next verifier, until all are judged.
     ///
     /// Errors: `unsupported` if the run has no verifier; `invalid-argument` if the completions do not continue all
@@ -44,9 +45,8 @@ impl Host for HostContext<'_> {
         let columns = self.weighted_verifiers()?.len();
         let batch = self.table.get(&batch)?.0.clone();
         let written = self.table.get(&completions)?.0.clone();
-        let own = batch.sides.iter().any(|(_, rows)| Arc::ptr_eq(rows, &written.prompts));
         let foreign = || Refusal::argument("these completions do not continue the prompts of this batch");
-        ensure(own && batch.questions.len() == written.prompts.count(), foreign)?;
+        let questions = batch.questions_of(&written.prompts).ok_or_else(foreign)?;
         let rows = written.rows.count();
         let entries = rows as u64 * columns as u64;
         self.meters.charge_units(entries)?;
@@ -59,7 +59,7 @@ impl Host for HostContext<'_> {
         let end = self.meters.deadline();
         let judged = {
             let train_state = &mut *self.train_state();
-            train_state.hooks.judge(&train_state.policy, &batch.questions, &written, end)
+            train_state.hooks.judge(&train_state.policy, questions, &written, end)
         };
         drop(texts);
         self.meters.check_time()?;

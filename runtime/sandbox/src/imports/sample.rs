@@ -5,11 +5,13 @@
 
 use std::sync::Arc;
 
-use tunebox_model::generate::Sampling;
+use tunebox_compute::budget::Reservation;
+use tunebox_model::generate::{BATCH, Sampling};
 use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
 
 use super::data::row_bytes;
+use super::reward::DECODING_COPIES;
 use crate::bindings::sample::{Host, HostCompletions, HostSampler};
 use crate::completions::Completions;
 use crate::figures::grouped;
@@ -139,9 +141,13 @@ impl Host for HostContext<'_> {
     /// Samples completions of each prompt under `view` and returns their handle. Charges tokens, multiply-adds and bytes at
     /// their largest number first; returns unused tokens and bytes afterwards, but not multiply-adds.
     ///
+    /// Of the batch's prompts in a run with an environment, this answers the completions: charges the most answers as
+    /// verdicts, and tokens of messages as multiply-adds and bytes up to the run's own limit of new tokens. The texts of the
+    /// episodes that are open at a time are reserved until all have ended.
+    ///
     /// Errors: `invalid-argument` for no prompts, or a prompt without tokens or as long as the model's maximum;
-    /// `unsupported` if the run does not sample; `out-of-budget` past the number of completions in one call. Caches that
-    /// exceed `activation_bytes` or the memory that is left end the method.
+    /// `unsupported` if the run does not sample; `out-of-budget` past the number of completions in one call; the error of the
+    /// run's `generate` hook. Past `step_wall_seconds` ends the method. Caches that exceed `activation_bytes` or the memory that is left end the method.
     fn generate(
         &mut self,
         view: Handle<ViewEntry>,
@@ -156,17 +162,24 @@ impl Host for HostContext<'_> {
         sampling.max_tokens = each as usize;
         let rows = self.completion_count(&prompts, &sampling)?;
         self.meters.count_sampled_tokens(rows * u64::from(each))?;
-        let largest = rows * (prompts.width() as u64 + u64::from(each));
+        let batch = self.batch.clone();
+        let questions = batch.as_ref().and_then(|batch| batch.questions_of(&prompts));
+        let episodes = self.charge_episodes(questions.is_some(), rows)?;
+        let room = u64::from(episodes.as_ref().map_or(each, |(room, _)| *room));
+        let largest = rows * (prompts.width() as u64 + room);
         let multiply_adds = self.multiply_adds(&view, largest);
         self.meters.count_multiply_adds(multiply_adds)?;
-        self.check_cache(&view, rows, prompts.width() as u64 + u64::from(each))?;
+        self.check_cache(&view, rows, prompts.width() as u64 + room)?;
         let fixed = row_bytes(prompts.tokens() as u64, prompts.count()) + COMPLETION_BYTES * rows;
         let reservation = self.reserve(TOKEN_BYTES * largest + fixed)?;
-        let completions = {
+        let generated = {
             let train_state = &mut *self.train_state();
-            train_state.hooks.generate(&train_state.policy, &view, &prompts, &sampling)?
+            train_state.hooks.generate(&train_state.policy, &view, &prompts, &sampling, questions)
         };
-        let used: u64 = completions.iter().map(|completion| completion.ids.len() as u64).sum();
+        drop(episodes);
+        self.meters.check_time()?;
+        let completions = generated?;
+        let used: u64 = completions.iter().map(|completion| completion.own_tokens() as u64).sum();
         self.meters.refund_sampled_tokens(rows * u64::from(each) - used.min(rows * u64::from(each)));
         let written = Completions::new(prompts, completions)?;
         let held = TOKEN_BYTES * written.rows.tokens() as u64;
@@ -193,6 +206,25 @@ impl State {
         let message = || format!("a prompt has {width} tokens, the model takes {most} with what follows");
         ensure(width < most, || Refusal::argument(message()))?;
         Ok(u32::try_from(sampling.max_tokens).map_or(limit, |most| most.min(limit)))
+    }
+
+    /// Charges what the run's environment may take to answer `rows` completions: its answers as verdicts, and the bytes of
+    /// the texts of the episodes that are open at a time. Returns the most tokens of a completion, messages included, and
+    /// the reservation of the texts. `None`, and nothing is charged, if the run has no environment or the prompts are not
+    /// those of the batch (`of_batch`).
+    fn charge_episodes(&mut self, of_batch: bool, rows: u64) -> Result<Option<(u32, Reservation)>> {
+        let (environment, room, most_decoded) = {
+            let train_state = &*self.train_state();
+            let (hooks, room) = (&train_state.hooks, train_state.hooks.max_new_tokens());
+            let tokenizer = train_state.policy.model().tokenizer();
+            (hooks.environment(), room, tokenizer.map_or(0, |tokenizer| tokenizer.most_decoded(room as usize)))
+        };
+        let Some((answers, message_bytes)) = environment.filter(|_| of_batch) else { return Ok(None) };
+        self.meters.count_verdicts(rows.saturating_mul(answers.into()))?;
+        let episode = most_decoded.saturating_add(u64::from(answers).saturating_mul(message_bytes as u64));
+        let decoding = most_decoded.saturating_mul(DECODING_COPIES);
+        let texts = self.reserve(episode.saturating_mul(rows.min(BATCH as u64)).saturating_add(decoding))?;
+        Ok(Some((room, texts)))
     }
 
     /// Checks the memory of the key-value caches for `sequences` sequences of `tokens` tokens each. Ends the method if they

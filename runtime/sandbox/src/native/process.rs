@@ -213,8 +213,8 @@ impl Guest for Process {
 
     /// Calls `step` in the process with the handle of the batch, which is deleted after the call unless the call
     /// failed. The inner `Err` is the method's own error message.
-    fn step(&mut self, batch: Batch) -> wasmtime::Result<ExportResult<()>> {
-        let entry = self.state.table.push(BatchEntry(Arc::new(batch)))?;
+    fn step(&mut self, batch: Arc<Batch>) -> wasmtime::Result<ExportResult<()>> {
+        let entry = self.state.table.push(BatchEntry(batch))?;
         let answer = self.call(Function::Step, |to| entry.encode(to))?;
         self.state.table.delete(entry)?;
         Ok(answer)

@@ -8,11 +8,12 @@ use serde_json::Value;
 use crate::configuration::ENDLESS;
 
 /// Settings that do not affect the bits of a run, by dotted name; a name that ends in `.` stands for a whole table.
-const SETTINGS_WITHOUT_EFFECT: [&str; 15] = [
+const SETTINGS_WITHOUT_EFFECT: [&str; 16] = [
     "run.",
     "limits.",
-    // The location of the component; its content is compared by digest.
+    // The location of a component; its content is compared by digest.
     "method.use",
+    "environment.use",
     "model.path",
     "model.adapter",
     "model.revision",
@@ -56,6 +57,9 @@ pub(crate) struct Identity {
     /// SHA-256 of each verifier's component.
     #[serde(default)]
     pub(crate) verifiers: Vec<String>,
+    /// SHA-256 of the environment's component, if the run has one.
+    #[serde(default)]
+    pub(crate) environment: Option<String>,
     /// Every setting that affects the bits, by dotted name.
     pub(crate) settings: BTreeMap<String, Value>,
     /// The device and number format that computed, such as `cuda in bf16`; `auto` may choose another device next time.
@@ -71,6 +75,7 @@ impl Identity {
         let mut compared = vec![
             (self.version == now.version, format!("it was begun by tunebox {}, this is {}", self.version, now.version)),
             (self.verifiers == now.verifiers, "the verifiers are others".into()),
+            (self.environment == now.environment, "the environment is another".into()),
             (self.model == now.model, "the weights of the model are others".into()),
             (self.teachers == now.teachers, "the teachers are others".into()),
             (self.adapter == now.adapter, "the adapter that it began with is another".into()),

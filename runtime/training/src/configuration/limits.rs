@@ -1,4 +1,4 @@
-//! `[limits]`: limits of the method and the verifiers, with safe defaults.
+//! `[limits]`: limits of the method, the verifiers and the environment, with safe defaults.
 //!
 //! The keys come from the sandbox's list of limits, so every limit of the sandbox can be set.
 
@@ -17,7 +17,7 @@ pub(super) fn schema(_: &mut SchemaGenerator) -> Schema {
     let properties: Map<String, Value> =
         Limits::default().entries().map(|(limit, usual)| (limit.name.to_owned(), limit_schema(limit, usual))).collect();
     let schema = json!({
-        "description": "`[limits]`: limits of the method and the verifiers.",
+        "description": "`[limits]`: limits of the method, the verifiers and the environment.",
         "type": "object",
         "properties": properties,
         "additionalProperties": false,

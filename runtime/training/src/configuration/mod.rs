@@ -28,7 +28,7 @@ pub(crate) use names::meant_key_hint;
 pub(crate) use problems::join;
 pub use requests::Requests;
 pub use tables::{
-    AdapterTable, DataFile, DataTable, ENDLESS, Grant, Initialize, MethodTable, ModelTable, RUNS_FOLDER, RunFile,
+    AdapterTable, DataFile, DataTable, ENDLESS, EnvironmentTable, Grant, Initialize, MethodTable, ModelTable, RUNS_FOLDER, RunFile,
     RunTable, TrainTable, VerifierTable,
 };
 
@@ -278,19 +278,26 @@ impl RunSettings {
         }
     }
 
-    /// Whether the method and every verifier are built in. A name that cannot be found does not count as built in: a
+    /// Whether the method, every verifier and the environment are built in. A name that cannot be found does not count as built in: a
     /// file may appear under it before the run starts.
     #[must_use]
     pub fn is_all_built_in(&self) -> bool {
         self.references().iter().all(|found| matches!(found, Ok(Reference::Builtin(_))))
     }
 
-    /// Finds the method, then every verifier in the order of the run file, without opening them. One that cannot be
-    /// found is an error in the list.
+    /// Finds the method, then every verifier in the order of the run file, then the environment, without opening them. One
+    /// that cannot be found is an error in the list.
     #[must_use]
     pub fn references(&self) -> Vec<Result<Reference, Error>> {
         let verifiers = (0..self.file.verifier.len()).map(|number| self.verifier_reference(number));
-        std::iter::once(self.method_reference()).chain(verifiers).collect()
+        std::iter::once(self.method_reference()).chain(verifiers).chain(self.environment_reference()).collect()
+    }
+
+    /// The dotted keys that name the components, in the order of [`references`](Self::references).
+    pub(crate) fn component_keys(&self) -> Vec<String> {
+        let verifiers = (0..self.file.verifier.len()).map(|number| format!("verifier.{number}.use"));
+        let environment = self.file.environment.iter().map(|_| "environment.use".to_owned());
+        std::iter::once("method.use".to_owned()).chain(verifiers).chain(environment).collect()
     }
 
     /// Finds the method by `method.use`: a built-in name, a package of the store, or a path.
@@ -301,6 +308,12 @@ impl RunSettings {
     /// Finds verifier number `number` (from 0) of the run file by its `use`.
     pub(crate) fn verifier_reference(&self, number: usize) -> Result<Reference, Error> {
         self.reference(&format!("verifier.{number}.use"), &self.file.verifier[number].r#use, Reference::verifier)
+    }
+
+    /// Finds the environment of the run file by its `use`; `None` if the run has none.
+    pub(crate) fn environment_reference(&self) -> Option<Result<Reference, Error>> {
+        let environment = self.file.environment.as_ref()?;
+        Some(self.reference("environment.use", &environment.r#use, Reference::environment))
     }
 
     /// Resolves the component that the run file or a `--set` names as `written` at `key`, with the function `find`, which
@@ -318,7 +331,7 @@ impl RunSettings {
     }
 
     /// Appends `@` and the found version to the name of every package of the store that the run file names without one,
-    /// for the method and the verifiers, so that a version stored later changes nothing. Leaves other references, and
+    /// for the method, the verifiers and the environment, so that a version stored later changes nothing. Leaves other references, and
     /// those that cannot be found, as they are.
     pub(crate) fn pin_versions(&mut self) {
         for (found, written) in self.references().into_iter().zip(self.file.components_mut()) {

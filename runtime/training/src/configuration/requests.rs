@@ -17,7 +17,7 @@ pub struct Requests {
     /// A clause for each permission that the run file gives and no `--set` does: grants, raised limits, components given by
     /// a path, and a folder of runs outside the current folder.
     pub clauses: Vec<String>,
-    /// Text that identifies the method, the verifiers and every such permission of the run, those of `--set` included. Once
+    /// Text that identifies the method, the verifiers, the environment and every such permission of the run, those of `--set` included. Once
     /// the user has accepted a key, the run need not be asked about again. Empty for a run within the defaults.
     pub key: String,
 }
@@ -37,15 +37,17 @@ impl RunSettings {
         Requests { file: self.file_path.clone().unwrap_or_default(), clauses, key }
     }
 
-    /// The values of `method.use` and of each verifier's `use`.
+    /// The values of `method.use`, of each verifier's `use` and of `environment.use`.
     fn written_components(&self) -> impl Iterator<Item = &String> {
-        std::iter::once(&self.file.method.r#use).chain(self.file.verifier.iter().map(|verifier| &verifier.r#use))
+        let verifiers = self.file.verifier.iter().map(|verifier| &verifier.r#use);
+        let environment = self.file.environment.iter().map(|environment| &environment.r#use);
+        std::iter::once(&self.file.method.r#use).chain(verifiers).chain(environment)
     }
 
     /// Returns a clause for each permission whose dotted key satisfies `counts`, such as ``raises `handles` from 16,384
     /// to 20,000``, in this order: grants; raised limits; with `components`, each component given by a path; a folder
     /// of runs outside the current folder, if the run file names it, whatever `counts` says. `names` are the identities
-    /// of the method and the verifiers, from [`identity`].
+    /// of the method, the verifiers and the environment, from [`identity`].
     fn permissions(&self, counts: &dyn Fn(&str) -> bool, components: bool, names: &[String]) -> Vec<String> {
         let mut clauses = Vec::new();
         let granted: Vec<&str> = self.file.method.grants.iter().copied().map(Grant::interface).collect();
@@ -53,10 +55,9 @@ impl RunSettings {
             clauses.push(format!("grants {} to `{}`", granted.join(", "), names[0]));
         }
         clauses.extend(self.raised_limits(counts));
-        for (number, found) in self.references().iter().enumerate().filter(|_| components) {
-            let key = if number == 0 { "method.use".to_owned() } else { format!("verifier.{}.use", number - 1) };
-            if matches!(found, Ok(Reference::File(_) | Reference::Folder(_))) && counts(&key) {
-                clauses.push(format!("runs `{}`", names[number]));
+        for ((found, key), name) in self.references().iter().zip(self.component_keys()).zip(names) {
+            if components && matches!(found, Ok(Reference::File(_) | Reference::Folder(_))) && counts(&key) {
+                clauses.push(format!("runs `{name}`"));
             }
         }
         if self.has_outside_run_folder() {
@@ -94,7 +95,7 @@ impl RunSettings {
     }
 }
 
-/// Names a method or verifier in a question to the user: a built-in one by its name, one of the store by name and version,
+/// Names a component in a question to the user: a built-in one by its name, one of the store by name and version,
 /// one at a path by the resolved path, and one that cannot be found as the run file writes it.
 fn identity((found, written): (&Result<Reference, Error>, &String)) -> String {
     match found {

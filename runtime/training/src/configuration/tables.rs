@@ -37,10 +37,14 @@ pub struct RunFile {
     /// The verifiers that score completions, for methods that learn from rewards: one `[[verifier]]` each.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub verifier: Vec<VerifierTable>,
+    /// The environment that answers completions, so that they go on over several turns.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(with = "EnvironmentTable")]
+    pub environment: Option<EnvironmentTable>,
     /// The training loop, the optimizer and the adapter.
     #[serde(default)]
     pub train: TrainTable,
-    /// Limits of the method and the verifiers.
+    /// Limits of the method, the verifiers and the environment.
     #[serde(default, serialize_with = "limits::serialize")]
     #[schemars(schema_with = "limits::schema")]
     pub limits: Limits,
@@ -50,9 +54,11 @@ pub struct RunFile {
 }
 
 impl RunFile {
-    /// The values of the key `use`, for changing them: that of the method, then those of the verifiers.
+    /// The values of the key `use`, for changing them: that of the method, those of the verifiers, that of the environment.
     pub(super) fn components_mut(&mut self) -> impl Iterator<Item = &mut String> {
-        std::iter::once(&mut self.method.r#use).chain(self.verifier.iter_mut().map(|verifier| &mut verifier.r#use))
+        let verifiers = self.verifier.iter_mut().map(|verifier| &mut verifier.r#use);
+        let environment = self.environment.iter_mut().map(|environment| &mut environment.r#use);
+        std::iter::once(&mut self.method.r#use).chain(verifiers).chain(environment)
     }
 }
 
@@ -254,6 +260,29 @@ pub struct VerifierTable {
     pub settings: Map<String, Value>,
 }
 
+/// `[environment]`: an environment that answers completions. Every further key is a setting of the environment.
+#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub struct EnvironmentTable {
+    /// The environment: a folder, a `.wasm` file, or a pulled package as `NAME@VERSION` or
+    /// `registry/namespace/name:VERSION`.
+    pub r#use: String,
+    /// Factor of the episode's reward in the reward.
+    #[serde(default = "default_weight")]
+    #[schemars(range(min = -1_000_000.0, max = 1_000_000.0))]
+    pub weight: f64,
+    /// Field of a record that is passed to the environment as the reference answer.
+    #[serde(default = "default_answer_field")]
+    pub answer: String,
+    /// Maximum number of turns of the model in an episode; the last one is answered too, by the end or not at all.
+    #[serde(default = "default_max_turns")]
+    #[schemars(range(min = 1, max = 1_000))]
+    pub max_turns: u32,
+    /// Settings of the environment, checked against its manifest.
+    #[serde(flatten)]
+    pub settings: Map<String, Value>,
+}
+
 /// An interface that a method may use only if the run file grants it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
@@ -311,7 +340,12 @@ fn default_true() -> bool {
     true
 }
 
-/// The default of the `weight` of a verifier and of a data file.
+/// The default of `environment.max-turns`.
+fn default_max_turns() -> u32 {
+    8
+}
+
+/// The default of the `weight` of a verifier, of an environment and of a data file.
 fn default_weight() -> f64 {
     1.0
 }
@@ -321,7 +355,7 @@ fn default_teacher() -> String {
     "teacher".into()
 }
 
-/// The default of a verifier's `answer`: the field with the reference answer.
+/// The default of the `answer` of a verifier and of an environment: the field with the reference answer.
 fn default_answer_field() -> String {
     "answer".into()
 }

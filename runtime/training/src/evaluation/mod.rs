@@ -16,7 +16,8 @@ use crate::configuration::RunSettings;
 use crate::data::{Dataset, Encoder, InputFile, Reading, Shape};
 use crate::error::Error;
 use crate::observer::Sample;
-use crate::plan::{create_verifier_engine, load_verifiers};
+use crate::environment::Environment;
+use crate::plan::{create_verifier_engine, load_environment, load_verifiers};
 use crate::validation::{generate_completions, score_completions};
 use crate::verifiers::Verifiers;
 use scores::mean;
@@ -41,7 +42,7 @@ pub struct Evaluation {
 /// Evaluates `base`, and also `adapted` (the same model with an adapter) if given, on data files of any known format.
 /// The shape of its records decides how: for pairs the two answers are compared, for prompts completions are generated,
 /// for all other records the likelihood is computed, without regard to labels. `rewards` are the settings of a run
-/// whose verifiers score the completions; without them, or for other records than prompts, no verifier is asked. The
+/// whose verifiers score the completions, and whose environment answers them; without them, or for other records than prompts, no verifier is asked. The
 /// maximum length of an example is at most the model's number of positions. Figures are rounded to seven significant
 /// digits.
 ///
@@ -57,8 +58,11 @@ pub fn evaluate(
 ) -> Result<Evaluation, Error> {
     let mut verifiers = match rewards {
         Some(run) => {
-            let seconds = run.file.limits.step_wall_seconds;
-            Verifiers::open(&load_verifiers(run, &create_verifier_engine(run)?)?, seconds)?
+            let (engine, seconds) = (create_verifier_engine(run)?, run.file.limits.step_wall_seconds);
+            let planned = load_verifiers(run, &engine)?;
+            let environment = load_environment(run, &engine, &planned)?;
+            let environment = environment.map(|planned| Environment::open(&planned, base.model())).transpose()?;
+            Verifiers::open(&planned, seconds)?.with_environment(environment)
         }
         None => Verifiers::default(),
     };
@@ -122,7 +126,7 @@ fn completion_numbers(
     verifiers: &mut Verifiers,
     samples: &mut Vec<Sample>,
 ) -> Result<Vec<(&'static str, f64)>, Error> {
-    let completions = generate_completions(policy, data, &settings.sampling)?;
+    let completions = generate_completions(policy, data, &settings.sampling, verifiers)?;
     let tokenizer = policy.model().tokenizer()?;
     let refused = completions.iter().map(|completion| Ok(is_refusal(&tokenizer.decode(&completion.ids, true)?)));
     let refused = refused.collect::<Result<Vec<bool>, Error>>()?;
@@ -130,7 +134,7 @@ fn completion_numbers(
     let mut numbers = vec![
         ("refusals", share(&mut refused.into_iter())),
         ("finished", share(&mut completions.iter().map(|completion| completion.finished))),
-        ("length", mean(completions.iter().map(|completion| completion.ids.len() as f64))),
+        ("length", mean(completions.iter().map(|completion| completion.own_tokens() as f64))),
     ];
     if !verifiers.names_and_weights().is_empty() {
         let scored = score_completions(policy, &completions, data, verifiers)?;

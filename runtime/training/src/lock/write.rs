@@ -72,6 +72,7 @@ fn lock_json(plan: &PlannedRun, end: Option<(&[Written], &Outcome)>) -> Result<V
         "validation": plan.validation.as_ref().map(data_table),
         "method": method,
         "verifier": list_or_null(verifiers.collect()),
+        "environment": plan.environment.as_ref().map(|given| verifier_entry(&given.name, &given.package)),
         "settings": Table::try_from(&plan.settings.file).unwrap_or_default(),
         "result": end.map(|(_, outcome)| outcome.table()),
         "artifact": list_or_null(files),
@@ -90,7 +91,7 @@ pub(crate) fn method_table(package: &Package, settings: &Map<String, Value>, rev
     })
 }
 
-/// An entry of the list `verifier` of a `run.lock`, as JSON; `name` is the verifier's name in the run.
+/// An entry of the list `verifier` of a `run.lock`, or its table `environment`, as JSON; `name` is the name in the run.
 pub(crate) fn verifier_entry(name: &str, package: &Package) -> Value {
     json!({
         "name": name, "version": package.manifest.version, "sha256": package.digest,

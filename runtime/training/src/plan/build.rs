@@ -13,6 +13,7 @@ use tunebox_model::Policy;
 use tunebox_sandbox::{CodeOptions, Compiling, Engine};
 
 use super::best::{check_best_checkpoint, keeps_best};
+use super::environment::{check_chat, load_environment};
 use super::folder::{Destination, choose_folder};
 use super::identity::{check_same_run, complete_identity, partial_identity};
 use super::inputs::Inputs;
@@ -30,7 +31,7 @@ use crate::learner::LearningRate;
 use crate::length::Length;
 
 /// Plans a run: opens model, data and method, chooses the run's folder, and compares a resumed run with its checkpoint.
-/// Compiles the method and verifiers without executing them, and does not create the folder of a new run. Locks a resumed
+/// Compiles the components without executing them, and does not create the folder of a new run. Locks a resumed
 /// run for this process. Packages named without a version are pinned to the stored one.
 ///
 /// # Errors
@@ -45,7 +46,7 @@ pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
     plan_with_method(settings, &engine, method)
 }
 
-/// Where the compiled code of a run's method and verifiers is.
+/// Where the compiled code of a run's components is.
 pub struct CompiledCode {
     /// The folder of the cache that holds the code; `None` if each process compiles for itself.
     pub folder: Option<PathBuf>,
@@ -55,12 +56,12 @@ pub struct CompiledCode {
     _temporary: Option<TempDir>,
 }
 
-/// Compiles the verifiers of a run, and its method if `has_method` is true, into the cache of compiled code, or into a
+/// Compiles the verifiers and the environment of a run, and its method if `has_method` is true, into the cache of compiled code, or into a
 /// temporary one if that cannot be used or none is named. Executes none of their code. Does nothing and returns no folder if
 /// `settings.compiling` names no program that compiles what is not built in.
 ///
 /// # Errors
-/// All wrong settings together; a method or verifier that cannot be found, read or admitted.
+/// All wrong settings together; a component that cannot be found, read or admitted.
 pub fn compile(mut settings: RunSettings, has_method: bool) -> Result<CompiledCode, Error> {
     if settings.compiling.program.is_none() {
         return Ok(CompiledCode { folder: None, warning: None, _temporary: None });
@@ -78,7 +79,8 @@ pub fn compile(mut settings: RunSettings, has_method: bool) -> Result<CompiledCo
     if has_method {
         load_method(&settings, &engine)?;
     }
-    load_verifiers(&settings, &create_verifier_engine(&settings)?)?;
+    let engine = create_verifier_engine(&settings)?;
+    load_environment(&settings, &engine, &load_verifiers(&settings, &engine)?)?;
     Ok(CompiledCode { folder: settings.compiling.cache, warning, _temporary: temporary })
 }
 
@@ -92,13 +94,16 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     let begun = Instant::now();
     check_precision(&settings, &method)?;
     let optimizer = optimizer_settings(&settings)?;
-    let verifiers = load_verifiers(&settings, &create_verifier_engine(&settings)?)?;
-    let known = partial_identity(&settings, &method, &verifiers);
+    let answering = create_verifier_engine(&settings)?;
+    let verifiers = load_verifiers(&settings, &answering)?;
+    let environment = load_environment(&settings, &answering, &verifiers)?;
+    let known = partial_identity(&settings, &method, &verifiers, environment.as_ref());
     let destination = choose_folder(&settings, &method.package.manifest.name, &known)?;
     let recorded = settings.replay.as_ref().map(|replay| replay.clock);
     let clock = destination.checkpoint.as_ref().map(|(_, state)| state.clock).or(recorded).unwrap_or_else(unix_time);
     let inputs = Inputs::open(&settings, &method, clock)?;
     check_validation(&settings, &inputs)?;
+    check_chat(&settings, inputs.policy.model())?;
     check_device(&settings, &device::describe(inputs.policy.parameters().device()))?;
     let keeps_best = keeps_best(&settings, &method, inputs.validation.as_ref())?;
     let identity = complete_identity(known, &settings, &inputs, keeps_best)?;
@@ -122,6 +127,7 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
         settings,
         method,
         verifiers,
+        environment,
         data,
         validation,
         summary,
@@ -136,11 +142,11 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     Ok(Plan { run, policy, sampler })
 }
 
-/// Fails if the validation data are records of the shape [`Shape::Prompts`] and the run has no verifier to score their
-/// completions.
+/// Fails if the validation data are records of the shape [`Shape::Prompts`] and the run has no verifier or environment to
+/// score their completions.
 fn check_validation(settings: &RunSettings, inputs: &Inputs) -> Result<(), Error> {
     let is_prompts = inputs.validation.as_ref().is_some_and(|data| data.shape == Shape::Prompts);
-    if !is_prompts || !settings.file.verifier.is_empty() {
+    if !is_prompts || !settings.file.verifier.is_empty() || settings.file.environment.is_some() {
         return Ok(());
     }
     let what = "`data.validation` holds prompts, and nothing judges the answers to them";
@@ -166,12 +172,13 @@ pub(crate) fn create_engine(settings: &RunSettings) -> Result<Engine, Error> {
     Ok(Engine::with(Compiling { limits, code, ..settings.compiling.clone() })?)
 }
 
-/// Creates the engine that compiles the verifiers of a run, with the run's limits. Its code counts instructions only if
-/// `limits.verifier-instructions` is above 0. Ignores the code options of the settings, such as reading debug sections: they
+/// Creates the engine that compiles the verifiers and the environment of a run, with the run's limits. Its code counts
+/// instructions only if `limits.verifier-instructions` or `limits.environment-instructions` is above 0. Ignores the code options of the settings, such as reading debug sections: they
 /// are for the method.
 pub(crate) fn create_verifier_engine(settings: &RunSettings) -> Result<Engine, Error> {
     let limits = settings.file.limits.clone();
-    let code = CodeOptions { count_instructions: limits.verifier_instructions > 0, ..CodeOptions::default() };
+    let count_instructions = limits.verifier_instructions.max(limits.environment_instructions) > 0;
+    let code = CodeOptions { count_instructions, ..CodeOptions::default() };
     Ok(Engine::with(Compiling { limits, code, ..settings.compiling.clone() })?)
 }
 

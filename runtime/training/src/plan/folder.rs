@@ -137,8 +137,8 @@ fn can_resume(settings: &RunSettings, folder: &Path, known: &Identity) -> Result
     let Some(step) = checkpoint::list_steps(folder)?.pop() else { return Ok(is_run(folder)) };
     let path = checkpoint::folder(folder, step);
     let Ok(state) = State::read(&path) else { return Ok(false) };
-    let Identity { version, method, verifiers, settings: known, .. } = known.clone();
-    let now = Identity { version, method, verifiers, settings: known, ..state.identity.clone() };
+    let Identity { version, method, verifiers, environment, settings: known, .. } = known.clone();
+    let now = Identity { version, method, verifiers, environment, settings: known, ..state.identity.clone() };
     let is_same = !has_other_length(&state.identity, &now);
     Ok(is_same && check_same_run(settings, "", Some(&(path, state)), &now).is_ok())
 }

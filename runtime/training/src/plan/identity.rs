@@ -7,6 +7,7 @@ use tunebox_compute::device;
 use tunebox_compute::precision::Purpose;
 
 use super::inputs::Inputs;
+use super::environment::PlannedEnvironment;
 use super::method::{PlannedMethod, PlannedVerifier};
 use crate::checkpoint::{Identity, LENGTH_SETTINGS, State, settings_that_matter};
 use crate::configuration::{ENDLESS, RunSettings};
@@ -40,17 +41,19 @@ pub(super) fn complete_identity(
 }
 
 /// The part of a run's identity that is known before model and data are read: version, settings, and the digests of the
-/// method and the verifiers. The other fields are empty.
+/// method, the verifiers and the environment. The other fields are empty.
 pub(super) fn partial_identity(
     settings: &RunSettings,
     method: &PlannedMethod,
     verifiers: &[PlannedVerifier],
+    environment: Option<&PlannedEnvironment>,
 ) -> Identity {
     let file = serde_json::to_value(&settings.file).unwrap_or_default();
     Identity {
         version: env!("CARGO_PKG_VERSION").into(),
         method: method.package.digest.clone(),
         verifiers: verifiers.iter().map(|verifier| verifier.package.digest.clone()).collect(),
+        environment: environment.map(|environment| environment.package.digest.clone()),
         settings: settings_that_matter(&file),
         ..Identity::default()
     }

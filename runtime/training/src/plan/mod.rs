@@ -1,7 +1,7 @@
 //! Everything about a run that can be known before its first step.
 //!
-//! `problems` collects what is wrong with the settings, from them and the manifests of method and verifiers alone.
-//! `build` puts a plan together: `method` loads and admits the components, `folder` chooses the run's folder and
+//! `problems` collects what is wrong with the settings, from them and the manifests of the components alone.
+//! `build` puts a plan together: `method` and `environment` load and admit the components, `folder` chooses the run's folder and
 //! checkpoint, `data` finds the data files, `inputs` opens model, policy and data, `teachers` the teachers, `identity` compares the run with its
 //! checkpoint, `length` determines the number of steps, `best` whether the best validation is kept, `adapter` and
 //! `optimizer` check their settings, `memory` estimates the memory, and `planned` is the result. `check` and
@@ -11,6 +11,7 @@ mod adapter;
 mod best;
 mod build;
 mod data;
+mod environment;
 mod folder;
 mod identity;
 mod inputs;
@@ -27,6 +28,8 @@ pub(crate) mod trust;
 pub use build::{CompiledCode, compile, plan};
 pub(crate) use build::{create_engine, create_verifier_engine, plan_with_method};
 pub(crate) use data::{data_paths, digest_files, training_files, validation_files};
+pub use environment::PlannedEnvironment;
+pub(crate) use environment::load_environment;
 pub(crate) use folder::run_exists;
 pub use memory::{Estimate, available, free};
 pub(crate) use memory::{peak_bytes, reset_peak};

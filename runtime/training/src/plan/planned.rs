@@ -14,6 +14,7 @@ use tunebox_package::{Reference, Updates};
 
 use super::inputs::Inputs;
 use super::memory::{Estimate, Tokens};
+use super::environment::PlannedEnvironment;
 use super::method::{PlannedMethod, PlannedVerifier, settings_json};
 use super::model::nf4_conflict;
 use crate::checkpoint::{Identity, State};
@@ -41,6 +42,8 @@ pub struct PlannedRun {
     pub method: PlannedMethod,
     /// The verifiers that score completions.
     pub verifiers: Vec<PlannedVerifier>,
+    /// The environment that answers completions.
+    pub environment: Option<PlannedEnvironment>,
     /// The training examples.
     pub data: Dataset,
     /// The validation examples.
@@ -110,7 +113,7 @@ pub struct PlanSummary {
     pub built_in: bool,
     /// The interfaces that the method imports.
     pub imports: Vec<String>,
-    /// The limits of the method and the verifiers that differ from the defaults.
+    /// The limits of the method, the verifiers and the environment that differ from the defaults.
     #[serde(default, skip_serializing_if = "Map::is_empty")]
     pub limits: Map<String, Value>,
     /// The method's settings, including defaults.

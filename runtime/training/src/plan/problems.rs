@@ -1,10 +1,10 @@
-//! Everything that is wrong with the settings of a run, as far as the settings and the manifests of its method and
-//! verifiers tell. Opens neither model nor data, and compiles nothing.
+//! Everything that is wrong with the settings of a run, as far as the settings and the manifests of its components tell. Opens neither model nor data, and compiles nothing.
 
 use tunebox_package::{Package, Reference, Updates};
 
 use super::adapter::{adapter_problems, check_one_adapter, check_reference};
 use super::build::schedule;
+use super::environment::{environment_problems, unanswered_method};
 use super::folder::check_run_name;
 use super::method::{component_problems, imports, own_update_problems};
 use super::model::check_full_training;
@@ -14,9 +14,9 @@ use super::trust::open_package;
 use crate::configuration::{RunSettings, Underline, join};
 use crate::error::Error;
 
-/// Returns all problems of the settings: combinations that are refused, a method or verifier that cannot be found or read,
-/// settings that it does not take, and a method that learns from rewards in a run without a verifier. Says nothing about a
-/// method or verifier whose name is empty, and nothing of method and optimizer if the method runs as the processes of its
+/// Returns all problems of the settings: combinations that are refused, a component that cannot be found or read, settings
+/// that it does not take, a method that learns from rewards in a run without a verifier or an environment, and one that
+/// samples nothing in a run with an environment. Says nothing about a component whose name is empty, and nothing of method and optimizer if the method runs as the processes of its
 /// author.
 pub(crate) fn setting_problems(settings: &RunSettings) -> Vec<Error> {
     let mut problems: Vec<Error> = [
@@ -49,6 +49,7 @@ pub(crate) fn setting_problems(settings: &RunSettings) -> Vec<Error> {
             Err(error) => problems.push(error),
         }
     }
+    problems.extend(environment_problems(settings));
     problems
 }
 
@@ -66,8 +67,8 @@ fn open(settings: &RunSettings, found: Result<Reference, Error>) -> Result<Packa
 }
 
 /// Returns the problems of the settings with the method: those that it does not take, those of the optimizer, every setting of
-/// the optimizer if the method updates the parameters itself, and that no verifier judges its completions if it learns from
-/// rewards, and teachers that it lacks or does not ask for.
+/// the optimizer if the method updates the parameters itself, that no verifier or environment judges its completions if it
+/// learns from rewards, that it samples none for the environment, and teachers that it lacks or does not ask for.
 fn method_problems(settings: &RunSettings, package: &Package) -> Vec<Error> {
     let table = &settings.file.method;
     let mut problems = component_problems(settings, "method", &table.r#use, package, &table.settings);
@@ -76,7 +77,8 @@ fn method_problems(settings: &RunSettings, package: &Package) -> Vec<Error> {
         Updates::Host => optimizer_problems(settings),
         Updates::Method => own_update_problems(settings, package),
     });
-    if imports(package, "reward") && settings.file.verifier.is_empty() {
+    problems.extend(unanswered_method(settings, package));
+    if imports(package, "reward") && settings.file.verifier.is_empty() && settings.file.environment.is_none() {
         let what = format!("`{}` learns from rewards, and the run has no verifier", table.r#use);
         let hint = "add `[[verifier]]` and `use = \"number\"` below it, or `--set verifier.0.use=number`; \
                     `tunebox list` names the built-in verifiers";

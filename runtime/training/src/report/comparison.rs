@@ -18,12 +18,13 @@ use crate::lock;
 use crate::verification::append_leaves;
 
 /// The tables and values of `run.lock` that are compared.
-const COMPARED: [&str; 11] = [
+const COMPARED: [&str; 12] = [
     "method",
     "model",
     "data",
     "validation",
     "verifier",
+    "environment",
     "settings",
     "steps",
     "device",

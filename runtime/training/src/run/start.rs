@@ -13,6 +13,7 @@ use super::update::LastLoss;
 use crate::checkpoint::{self, State};
 use crate::cost::Timing;
 use crate::data::BatchSampler;
+use crate::environment::Environment;
 use crate::error::Error;
 use crate::learner::reference::ReferenceCache;
 use crate::learner::{RewardState, Session, TrainState, Trainer, begin_step};
@@ -159,10 +160,12 @@ fn write_settings(plan: &PlannedRun) -> Result<(), Error> {
 }
 
 /// Copies the lock of the run's project into the run's folder, so that the run can be resumed and replayed from there.
-/// Does nothing if neither the method nor a verifier has a recorded source, as packages of the store have. Fails if the
+/// Does nothing if no component has a recorded source, as packages of the store have. Fails if the
 /// lock is missing or cannot be read.
 fn copy_project_lock(plan: &PlannedRun) -> Result<(), Error> {
-    let mut packages = plan.verifiers.iter().map(|verifier| &verifier.package).chain([&plan.method.package]);
+    let environment = plan.environment.iter().map(|environment| &environment.package);
+    let verifiers = plan.verifiers.iter().map(|verifier| &verifier.package);
+    let mut packages = verifiers.chain(environment).chain([&plan.method.package]);
     if packages.any(|package| package.source.is_some()) {
         let lock = files::read_text(&plan.settings.project().join(trust::LOCK_FILE))?;
         files::write(&plan.folder.join(trust::LOCK_FILE), lock.as_bytes())?;
@@ -186,14 +189,16 @@ fn send_plan(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observe
 /// and the reference cache loaded. Does not restore a checkpoint.
 ///
 /// # Errors
-/// An optimizer that cannot be allocated, and a verifier that rejects its settings or cannot be started.
+/// An optimizer that cannot be allocated, and a verifier or environment that rejects its settings or cannot be started.
 pub(crate) fn create_train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<TrainState, Error> {
     let optimizer = match plan.method.package.manifest.update {
         Updates::Host => Some(Optimizer::new(plan.optimizer, policy.parameters())?),
         Updates::Method => None,
     };
     let max_new_tokens = u32::try_from(plan.data.completion_room()).unwrap_or(u32::MAX);
+    let environment = plan.environment.as_ref().map(|planned| Environment::open(planned, policy.model())).transpose()?;
     let verifiers = Verifiers::open(&plan.verifiers, plan.method.limits.step_wall_seconds)?;
+    let verifiers = verifiers.with_environment(environment);
     let mut rewards = RewardState::new(verifiers, max_new_tokens, plan.settings.file.train.seed);
     rewards.show_every = plan.settings.file.train.show_completions;
     let mut trainer = Trainer::new(optimizer, plan.learning_rate.clone(), rewards);

@@ -44,8 +44,9 @@ pub(super) fn check_data_files(settings: &RunSettings) -> Result<(), Error> {
 }
 
 /// Builds the lock's table of a run's current inputs without planning the run: the keys in [`KNOWN_AFTER_PLANNING`] are
-/// missing, except `steps` if the run file gives it. `components` holds the package of the method, then those of the
-/// verifiers. Of a package that could not be read, the table is missing (method) or empty (verifier).
+/// missing, except `steps` if the run file gives it. `components` holds the package of the method, those of the
+/// verifiers, then that of the environment, if the run has one. Of a package that could not be read, the table is missing
+/// (method) or empty.
 ///
 /// # Errors
 /// A model, adapter or data file that cannot be read.
@@ -58,7 +59,8 @@ pub(super) fn unplanned_lock_table(
     let validation = validation_files(settings)?.map(data).transpose()?;
     let mut components = components.iter().map(|read| read.as_ref().ok());
     let method = components.next().flatten().map(|package| method_table(settings, package));
-    let verifiers = components.map(|read| read.map_or(json!({}), |package| verifier_entry("", package)));
+    let mut others = components.map(|read| read.map_or(json!({}), |package| verifier_entry("", package)));
+    let verifiers = others.by_ref().take(file.verifier.len()).collect();
     let mut now = json!({
         "seed": file.train.seed,
         "steps": file.train.steps,
@@ -67,7 +69,8 @@ pub(super) fn unplanned_lock_table(
         "data": data(training_files(settings)?)?,
         "validation": validation,
         "method": method,
-        "verifier": list_or_null(verifiers.collect()),
+        "verifier": list_or_null(verifiers),
+        "environment": others.next(),
     });
     remove_nulls(&mut now);
     Ok(Table::try_from(now).unwrap_or_default())
@@ -79,18 +82,21 @@ pub(super) fn method_table(settings: &RunSettings, package: &Package) -> Value {
 }
 
 /// Removes comparisons whose present value is `absent` only because [`unplanned_lock_table`] cannot know it: the keys
-/// in [`KNOWN_AFTER_PLANNING`], and those of `components` (the method, then the verifiers) that could not be read.
-/// Other absent values stay, as differences.
-pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, components: &[Result<Package, Error>]) {
-    let names = std::iter::once("method.".to_owned()).chain((0_usize..).map(|number| format!("verifier.{number}.")));
-    let unread = components.iter().zip(names).filter(|(read, _)| read.is_err());
-    let unread: Vec<String> = unread.map(|(_, name)| name).collect();
+/// in [`KNOWN_AFTER_PLANNING`], and those of `components` that could not be read. `keys` are the keys of the run file that
+/// name the components, in their order. Other absent values stay, as differences.
+pub(super) fn remove_unknown(
+    compared: &mut Vec<Comparison>,
+    components: &[Result<Package, Error>],
+    keys: &[String],
+) {
+    let unread = components.iter().zip(keys).filter(|(read, _)| read.is_err());
+    let unread: Vec<&str> = unread.map(|(_, key)| key.trim_end_matches("use")).collect();
     let unknown =
-        |what: &str| KNOWN_AFTER_PLANNING.contains(&what) || unread.iter().any(|name| what.starts_with(name.as_str()));
+        |what: &str| KNOWN_AFTER_PLANNING.contains(&what) || unread.iter().any(|name| what.starts_with(name));
     compared.retain(|one| one.found != ABSENT || !unknown(&one.what));
 }
 
-/// The error about components (method or verifiers) that the run's `run.toml` names by a path and no `--set` confirms. They
+/// The error about components that the run's `run.toml` names by a path and no `--set` confirms. They
 /// may come from anyone, so they are neither compiled nor executed.
 #[derive(Debug, Clone, PartialEq, Eq, thiserror::Error, Explain)]
 #[error("only the run's own file names {}", list_paths(paths))]
@@ -114,13 +120,11 @@ impl UnconfirmedComponents {
     /// folder and no `--set` overrides; `None` if there are none. `settings` are those of that run file.
     #[must_use]
     pub fn find(folder: &Path, settings: &RunSettings) -> Option<Self> {
-        let verifiers = (0..settings.file.verifier.len()).map(|number| format!("verifier.{number}.use"));
-        let keys = std::iter::once("method.use".to_owned()).chain(verifiers);
         let path = |(key, found): (String, Result<Reference, _>)| match found {
             Ok(Reference::File(path) | Reference::Folder(path)) if !settings.is_override(&key) => Some((key, path)),
             _ => None,
         };
-        let paths: Vec<_> = keys.zip(settings.references()).filter_map(path).collect();
+        let paths: Vec<_> = settings.component_keys().into_iter().zip(settings.references()).filter_map(path).collect();
         (!paths.is_empty()).then(|| Self { folder: folder.to_owned(), paths })
     }
 

@@ -165,6 +165,7 @@ impl RunHooks for MicroRun {
         view: &View,
         prompts: &Arc<Rows>,
         sampling: &Sampling,
+        _: Option<&[Question]>,
     ) -> Result<Vec<Completion>, Error> {
         let stream = format!("sample/{}/{}", self.step, self.calls);
         self.calls += 1;
