@@ -41,8 +41,8 @@ macro_rules! takes {
 }
 
 takes! {
-    adapter admission checkpoint configuration data_file gguf lock manifest operations publishers record run_file run_lock
-    safetensors session signature statement template tokenizer verifiers worker
+    adapter admission checkpoint configuration continuation data_file gguf lock manifest operations publishers record
+    run_file run_lock safetensors session signature statement template tokenizer verifiers worker
 }
 
 /// The program counts what it allocates; this process runs several targets at once.

@@ -3,6 +3,7 @@
 
 mod base;
 mod editing;
+mod environments;
 mod escapes;
 mod methods;
 mod own_updates;

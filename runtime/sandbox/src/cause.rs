@@ -105,7 +105,7 @@ pub(crate) enum Cause {
     #[error("it asked for more verdicts than it may")]
     #[explain(
         location = format_passed_limit(*limit, "verdicts"),
-        why = "every completion costs one verdict of every verifier, and one for each of its turns that an environment may answer"
+        why = "every completion costs one verdict of every verifier"
     )]
     Verdicts { limit: u64 },
     #[error("it makes the model keep more than it may")]

@@ -49,7 +49,7 @@ impl Environment {
             max_turns: planned.max_turns,
             message_bytes: planned.message_bytes,
             responder,
-            continuation: Continuation::find(model)?,
+            continuation: Continuation::of(model)?,
             counts: Counts::default(),
         })
     }
@@ -143,7 +143,8 @@ impl Episodes<'_> {
     fn reply(&mut self, number: usize, completion: &Completion) -> Result<Reply, tunebox_model::Error> {
         // Episodes of earlier batches are over, also those whose last message did not fit.
         self.open.retain(|open, _| open / BATCH == number / BATCH);
-        let text = self.model.tokenizer()?.decode(completion.last_turn(), true)?;
+        let tokenizer = self.model.tokenizer()?;
+        let text = tokenizer.decode(completion.last_turn(), true)?;
         let mut turns = self.open.remove(&number).unwrap_or_default();
         turns.push(Turn::Completion(text));
         let question = self.questions[number / self.each];
@@ -156,7 +157,7 @@ impl Episodes<'_> {
         let reason = match response {
             Response::End(reward) => return Ok(Reply::End(reward)),
             Response::Message(_) if turns.len().div_ceil(2) >= environment.max_turns as usize => return Ok(Reply::Cut),
-            Response::Message(message) => match environment.continuation.encode(self.model, &message) {
+            Response::Message(message) => match environment.continuation.encode(tokenizer, &message) {
                 Ok(ids) => {
                     turns.push(Turn::Message(message));
                     self.open.insert(number, turns);

@@ -17,6 +17,7 @@ const MESSAGE: &str = "tunebox-message";
 /// What a chat template writes between an answer and the opening of the next one, around the message of the user.
 #[derive(Debug, Clone)]
 pub struct Continuation {
+    template: ChatTemplate,
     /// The end of the answer, up to and with its end-of-turn token, which the model writes itself.
     closing: String,
     /// The tokens of `closing`.
@@ -28,14 +29,22 @@ pub struct Continuation {
 }
 
 impl Continuation {
-    /// Finds what the chat template of a model writes around a message that follows an answer.
+    /// Finds what the chat template of a model writes around a message that follows an answer, as [`find`](Self::find) does.
     ///
     /// # Errors
-    /// A model without a tokenizer or a chat template, and a template that refuses a user's message after an answer, does
-    /// not show the texts of answer and message in this order, or marks the end of an answer by no token.
-    pub fn find(model: &Model) -> Result<Self> {
-        let tokenizer = model.tokenizer()?;
-        let text = render(template_of(model)?, MESSAGE)?;
+    /// A model without a tokenizer or a chat template, and those of [`find`](Self::find).
+    pub fn of(model: &Model) -> Result<Self> {
+        let none = || error::explain("the model has no chat template").with_hint("take an instruct model");
+        Self::find(model.tokenizer()?, model.template.as_ref().ok_or_else(|| Error::from(none()))?)
+    }
+
+    /// Finds what a chat template writes around a message that follows an answer.
+    ///
+    /// # Errors
+    /// A template that refuses a user's message after an answer, does not show the texts of answer and message in this
+    /// order, or marks the end of an answer by no token.
+    pub fn find(tokenizer: &Tokenizer, template: &ChatTemplate) -> Result<Self> {
+        let text = render(template, MESSAGE)?;
         let parts = text.split_once(ANSWER).and_then(|(_, rest)| rest.split_once(MESSAGE).map(|parts| (rest, parts)));
         let Some((rest, (opening, after))) = parts else {
             return Err(unclear("the template does not show the words of an answer and of the message after it"));
@@ -44,31 +53,26 @@ impl Continuation {
         let end = end.ok_or_else(|| unclear("the template marks the end of an answer by no token"))?;
         let (closing, before) = opening.split_at(end);
         let closing_ids = tokenizer.encode(closing, false)?;
-        Ok(Self { closing: closing.to_owned(), closing_ids, before: before.to_owned(), after: after.to_owned() })
+        let (closing, before, after) = (closing.to_owned(), before.to_owned(), after.to_owned());
+        Ok(Self { template: template.clone(), closing, closing_ids, before, after })
     }
 
-    /// Encodes what follows the end-of-turn token of an answer: the user's message as the model's chat template renders it,
+    /// Encodes what follows the end-of-turn token of an answer: the user's message as the chat template renders it,
     /// up to the opening of the next answer. The names of control tokens in the message are plain text.
     ///
     /// # Errors
     /// A message that the template refuses or changes what stands around it for, and those of encoding.
-    pub fn encode(&self, model: &Model, message: &str) -> Result<Vec<u32>> {
-        let text = render(template_of(model)?, message)?;
+    pub fn encode(&self, tokenizer: &Tokenizer, message: &str) -> Result<Vec<u32>> {
+        let text = render(&self.template, message)?;
         let rest = text.split_once(ANSWER).map_or("", |(_, rest)| rest);
         let inner = rest.strip_prefix(&self.closing).and_then(|rest| rest.strip_prefix(&self.before));
         let inner = inner.and_then(|inner| inner.strip_suffix(&self.after));
         let inner = inner.ok_or_else(|| unclear("the template renders what is around this message differently"))?;
         let start = self.closing.len() + self.before.len();
-        let ids = encode_with_plain(model.tokenizer()?, rest, start, start + inner.len())?;
+        let ids = encode_with_plain(tokenizer, rest, start, start + inner.len())?;
         let following = ids.strip_prefix(self.closing_ids.as_slice());
         following.map(<[u32]>::to_vec).ok_or_else(|| unclear("the end-of-turn token is encoded together with the message"))
     }
-}
-
-/// The chat template of a model. Errors: it has none.
-fn template_of(model: &Model) -> Result<&ChatTemplate> {
-    let none = || error::explain("the model has no chat template").with_hint("take an instruct model");
-    model.template.as_ref().ok_or_else(|| none().into())
 }
 
 /// Renders a question, the answer to it and a message, with the opening of the next answer.

@@ -1,5 +1,6 @@
 //! Compares templates, target marks and examples with transformers and TRL, on the golden files of `tests/golden/text`.
 
+mod continuation;
 mod examples;
 
 use serde_json::{Value, json};

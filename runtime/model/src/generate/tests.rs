@@ -1,6 +1,7 @@
 //! Tests that generation agrees with scoring, and with itself in other batches.
 
 mod devices;
+mod turns;
 
 use std::sync::Arc;
 

@@ -90,7 +90,7 @@ pub(super) fn unanswered_method(settings: &RunSettings, method: &Package) -> Opt
 /// without a chat template.
 pub(super) fn check_chat(settings: &RunSettings, model: &Model) -> Result<(), Error> {
     if settings.file.environment.is_some() {
-        Continuation::find(model).map_err(|error| settings.with_location("environment.use", error))?;
+        Continuation::of(model).map_err(|error| settings.with_location("environment.use", error))?;
     }
     Ok(())
 }

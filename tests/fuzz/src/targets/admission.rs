@@ -121,6 +121,8 @@ fn judge(bytes: &[u8]) {
     }
     let verifier = Limits { verifier_component_bytes: COMPILED, ..Limits::default() };
     let _ = ENGINE.admit_verifier(bytes, "fuzzed", &verifier);
+    let environment = Limits { environment_component_bytes: COMPILED, ..Limits::default() };
+    let _ = ENGINE.admit_environment(bytes, "fuzzed", &environment);
     if let Ok(names) = first
         && bytes.len() <= COMPILED
     {

@@ -20,6 +20,7 @@ pub(super) const TARGET: Target = Target {
         "\"metrics\":[",
         "\"interface\":\"0.2.0\"",
         "\"world\":\"verifier\"",
+        "\"world\":\"environment\"",
         "\"batch\":\"window\"",
         "1e308",
         "-9223372036854775808",

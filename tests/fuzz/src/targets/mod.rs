@@ -4,6 +4,7 @@ mod adapter;
 mod admission;
 mod checkpoint;
 mod configuration;
+mod continuation;
 mod data_file;
 mod gguf;
 mod lock;
@@ -30,6 +31,7 @@ pub const TARGETS: &[Target] = &[
     admission::TARGET,
     checkpoint::TARGET,
     configuration::TARGET,
+    continuation::TARGET,
     data_file::TARGET,
     gguf::TARGET,
     lock::TARGET,

@@ -19,6 +19,7 @@ pub(super) const TARGET: Target = Target {
         "[run]\n",
         "[limits]\n",
         "[[verifier]]\n",
+        "[environment]\n",
         "path = ",
         "use = ",
         "steps = ",
