@@ -29,7 +29,8 @@ pub(crate) struct Build {
 }
 
 impl Build {
-    /// Builds the component, shows its imports and warnings, and suggests the command that trains with it. With
+    /// Builds the component, shows its imports and warnings, and suggests the command that trains with it, or that
+    /// inspects a verifier or environment. With
     /// `--json` emits a `built` event.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let start = Instant::now();
@@ -43,7 +44,9 @@ impl Build {
         let names: Vec<&str> = imports.iter().map(|import| interface_of(import).unwrap_or(import)).collect();
         terminal.status("Imports", format!("{}  (nothing else: no files, no network, no clock)", names.join(", ")));
         show_source_warnings(terminal, &self.folder, &built);
-        terminal.suggest(train_built_command(&self.folder, is_elsewhere, &built.path, size, &imports));
+        let next = train_built_command(&self.folder, is_elsewhere, &built.path, size, &imports);
+        let inspect = || format!("tunebox inspect {}", built.path.display());
+        terminal.suggest(if built.manifest.world.is_method() { next } else { inspect() });
         terminal.event(json!({ "event": "built", "path": built.path, "bytes": size, "imports": imports, "name": built.manifest.name }));
         Ok(ExitStatus::Success)
     }

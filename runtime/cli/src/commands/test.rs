@@ -14,7 +14,7 @@ use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::files::temporary_folder;
 use tunebox_foundation::format::{bytes, counted, grouped};
 use tunebox_package::build::{Built, Options, expect_method, python};
-use tunebox_package::{Reference, toolchain};
+use tunebox_package::{Manifest, Reference, toolchain};
 use tunebox_sandbox::Limits;
 use tunebox_sandbox::native::{Arrival, Twin, TwinListener};
 use tunebox_training::twin::{Comparison, Difference};
@@ -89,7 +89,7 @@ impl Test {
         }
         let passed = tests.map_or(Ok(true), |tests| run_tests(tests, terminal.quiet))?;
         if !passed || !built.manifest.world.is_method() {
-            return Ok(show_own_tests(terminal, &built.manifest.name, passed));
+            return Ok(show_own_tests(terminal, &built.manifest, passed));
         }
         let settings = self.sample_settings(global, &built, place.path())?;
         let next = train_built_command(
@@ -176,12 +176,13 @@ fn show_debugger_command(terminal: Terminal, command: &str) {
     }
 }
 
-/// Shows the result of the own tests of a method or verifier whose component is not compared with a twin: exit code 1 if
-/// a test failed, 0 for a verifier, which has no twin.
-fn show_own_tests(terminal: Terminal, method: &str, passed: bool) -> ExitStatus {
-    terminal.event(json!({ "event": "tested", "method": method, "own": passed, "same": null }));
+/// Shows the result of the own tests of a component that is not compared with a twin: exit code 1 if a test failed, 0 for a
+/// verifier or environment, which has no twin.
+fn show_own_tests(terminal: Terminal, manifest: &Manifest, passed: bool) -> ExitStatus {
+    terminal.event(json!({ "event": "tested", "method": manifest.name, "own": passed, "same": null }));
     if passed {
-        let text = "the verifier's own tests; a verifier calls no host functions, so there is no twin to compare";
+        let world = manifest.world.name();
+        let text = format!("the {world}'s own tests; it calls no host functions, so there is no twin to compare");
         terminal.status("Passed", text);
         return ExitStatus::Success;
     }
