@@ -55,7 +55,8 @@ fn written(body: &str) -> Vec<u8> {
 }
 
 /// Says `Go on.` twice, then ends with a reward that depends on the length of the last completion.
-const TALKS: &str = "(if (i32.lt_u (local.get $count) (i32.const 5)) (then (return (call $say (i32.const 1024) (i32.const 6)))))
+const TALKS: &str =
+    "(if (i32.lt_u (local.get $count) (i32.const 5)) (then (return (call $say (i32.const 1024) (i32.const 6)))))
     (call $end (f32.convert_i32_u (i32.and (call $last (local.get $turns) (local.get $count)) (i32.const 1))))";
 
 fn turns(texts: &[&str]) -> Vec<Turn> {
@@ -182,7 +183,8 @@ fn workspace(body: &str, name: &str) -> Workspace {
 
 /// The settings of a small run in such a folder.
 fn settings(place: &Workspace, method: &str) -> Vec<String> {
-    let settings = ["data.max-length=140", "method.completions=4", "train.steps=3", "train.batch=4", "train.rate=0.001"];
+    let settings =
+        ["data.max-length=140", "method.completions=4", "train.steps=3", "train.batch=4", "train.rate=0.001"];
     let own = [format!("method.use={method}"), format!("environment.use={}", place.path("environment.wasm").display())];
     settings.map(str::to_owned).into_iter().chain(own).collect()
 }

@@ -59,7 +59,8 @@ fn accumulation_changes_no_episode() {
     let settings = settings(&place, "grpo");
     let rewards = [(8, 1), (4, 2), (1, 8)].map(|(batch, accumulation)| {
         let name = format!("in-{batch}");
-        let more = [format!("train.batch={batch}"), format!("train.accumulation={accumulation}"), "train.steps=1".into()];
+        let more =
+            [format!("train.batch={batch}"), format!("train.accumulation={accumulation}"), "train.steps=1".into()];
         let all: Vec<&str> = settings.iter().chain(&more).map(String::as_str).collect();
         place.train(&name, &all, &mut TestObserver::new()).unwrap();
         let row = place.metrics(&name).remove(0);
@@ -98,7 +99,8 @@ fn an_environment_that_fails_on_most_completions_ends_the_run_with_its_reason() 
 #[test]
 fn an_environment_that_fails_now_and_then_is_counted_and_the_run_goes_on() {
     // It gives up where the length of the first completion is a multiple of four.
-    let body = "(if (i32.eqz (i32.and (call $last (local.get $turns) (i32.const 1)) (i32.const 3))) (then (unreachable)))
+    let body =
+        "(if (i32.eqz (i32.and (call $last (local.get $turns) (i32.const 1)) (i32.const 3))) (then (unreachable)))
         (call $end (f32.const 1))";
     let rows = train(body, "moody", &["train.steps=6"]).unwrap().metrics("moody");
     assert!(rows.iter().any(|row| number(row, "reward-moody-failed") > 0.0), "{rows:?}");
@@ -122,7 +124,8 @@ fn an_environment_that_never_ends_an_episode_gives_no_reward_and_the_turns_are_c
 
 #[test]
 fn control_tokens_and_messages_past_the_room_go_on_or_end_the_episode() {
-    let control = train("(call $say (i32.const 1024) (i32.const 13))", "control", &["environment.max-turns=2"]).unwrap();
+    let control =
+        train("(call $say (i32.const 1024) (i32.const 13))", "control", &["environment.max-turns=2"]).unwrap();
     assert_eq!(control.metrics("control").len(), 3);
     let long = train("(call $say (i32.const 2048) (i32.const 500))", "long", &[]).unwrap();
     for row in long.metrics("long") {
@@ -132,7 +135,8 @@ fn control_tokens_and_messages_past_the_room_go_on_or_end_the_episode() {
 
 #[test]
 fn verifiers_judge_what_the_model_wrote_last() {
-    let verifier = ["verifier.0.use=overlong", "verifier.0.length=12", "verifier.0.buffer=1", "verifier.0.unit=characters"];
+    let verifier =
+        ["verifier.0.use=overlong", "verifier.0.length=12", "verifier.0.buffer=1", "verifier.0.unit=characters"];
     // A message alone has more characters than `overlong` lets pass.
     let more = [&verifier[..], &["method.max-tokens=6"]].concat();
     for row in train(TALKS, "talks", &more).unwrap().metrics("talks") {
@@ -167,7 +171,8 @@ fn settings_that_leave_an_environment_without_a_use_are_refused() {
     let place = workspace(TALKS, "number");
     let refused = |method: &str, more: &[&str]| {
         let settings = [settings(&place, method), more.iter().map(ToString::to_string).collect()].concat();
-        let settings: Vec<&str> = settings.iter().map(String::as_str).filter(|one| !one.contains("completions")).collect();
+        let settings: Vec<&str> =
+            settings.iter().map(String::as_str).filter(|one| !one.contains("completions")).collect();
         place.plan("refused", &settings).err().unwrap().to_string()
     };
     assert_eq!(refused("lora", &[]), "`lora` samples no completions, and the run has an environment to answer them");

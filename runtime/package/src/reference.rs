@@ -190,7 +190,9 @@ impl Package {
         let hint = match world {
             World::Method => "a verifier is listed in a `[[verifier]]` of the run file; `[method]` names what trains",
             World::Verifier => "a method is named in `[method]`; `[[verifier]]` names a verifier",
-            World::Environment => "`[environment]` names an environment; a method stands in `[method]`, a verifier in `[[verifier]]`",
+            World::Environment => {
+                "`[environment]` names an environment; a method stands in `[method]`, a verifier in `[[verifier]]`"
+            }
         };
         let [found, wanted] = [self.manifest.world, world].map(|world| match world {
             World::Environment => "an environment".to_owned(),

@@ -54,8 +54,7 @@ impl Completions {
             group.push(number);
         }
         let rows = Arc::new(Rows::new(ids, targets)?);
-        let (finished, rewards) =
-            completions.iter().map(|completion| (completion.finished, completion.reward)).unzip();
+        let (finished, rewards) = completions.iter().map(|completion| (completion.finished, completion.reward)).unzip();
         let logprobs = completions.into_iter().map(|completion| completion.logprobs).collect();
         Ok(Self { prompts, rows, group, finished, rewards, logprobs, _bytes: None })
     }

@@ -118,9 +118,9 @@ impl Responder {
     /// `environment_message_bytes` and a reward of infinity or NaN included, is a [`Response::Failed`].
     pub fn respond(&mut self, prompt: &str, answer: &str, turns: &[Turn], end: Option<Instant>) -> Response {
         let turns: Vec<respond::Turn> = turns.iter().map(respond::Turn::from).collect();
-        let reply = self.instances.call(end, |bound, store| {
-            bound.tunebox_method_respond().call_respond(store, prompt, answer, &turns)
-        });
+        let reply = self
+            .instances
+            .call(end, |bound, store| bound.tunebox_method_respond().call_respond(store, prompt, answer, &turns));
         match reply {
             Ok(respond::Reply::Message(text)) if text.len() > self.message_bytes => {
                 let (bytes, most) = (grouped(text.len() as u64), grouped(self.message_bytes as u64));

@@ -257,7 +257,7 @@ impl<W: World> Instances<W> {
 
 /// Converts a setting's value to the type that an interface of such a world declares for itself.
 macro_rules! convert_settings {
-    ($interface:path) => {
+    ($interface:ty) => {
         impl From<&Value> for $interface {
             /// Converts a setting's value to the type of the interface.
             fn from(value: &Value) -> Self {

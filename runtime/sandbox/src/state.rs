@@ -7,7 +7,7 @@ mod handles;
 
 use std::collections::BTreeMap;
 use std::ops::{Deref, DerefMut};
-use std::sync::MutexGuard;
+use std::sync::{Arc, MutexGuard};
 
 use tunebox_compute::budget::{Budget, Reservation};
 use tunebox_compute::memory::ProcessMemory;
@@ -16,6 +16,7 @@ use tunebox_model::configuration::Configuration;
 use tunebox_model::policy::View;
 use wasmtime::component::{HasData, ResourceTable};
 
+use crate::batch::Batch;
 use crate::cause::Cause;
 pub(crate) use crate::entries::{
     BatchEntry, CompletionsEntry, ParameterEntry, PatchEntry, PerturbationEntry, RowsEntry, SamplerEntry, ScopeEntry,

@@ -97,9 +97,9 @@ impl Judge {
     /// after a trap or timeout: all of this within `verifier_seconds`, or `verifier_instructions` if that is not 0, and not
     /// past `end`. Every failure, an infinite value or NaN included, is a [`Verdict::Failed`].
     pub fn verdict(&mut self, prompt: &str, completion: &str, answer: &str, end: Option<Instant>) -> Verdict {
-        let verdict = self.0.call(end, |bound, store| {
-            bound.tunebox_method_verify().call_verify(store, prompt, completion, answer)
-        });
+        let verdict = self
+            .0
+            .call(end, |bound, store| bound.tunebox_method_verify().call_verify(store, prompt, completion, answer));
         match verdict {
             Ok(Some(value)) if value.is_finite() => Verdict::Value(value),
             Ok(Some(value)) => Verdict::Failed(format!("its verdict is {value}")),

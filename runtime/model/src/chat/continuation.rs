@@ -71,7 +71,9 @@ impl Continuation {
         let start = self.closing.len() + self.before.len();
         let ids = encode_with_plain(tokenizer, rest, start, start + inner.len())?;
         let following = ids.strip_prefix(self.closing_ids.as_slice());
-        following.map(<[u32]>::to_vec).ok_or_else(|| unclear("the end-of-turn token is encoded together with the message"))
+        following
+            .map(<[u32]>::to_vec)
+            .ok_or_else(|| unclear("the end-of-turn token is encoded together with the message"))
     }
 }
 
@@ -99,7 +101,9 @@ fn encode_with_plain(tokenizer: &Tokenizer, text: &str, start: usize, end: usize
             let name = &text[range.clone()];
             let inside = name.len() - name.trim_start().len() + name.trim().chars().next().map_or(0, char::len_utf8);
             if inside == 0 || inside >= name.trim_end().len() {
-                return Err(error::explain(format!("the message holds {name:?}, which can only be a control token")).into());
+                return Err(
+                    error::explain(format!("the message holds {name:?}, which can only be a control token")).into()
+                );
             }
             cuts.push(range.start + inside);
         }

@@ -78,7 +78,8 @@ pub(super) fn ready_sequences<'a>(
     let count = active.len();
     let is_ready = |sequence: &Sequence| sequence.next_input(cache.length(sequence.slot)).is_none();
     let ready = active.iter_mut().zip(0_u32..).filter(|(sequence, _)| is_ready(sequence));
-    let (ready, places): (Vec<&mut Sequence>, Vec<u32>) = ready.map(|(sequence, place)| (&mut **sequence, place)).unzip();
+    let (ready, places): (Vec<&mut Sequence>, Vec<u32>) =
+        ready.map(|(sequence, place)| (&mut **sequence, place)).unzip();
     if places.len() == count || places.is_empty() {
         return Ok((rows.clone(), ready));
     }
@@ -117,8 +118,8 @@ fn decode_step(
     cache: &mut KvCache,
 ) -> Result<Tensor> {
     let none = || Error::Argument("a completion went on before its first token".into());
-    let id = |sequence: &&mut Sequence| Ok(sequence.next_input(cache.length(sequence.slot)).ok_or_else(none)?.0);
-    let ids = sequences.iter().map(id).collect::<Result<Vec<u32>>>()?;
+    let id = |sequence: &&mut Sequence| sequence.next_input(cache.length(sequence.slot)).map(|(id, _)| id);
+    let ids = sequences.iter().map(id).collect::<Option<Vec<u32>>>().ok_or_else(none)?;
     let row = |length: usize| (first_table_row(&network.model.configuration, length + 1) + length) as u32;
     let positions: Vec<u32> = sequences.iter().map(|sequence| row(cache.length(sequence.slot))).collect();
     let pass = cache.begin(sequences.iter().map(|sequence| (sequence.slot, 1)))?;

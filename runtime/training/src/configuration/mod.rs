@@ -28,8 +28,8 @@ pub(crate) use names::meant_key_hint;
 pub(crate) use problems::join;
 pub use requests::Requests;
 pub use tables::{
-    AdapterTable, DataFile, DataTable, ENDLESS, EnvironmentTable, Grant, Initialize, MethodTable, ModelTable, RUNS_FOLDER, RunFile,
-    RunTable, TrainTable, VerifierTable,
+    AdapterTable, DataFile, DataTable, ENDLESS, EnvironmentTable, Grant, Initialize, MethodTable, ModelTable,
+    RUNS_FOLDER, RunFile, RunTable, TrainTable, VerifierTable,
 };
 
 use crate::error::Error;

@@ -14,9 +14,9 @@ use tunebox_model::chat::Answers;
 
 use crate::configuration::RunSettings;
 use crate::data::{Dataset, Encoder, InputFile, Reading, Shape};
+use crate::environment::Environment;
 use crate::error::Error;
 use crate::observer::Sample;
-use crate::environment::Environment;
 use crate::plan::{create_verifier_engine, load_environment, load_verifiers};
 use crate::validation::{generate_completions, score_completions};
 use crate::verifiers::Verifiers;

@@ -81,7 +81,8 @@ pub(super) fn unanswered_method(settings: &RunSettings, method: &Package) -> Opt
     if settings.file.environment.is_none() || imports(method, "sample") {
         return None;
     }
-    let what = format!("`{}` samples no completions, and the run has an environment to answer them", method.manifest.name);
+    let what =
+        format!("`{}` samples no completions, and the run has an environment to answer them", method.manifest.name);
     let hint = "remove `[environment]`, or choose a method that samples, such as `grpo`";
     Some(settings.conflict("environment.use", Underline::Value, &what, hint))
 }

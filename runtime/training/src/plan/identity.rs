@@ -6,8 +6,8 @@ use serde_json::Value;
 use tunebox_compute::device;
 use tunebox_compute::precision::Purpose;
 
-use super::inputs::Inputs;
 use super::environment::PlannedEnvironment;
+use super::inputs::Inputs;
 use super::method::{PlannedMethod, PlannedVerifier};
 use crate::checkpoint::{Identity, LENGTH_SETTINGS, State, settings_that_matter};
 use crate::configuration::{ENDLESS, RunSettings};

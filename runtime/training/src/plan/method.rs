@@ -262,7 +262,13 @@ pub(crate) fn lock_settings(settings: &RunSettings, package: &Package) -> Map<St
 /// file: its key if the setting is unknown, else its value. `below` is `method`, or `verifier.N`. `used` is the
 /// component as the run file names it, for the hint if the error has none. The hint about an unknown setting names the
 /// setting of the run or of the component that is called so by other trainers, if there is one.
-pub(super) fn setting_error(settings: &RunSettings, below: &str, used: &str, manifest: &Manifest, wrong: &SettingError) -> Error {
+pub(super) fn setting_error(
+    settings: &RunSettings,
+    below: &str,
+    used: &str,
+    manifest: &Manifest,
+    wrong: &SettingError,
+) -> Error {
     let underline = if wrong.is_unknown { Underline::Key } else { Underline::Value };
     let inspect = || format!("`tunebox inspect {used}` lists settings and ranges");
     let has = |key: &str| {

@@ -12,9 +12,9 @@ use tunebox_model::decoder::Recompute;
 use tunebox_model::{Policy, Weights};
 use tunebox_package::{Reference, Updates};
 
+use super::environment::PlannedEnvironment;
 use super::inputs::Inputs;
 use super::memory::{Estimate, Tokens};
-use super::environment::PlannedEnvironment;
 use super::method::{PlannedMethod, PlannedVerifier, settings_json};
 use super::model::nf4_conflict;
 use crate::checkpoint::{Identity, State};

@@ -84,15 +84,10 @@ pub(super) fn method_table(settings: &RunSettings, package: &Package) -> Value {
 /// Removes comparisons whose present value is `absent` only because [`unplanned_lock_table`] cannot know it: the keys
 /// in [`KNOWN_AFTER_PLANNING`], and those of `components` that could not be read. `keys` are the keys of the run file that
 /// name the components, in their order. Other absent values stay, as differences.
-pub(super) fn remove_unknown(
-    compared: &mut Vec<Comparison>,
-    components: &[Result<Package, Error>],
-    keys: &[String],
-) {
+pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, components: &[Result<Package, Error>], keys: &[String]) {
     let unread = components.iter().zip(keys).filter(|(read, _)| read.is_err());
     let unread: Vec<&str> = unread.map(|(_, key)| key.trim_end_matches("use")).collect();
-    let unknown =
-        |what: &str| KNOWN_AFTER_PLANNING.contains(&what) || unread.iter().any(|name| what.starts_with(name));
+    let unknown = |what: &str| KNOWN_AFTER_PLANNING.contains(&what) || unread.iter().any(|name| what.starts_with(name));
     compared.retain(|one| one.found != ABSENT || !unknown(&one.what));
 }
 
