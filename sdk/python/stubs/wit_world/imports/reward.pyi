@@ -6,7 +6,9 @@ from . import data, sample, tensor
 
 
 def verifiers() -> list[str]:
-    """The names of the run's verifiers, in the order of the columns of `judge`."""
+    """The names of the run's verifiers, in the order of the columns of `judge`. The environment of a run that has one
+    counts as its last verifier.
+    """
 
 
 def weights() -> tensor.Tensor:
@@ -19,7 +21,8 @@ def weights() -> tensor.Tensor:
 
 def judge(batch: data.Batch, completions: sample.Completions) -> tensor.Tensor:
     """Judges completions of the batch's prompts: `[rows, verifiers]`, `f32`, NaN where a
-    verifier could not judge. Cost: one verifier call per entry.
+    verifier could not judge. In a run with an environment, verifiers get what the model wrote last, and the last column
+    has the rewards of the episodes. Cost: one verifier call per entry.
 
     Raises `tunebox.Refused`.
     """

@@ -38,7 +38,7 @@ class Sampler:
         """
 
     def max_tokens(self, value: int) -> None:
-        """The largest number of new tokens per completion, the end token included.
+        """The largest number of new tokens per completion, end tokens included; messages of an environment do not count.
 
         Raises `tunebox.Refused`.
         """
@@ -58,7 +58,9 @@ class Completions:
     """Sampled completions; those of one prompt are contiguous."""
 
     def rows(self) -> data.Rows:
-        """Prompt and completion as rows whose mask marks the completion, end token included."""
+        """Prompt and completion as rows whose mask marks what the model wrote, end tokens included. Messages of an
+        environment stand between, unmarked.
+        """
 
     def logprob(self) -> tensor.Tensor:
         """Log-probabilities under the distribution that was sampled from, `[rows, width]`, `f32`.
@@ -67,7 +69,7 @@ class Completions:
         """
 
     def finished(self) -> tensor.Tensor:
-        """1 where a completion ended by itself, 0 where it was cut: `[rows]`, `f32`.
+        """1 where a completion ended by itself, or where an environment ended it; 0 where it was cut: `[rows]`, `f32`.
 
         Raises `tunebox.Refused`.
         """
@@ -85,7 +87,9 @@ class Completions:
 
 def generate(view: model.View, prompts: data.Rows, sampler: Sampler) -> Completions:
     """Samples completions. Random numbers depend on (run seed, update, prompt, completion) alone, so the
-    result does not depend on how the host batches the work. Cost: one pass per new token.
+    result does not depend on how the host batches the work. If the run has an environment and the prompts are those
+    of the batch, each completion that ends by itself is answered: it goes on after the message, until the environment
+    ends the episode. Cost: one pass per new token, and one answer per turn.
 
     Raises `tunebox.Refused`.
     """
