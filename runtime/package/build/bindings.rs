@@ -25,7 +25,7 @@ pub(crate) fn module(contract: &Path) -> io::Result<String> {
     Ok(format!(
         "//! The contract in Rust, as `wit-bindgen` writes it down.\n\n#![allow(warnings, clippy::all)]\n\n{method}\n\
          pub use wit_bindgen::rt as runtime;\n\n/// The second world.\npub mod judging {{\n{verifier}\n}}\n\n\
-         /// The third world.\npub mod responding {{\n{environment}\n}}\n"
+         /// The third world.\n#[cfg(feature = \"environment\")]\npub mod responding {{\n{environment}\n}}\n"
     ))
 }
 

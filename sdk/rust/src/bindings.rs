@@ -29,6 +29,7 @@ pub mod judging {
 }
 
 /// The third world.
+#[cfg(feature = "environment")]
 pub mod responding {
     wit_bindgen::generate!({
         path: "wit",

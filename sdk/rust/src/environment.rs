@@ -1,14 +1,14 @@
 //! The shape of every environment, and how it becomes the component's exports.
 //!
 //! An environment sees texts and nothing else: it may not call the host at all, so none of this crate's other modules is
-//! of use to it but the settings.
+//! of use to it but the settings. A component with an environment takes this crate with the feature `environment`.
 
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "environment"))]
 mod component;
 
 use crate::{Result, Settings};
 
-#[cfg(target_arch = "wasm32")]
+#[cfg(all(target_arch = "wasm32", feature = "environment"))]
 pub use component::Exported;
 
 /// One turn of an episode.
