@@ -1,5 +1,5 @@
-//! Claims about environments: whatever one does, there is an answer or a word for what it did; and a run with one learns
-//! over several turns, ends in the same bits again, and says what it used.
+//! Claims about environments: whatever one does, there is an answer or a word for what it did; and a run with one
+//! learns over several turns, ends in the same bits again, and says what it used.
 
 mod runs;
 
@@ -24,8 +24,9 @@ fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
-/// An environment written as text; `body` is what `respond` does. Its parameters are start and length of the prompt, the
-/// answer and the turns, of twelve bytes each. `$say` answers with a text in memory, `$end` with a reward, `$over` without.
+/// An environment written as text; `body` is what `respond` does. Its parameters are start and length of the prompt,
+/// the answer and the turns, of twelve bytes each. `$say` answers with a text in memory, `$end` with a reward, `$over`
+/// without.
 fn written(body: &str) -> Vec<u8> {
     let module = format!(
         r#"(module (memory (export "memory") 1) (global $top (mut i32) (i32.const 4096)) (data (i32.const 1024) "Go on.<|end|>")

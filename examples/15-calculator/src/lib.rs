@@ -1,5 +1,5 @@
-//! A calculator: the model writes `calc: 37*41` and gets the value; `answer: 1517` ends the episode, with reward 1 if that is
-//! the record's answer.
+//! A calculator: the model writes `calc: 37*41` and gets the value; `answer: 1517` ends the episode, with reward 1 if
+//! that is the record's answer.
 
 use tunebox::prelude::*;
 

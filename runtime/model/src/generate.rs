@@ -95,7 +95,8 @@ pub struct Completion {
     /// Whether the completion ended by an end token or a stop text, not by its length or by `on_token`; with replies,
     /// whether a reply ended it.
     pub finished: bool,
-    /// The places in `ids` of the tokens of each reply, in order. The model wrote all other tokens, the last one included.
+    /// The places in `ids` of the tokens of each reply, in order. The model wrote all other tokens, the last one
+    /// included.
     pub replies: Vec<Range<usize>>,
     /// The reward that the last reply gave.
     pub reward: Option<f32>,
@@ -123,8 +124,8 @@ impl Completion {
 /// The answer to a completion that ended by an end token or a stop text.
 #[derive(Debug, Clone, PartialEq)]
 pub enum Reply {
-    /// Tokens after which the model goes on. The completion ends, unfinished, if there are none, if they and one more do
-    /// not fit, or if the model wrote `max_tokens` tokens.
+    /// Tokens after which the model goes on. The completion ends, unfinished, if there are none, if they and one more
+    /// do not fit, or if the model wrote `max_tokens` tokens.
     Tokens(Vec<u32>),
     /// The completion is finished, with its reward, if any.
     End(Option<f32>),
@@ -167,10 +168,10 @@ pub fn generate(
     generate_all(policy, view, prompts, sampling, &mut Listener { on_token, turns: None })
 }
 
-/// Generates completions as [`generate`] does, and lets each that ends by an end token or a stop text go on after the reply
-/// that `turns` gives. `max_tokens` counts the tokens that the model wrote. The random stream of a completion goes on over its
-/// turns, so results do not depend on batching here either. The cache of keys and values is kept over the turns; the tokens
-/// of a reply run one by one.
+/// Generates completions as [`generate`] does, and lets each that ends by an end token or a stop text go on after the
+/// reply that `turns` gives. `max_tokens` counts the tokens that the model wrote. The random stream of a completion
+/// goes on over its turns, so results do not depend on batching here either. The cache of keys and values is kept over
+/// the turns; the tokens of a reply run one by one.
 ///
 /// # Errors
 /// Those of [`generate`] and of `turns.reply`, and a reply with tokens that are not in the vocabulary.

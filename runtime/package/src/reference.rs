@@ -74,16 +74,16 @@ impl Reference {
         Self::resolve_name("verifier", [builtin::verifiers(), builtin::list()], text, base)
     }
 
-    /// Resolves the name of an environment by the rules of [`parse`](Self::parse). None is built in; a method may be returned:
-    /// the caller checks its world. Errors: the name means nothing, or two things, as listed at
+    /// Resolves the name of an environment by the rules of [`parse`](Self::parse). None is built in; a method may be
+    /// returned: the caller checks its world. Errors: the name means nothing, or two things, as listed at
     /// [`parse`](Self::parse).
     pub fn environment(text: &str, base: &Path) -> Result<Self, Error> {
         Self::resolve_name("environment", [&[], builtin::list()], text, base)
     }
 
-    /// Resolves a name by the rules of [`parse`](Self::parse). `kind` is `method`, `verifier` or `environment`, for errors.
-    /// `lists` are two lists of built-ins: those of that kind, which come first and are suggested for unknown names, and those of the other
-    /// kind.
+    /// Resolves a name by the rules of [`parse`](Self::parse). `kind` is `method`, `verifier` or `environment`, for
+    /// errors. `lists` are two lists of built-ins: those of that kind, which come first and are suggested for unknown
+    /// names, and those of the other kind.
     fn resolve_name(
         kind: &'static str,
         lists: [&'static [Builtin]; 2],

@@ -22,7 +22,8 @@ pub struct Batch {
     pub window_size: u32,
     /// Whether the batch is the last micro-batch of its update.
     pub ends_window: bool,
-    /// Each record as text, for verifiers and environments; the method never sees it. Empty if the data has no prompts to sample from.
+    /// Each record as text, for verifiers and environments; the method never sees it. Empty if the data has no prompts
+    /// to sample from.
     pub questions: Vec<Question>,
 }
 

@@ -72,8 +72,8 @@ impl Completions {
         ids.get(self.completion_start(row)..).unwrap_or(&[])
     }
 
-    /// Returns the token ids of row `row` after the last one that is no target: what the model wrote last. Empty if there is
-    /// no such row.
+    /// Returns the token ids of row `row` after the last one that is no target: what the model wrote last. Empty if
+    /// there is no such row.
     #[must_use]
     pub fn last_turn(&self, row: usize) -> &[u32] {
         let marks = self.rows.targets.get(row).map_or(&[][..], Vec::as_slice);

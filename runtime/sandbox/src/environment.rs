@@ -1,4 +1,5 @@
-//! An environment: a component of the world `environment`, which imports nothing and answers one completion in each call.
+//! An environment: a component of the world `environment`, which imports nothing and answers one completion in each
+//! call.
 
 use std::time::Instant;
 
@@ -65,8 +66,8 @@ pub enum Response {
     Message(String),
     /// The episode is over, with its reward, a finite number, if it has one.
     End(Option<f32>),
-    /// Why there is no answer, escaped: the environment trapped, took too long, wrote too long a message, or gave infinity
-    /// or NaN as the reward.
+    /// Why there is no answer, escaped: the environment trapped, took too long, wrote too long a message, or gave
+    /// infinity or NaN as the reward.
     Failed(String),
 }
 
@@ -96,8 +97,8 @@ pub struct Responder {
 
 impl Responder {
     /// Makes an instance of the environment and calls its `init` with the settings, within the limits of one answer:
-    /// `environment_seconds` or `environment_instructions`, and `environment_memory`. Every later instance gets the same
-    /// settings.
+    /// `environment_seconds` or `environment_instructions`, and `environment_memory`. Every later instance gets the
+    /// same settings.
     ///
     /// # Errors
     /// [`Error::Refused`] with the message that `init` returned; [`Error::NotAdmitted`] when the instance cannot be
@@ -112,8 +113,8 @@ impl Responder {
         self.instances.forget();
     }
 
-    /// Answers the last completion of `turns`, given the prompt and the record's reference answer. Makes an instance first
-    /// if there is none, and drops it after a trap or timeout: all of this within `environment_seconds`, or
+    /// Answers the last completion of `turns`, given the prompt and the record's reference answer. Makes an instance
+    /// first if there is none, and drops it after a trap or timeout: all of this within `environment_seconds`, or
     /// `environment_instructions` if that is not 0, and not past `end`. Every failure, a message of more than
     /// `environment_message_bytes` and a reward of infinity or NaN included, is a [`Response::Failed`].
     pub fn respond(&mut self, prompt: &str, answer: &str, turns: &[Turn], end: Option<Instant>) -> Response {

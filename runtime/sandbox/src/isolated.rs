@@ -1,4 +1,5 @@
-//! A component that imports nothing: a verifier or an environment, which answer the host and cannot ask it for anything.
+//! A component that imports nothing: a verifier or an environment, which answer the host and cannot ask it for
+//! anything.
 //!
 //! Each call has its own limits, the start of an instance included. A component that traps or takes too long gives no
 //! answer; its instance is thrown away and the next call gets a new one, so nothing it did is left.
@@ -25,7 +26,8 @@ const MESSAGE_BYTES: usize = 400;
 /// The most tables, memories and instances (each) of one component.
 const MAX_PARTS: usize = 16;
 
-/// The most bytes that one call may hand to the host, such as the message with which the component refuses its settings.
+/// The most bytes that one call may hand to the host, such as the message with which the component refuses its
+/// settings.
 const MAX_TRANSFER_BYTES: usize = 1 << 20;
 
 /// The limits of one call.
@@ -87,8 +89,9 @@ impl<W: World> Clone for Isolated<W> {
 }
 
 impl<W: World> Isolated<W> {
-    /// Checks a component against its world, at most `component_bytes` and the rules of a method's component, then compiles
-    /// it or loads its code from the cache. Runs nothing of it. `name` names it in messages, escaped and cut at 200 bytes.
+    /// Checks a component against its world, at most `component_bytes` and the rules of a method's component, then
+    /// compiles it or loads its code from the cache. Runs nothing of it. `name` names it in messages, escaped and cut
+    /// at 200 bytes.
     ///
     /// # Errors
     /// Of the first check that fails: [`Error::TooLarge`], [`Error::IsolatedImports`], [`Error::Mismatch`],
@@ -110,9 +113,9 @@ impl<W: World> Isolated<W> {
     }
 }
 
-/// Checks a component before it is compiled: at most `component_bytes`, nothing that the contract excludes (the rules of a
-/// method's component), no imports, and the export of its world. Does not check types. Returns the bytes that the host
-/// keeps for its instances, memories and tables excluded.
+/// Checks a component before it is compiled: at most `component_bytes`, nothing that the contract excludes (the rules
+/// of a method's component), no imports, and the export of its world. Does not check types. Returns the bytes that the
+/// host keeps for its instances, memories and tables excluded.
 fn check_bytes<W: World>(bytes: &[u8], name: &str, component_bytes: usize) -> Result<u64, Error> {
     let survey = admission::examine(bytes, name, component_bytes)?;
     if let Some(import) = survey.imports.first() {
@@ -143,8 +146,8 @@ pub(crate) struct Instances<W: World> {
 }
 
 impl<W: World> Instances<W> {
-    /// Makes an instance and calls its `init` with the settings, within the limits of one call. Every later instance gets
-    /// the same settings.
+    /// Makes an instance and calls its `init` with the settings, within the limits of one call. Every later instance
+    /// gets the same settings.
     ///
     /// # Errors
     /// [`Error::Refused`] with the message that `init` returned; [`Error::NotAdmitted`] when the instance cannot be
@@ -161,8 +164,8 @@ impl<W: World> Instances<W> {
         self.instance = None;
     }
 
-    /// Calls a function of the component by `call`. Makes an instance first if there is none, and drops it after a trap or
-    /// timeout: all of this within the limits of one call, and not past `end`. The error is the cause, safe to show.
+    /// Calls a function of the component by `call`. Makes an instance first if there is none, and drops it after a trap
+    /// or timeout: all of this within the limits of one call, and not past `end`. The error is the cause, safe to show.
     pub(crate) fn call<R>(
         &mut self,
         end: Option<Instant>,
@@ -177,9 +180,9 @@ impl<W: World> Instances<W> {
         Ok(answer)
     }
 
-    /// Takes the existing instance and resets its limit of instructions, or makes one within the limits and until `end`,
-    /// as [`create_instance`](Self::create_instance) does. Returns the store and the instance in it. The caller puts it
-    /// back for the next call.
+    /// Takes the existing instance and resets its limit of instructions, or makes one within the limits and until
+    /// `end`, as [`create_instance`](Self::create_instance) does. Returns the store and the instance in it. The caller
+    /// puts it back for the next call.
     fn take_instance(&mut self, end: Option<Instant>) -> Result<(Store<CallState>, W::Bound), Error> {
         let Some((mut store, bound)) = self.instance.take() else { return self.create_instance(end) };
         let limited = instructions::set_limit(&mut store, self.component.limits.instructions);
@@ -221,8 +224,8 @@ impl<W: World> Instances<W> {
         }
     }
 
-    /// Returns when a call that begins now must end: after its seconds, unless a limit of instructions takes their place;
-    /// or at `end`, if that is sooner. `None` if neither limits the time.
+    /// Returns when a call that begins now must end: after its seconds, unless a limit of instructions takes their
+    /// place; or at `end`, if that is sooner. `None` if neither limits the time.
     fn deadline(&self, end: Option<Instant>) -> Option<Instant> {
         let CallLimits { seconds, instructions, .. } = self.component.limits;
         let own = Duration::try_from_secs_f64(seconds).ok().filter(|_| instructions == 0);

@@ -64,8 +64,8 @@ pub struct Limit {
 
 macro_rules! limits {
     ($($(#[doc = $text:literal])+ $field:ident: $kind:ty = $default:expr, $name:literal, $unit:ident, $low:literal to $high:literal;)+) => {
-        /// The limits of one session, and of the verifiers and the environment that it asks. Passing one ends the method unless its text says
-        /// otherwise.
+        /// The limits of one session, and of the verifiers and the environment that it asks. Passing one ends the
+        /// method unless its text says otherwise.
         #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
         #[serde(default, deny_unknown_fields, rename_all = "kebab-case")]
         pub struct Limits {
@@ -172,11 +172,11 @@ limits! {
     verifier_memory: usize = 64 << 20, "verifier-memory", Bytes, 65_536 to 4_294_967_296_u64;
     /// Bytes of a verifier's component.
     verifier_component_bytes: usize = 16 << 20, "verifier-component-bytes", Bytes, 1_024 to 268_435_456;
-    /// Seconds of one answer of the environment, as a clock on the wall has them and with the start of its instance; past
-    /// it the environment gives no answer, and the episode ends without a reward.
+    /// Seconds of one answer of the environment, as a clock on the wall has them and with the start of its instance;
+    /// past it the environment gives no answer, and the episode ends without a reward.
     environment_seconds: f64 = 1.0, "environment-seconds", Seconds, 0 to 3_600;
-    /// Instructions of WebAssembly that the environment may execute for one answer, with the start of its instance. Other
-    /// than 0, it takes the place of `environment-seconds`; the same answers fail on every machine.
+    /// Instructions of WebAssembly that the environment may execute for one answer, with the start of its instance.
+    /// Other than 0, it takes the place of `environment-seconds`; the same answers fail on every machine.
     environment_instructions: u64 = 0, "environment-instructions", Instructions, 0 to 1_000_000_000_000_000_000_u64;
     /// Bytes of the environment's memory: all its memories, tables and instances together.
     environment_memory: usize = 64 << 20, "environment-memory", Bytes, 65_536 to 4_294_967_296_u64;

@@ -1,4 +1,5 @@
-//! The WebAssembly memory of a method, verifier or environment: memories, tables and instances of all its parts together.
+//! The WebAssembly memory of a method, verifier or environment: memories, tables and instances of all its parts
+//! together.
 //!
 //! wasmtime asks before anything grows. Growing past a limit ends the method: code whose
 //! allocation fails tends to end with a less helpful error. Tensors are not counted here.

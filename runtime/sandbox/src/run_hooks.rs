@@ -50,8 +50,8 @@ pub trait RunHooks: Send + 'static {
         0
     }
 
-    /// Returns the most answers that the run's environment gives to a completion, and the most bytes of each; `None` if the
-    /// run has no environment.
+    /// Returns the most answers that the run's environment gives to a completion, and the most bytes of each; `None` if
+    /// the run has no environment.
     fn environment(&self) -> Option<(u32, usize)> {
         None
     }
@@ -97,13 +97,13 @@ pub trait RunHooks: Send + 'static {
     }
 
     /// Samples `sampling.completions` completions for each prompt, those of one prompt contiguous, with a seed of
-    /// the run in place of `sampling.seed`. `questions` has an entry for each prompt if they are the prompts of the batch:
-    /// then the run's environment, if it has one, answers the completions, which have at most
+    /// the run in place of `sampling.seed`. `questions` has an entry for each prompt if they are the prompts of the
+    /// batch: then the run's environment, if it has one, answers the completions, which have at most
     /// [`max_new_tokens`](Self::max_new_tokens) tokens with its messages.
     ///
     /// # Errors
-    /// When the prompts or the view do not fit the model, memory runs out, or the environment failed on so many completions
-    /// that the rest is useless; always in the default.
+    /// When the prompts or the view do not fit the model, memory runs out, or the environment failed on so many
+    /// completions that the rest is useless; always in the default.
     fn generate(
         &mut self,
         _policy: &Policy,
@@ -116,8 +116,9 @@ pub trait RunHooks: Send + 'static {
     }
 
     /// Has every verifier judge every completion: `[completions, verifiers]` in row-major order, NaN where a verifier
-    /// returned no verdict. The last column has the rewards of the environment, if the run has one. `questions` has one entry for each prompt of the batch. `end` is the time at which the step has
-    /// lasted as long as it may: returns an error soon after it; `None` for no such time.
+    /// returned no verdict. The last column has the rewards of the environment, if the run has one. `questions` has one
+    /// entry for each prompt of the batch. `end` is the time at which the step has lasted as long as it may: returns an
+    /// error soon after it; `None` for no such time.
     ///
     /// # Errors
     /// When so many calls of a verifier failed that the verdicts are useless, and at `end`; always in the default.

@@ -1,4 +1,5 @@
-//! The run's environment: answers completions, so that they go on over several turns, and gives each episode its reward.
+//! The run's environment: answers completions, so that they go on over several turns, and gives each episode its
+//! reward.
 //!
 //! An environment that traps or takes too long ends the episode without a reward, which is counted and reported once a
 //! step. One that fails on most completions ends the run, which would learn from noise.
@@ -37,8 +38,8 @@ impl Environment {
     /// makes a new one. `model` is the model that it will answer.
     ///
     /// # Errors
-    /// An environment that rejects its settings or cannot be started, and a model of whose chat template it cannot be told
-    /// how a chat goes on after an answer.
+    /// An environment that rejects its settings or cannot be started, and a model of whose chat template it cannot be
+    /// told how a chat goes on after an answer.
     pub fn open(planned: &PlannedEnvironment, model: &Model) -> Result<Self, Error> {
         let mut responder = Responder::new(planned.admitted.clone(), &planned.settings)?;
         responder.forget();
@@ -59,10 +60,10 @@ impl Environment {
         (self.max_turns, self.message_bytes)
     }
 
-    /// Samples completions of every prompt, and has the environment answer each that ends by itself, until the environment
-    /// ends the episode, the model had its turns or wrote `sampling.max_tokens` tokens, or the completion has `room` tokens,
-    /// messages included. `questions` has one entry for each prompt. Drops the environment's instance afterwards, so that no
-    /// state reaches the next call. `end` is when answers must be complete.
+    /// Samples completions of every prompt, and has the environment answer each that ends by itself, until the
+    /// environment ends the episode, the model had its turns or wrote `sampling.max_tokens` tokens, or the completion
+    /// has `room` tokens, messages included. `questions` has one entry for each prompt. Drops the environment's
+    /// instance afterwards, so that no state reaches the next call. `end` is when answers must be complete.
     ///
     /// # Errors
     /// A failed generation. An environment that failed on all completions, or as soon as it failed on more than half of
@@ -138,8 +139,8 @@ struct Episodes<'a> {
 }
 
 impl Episodes<'_> {
-    /// Has the environment answer completion number `number`, which ended by itself. Errors: tokens that cannot be decoded;
-    /// and, with the cause in `failure`, too many failures, and a time that is over.
+    /// Has the environment answer completion number `number`, which ended by itself. Errors: tokens that cannot be
+    /// decoded; and, with the cause in `failure`, too many failures, and a time that is over.
     fn reply(&mut self, number: usize, completion: &Completion) -> Result<Reply, tunebox_model::Error> {
         // Episodes of earlier batches are over, also those whose last message did not fit.
         self.open.retain(|open, _| open / BATCH == number / BATCH);

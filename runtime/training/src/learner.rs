@@ -273,8 +273,8 @@ impl RunHooks for Trainer {
 
     /// Samples completions of every prompt. Replaces `sampling.seed` by one drawn from the run's seed, the step and the
     /// number of the call in the step, so that a resumed run samples the same completions. Advances the number of the call
-    /// even if sampling fails, and adds the new tokens to the step's count. Fails if the environment fails, and then records
-    /// its error as the cause of the failed step, unless the time of the step has passed.
+    /// even if sampling fails, and adds the new tokens to the step's count. Fails if the environment fails, and then
+    /// records its error as the cause of the failed step, unless the time of the step has passed.
     fn generate(
         &mut self,
         policy: &Policy,
@@ -331,8 +331,8 @@ impl RunHooks for Trainer {
     }
 }
 
-/// Records the error of a verifier or the environment as the cause of the failed step, unless the time `end` of the step has
-/// passed: then the step has failed by its time, whatever they did. Returns the error as one of the model.
+/// Records the error of a verifier or the environment as the cause of the failed step, unless the time `end` of the
+/// step has passed: then the step has failed by its time, whatever they did. Returns the error as one of the model.
 fn note_failure(failure: &mut Option<crate::error::Error>, error: crate::error::Error, end: Option<Instant>) -> Error {
     let message = error.to_string();
     *failure = Some(error).filter(|_| end.is_none_or(|end| Instant::now() < end));

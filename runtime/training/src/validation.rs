@@ -56,8 +56,8 @@ pub struct PassRate {
 
 /// Generates `validate-completions` completions of every prompt at temperature 1 and scores them by the verifiers, as
 /// [`score_completions`] does. Each has at most the tokens that the longest prompt of `data` leaves of the maximum
-/// length. A completion passes if the first verifier, or without one the environment, gives it 0.5 or more. The same seed samples with the same random
-/// numbers, so that two results differ by the weights alone.
+/// length. A completion passes if the first verifier, or without one the environment, gives it 0.5 or more. The same
+/// seed samples with the same random numbers, so that two results differ by the weights alone.
 ///
 /// # Errors
 /// Those of [`Verifiers::generate`] and [`Verifiers::verdicts`], such as a verifier that fails on most completions.
@@ -74,8 +74,8 @@ pub(crate) fn pass_rate(
 }
 
 /// Generates `sampling.completions` completions of the first side of every example under the policy, in the order of the
-/// examples; those of one prompt are adjacent. The environment among `verifiers`, if there is one, answers them, unless an
-/// example has no question.
+/// examples; those of one prompt are adjacent. The environment among `verifiers`, if there is one, answers them, unless
+/// an example has no question.
 pub(crate) fn generate_completions(
     policy: &Policy,
     data: &Dataset,

@@ -134,8 +134,8 @@ impl Verifiers {
         verifiers.chain(self.environment.iter().map(|given| (given.name.clone(), given.weight))).collect()
     }
 
-    /// Samples `sampling.completions` completions of every prompt. If the run has an environment and `questions` are given,
-    /// one for each prompt, it answers them, and a completion has at most `room` tokens with its messages.
+    /// Samples `sampling.completions` completions of every prompt. If the run has an environment and `questions` are
+    /// given, one for each prompt, it answers them, and a completion has at most `room` tokens with its messages.
     ///
     /// # Errors
     /// A failed generation, and those of the environment ([`Environment::generate`]), also outside of a step after the
@@ -163,9 +163,9 @@ impl Verifiers {
 
     /// Judges every completion by every verifier, one verifier after the other, so that the memory of one verifier and
     /// the text of one completion are in use at a time. Returns `[completions][verifiers]`, NaN if a verifier abstained
-    /// or failed; the last column has the rewards that the environment gave, if the run has one. Adds the verdicts and failures to the counts of the step. Drops every verifier's instance afterwards,
-    /// so that no state reaches the next call. `end` is when the time of the present step is over; `None` outside of a
-    /// step.
+    /// or failed; the last column has the rewards that the environment gave, if the run has one. Adds the verdicts and
+    /// failures to the counts of the step. Drops every verifier's instance afterwards, so that no state reaches the
+    /// next call. `end` is when the time of the present step is over; `None` outside of a step.
     ///
     /// # Errors
     /// Tokens that cannot be decoded. A verifier that failed on all completions, or as soon as it failed on more than half
@@ -206,10 +206,10 @@ impl Verifiers {
         self.entries.iter().map(|entry| (&entry.name, &entry.counts)).chain(environment)
     }
 
-    /// Returns, for every verifier that gave a verdict or failed in the present step, and the environment: mean (`reward-NAME-mean`) and
-    /// sample standard deviation (`reward-NAME-std`) of its verdicts, and the number of its failures
-    /// (`reward-NAME-failed`). Leaves out numbers that are not finite, such as the deviation of one verdict; rounds the
-    /// others to seven significant digits.
+    /// Returns, for every verifier that gave a verdict or failed in the present step, and the environment: mean
+    /// (`reward-NAME-mean`) and sample standard deviation (`reward-NAME-std`) of its verdicts, and the number of its
+    /// failures (`reward-NAME-failed`). Leaves out numbers that are not finite, such as the deviation of one verdict;
+    /// rounds the others to seven significant digits.
     pub(crate) fn step_metrics(&self) -> Vec<(String, f64)> {
         let mut numbers = Vec::new();
         for (name, counts) in self.counts() {
@@ -228,8 +228,8 @@ impl Verifiers {
         numbers
     }
 
-    /// Returns a warning for each verifier that failed on a completion in the present step, and the environment, with the
-    /// number of failures and the first cause.
+    /// Returns a warning for each verifier that failed on a completion in the present step, and the environment, with
+    /// the number of failures and the first cause.
     pub(crate) fn step_warnings(&self) -> Vec<String> {
         let verifiers = self.entries.len();
         let warning = |(number, (name, counts)): (usize, (&String, &Counts))| {

@@ -207,8 +207,8 @@ fn twin(method: &Path, manifest: &TokenStream) -> TokenStream {
     }
 }
 
-/// Generates the native build of a verifier or environment, a check of the type by `module` only: it calls no host, so it
-/// has no twin.
+/// Generates the native build of a verifier or environment, a check of the type by `module` only: it calls no host, so
+/// it has no twin.
 fn check(implementor: &Path, module: &TokenStream) -> TokenStream {
     quote! {
         #[cfg(not(target_arch = "wasm32"))]

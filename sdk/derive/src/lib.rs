@@ -53,7 +53,8 @@ pub fn verifier(input: TokenStream) -> TokenStream {
 
 /// Makes a type the component's environment and writes its manifest.
 ///
-/// `environment! { Type, paper: "…" }`; the paper may be left out. The crate takes the SDK with its feature `environment`.
+/// `environment! { Type, paper: "…" }`; the paper may be left out. The crate takes the SDK with its feature
+/// `environment`.
 #[proc_macro]
 pub fn environment(input: TokenStream) -> TokenStream {
     expand(input, World::Environment)

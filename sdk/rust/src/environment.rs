@@ -1,7 +1,7 @@
 //! The shape of every environment, and how it becomes the component's exports.
 //!
-//! An environment sees texts and nothing else: it may not call the host at all, so none of this crate's other modules is
-//! of use to it but the settings. A component with an environment takes this crate with the feature `environment`.
+//! An environment sees texts and nothing else: it may not call the host at all, so none of this crate's other modules
+//! is of use to it but the settings. A component with an environment takes this crate with the feature `environment`.
 
 #[cfg(all(target_arch = "wasm32", feature = "environment"))]
 mod component;
@@ -69,13 +69,13 @@ pub trait Environment: Sized + 'static {
     /// The settings in `run.toml`; often the environment itself.
     type Settings: Settings;
 
-    /// Creates the environment from the run's settings, which the host has filled in and range-checked. An error ends the
-    /// run before its first step.
+    /// Creates the environment from the run's settings, which the host has filled in and range-checked. An error ends
+    /// the run before its first step.
     fn init(settings: Self::Settings) -> Result<Self>;
 
-    /// Answers the last completion of `turns`, which holds the episode so far: a completion, then a message and a completion
-    /// for every earlier answer. `answer` is the record's reference answer, empty if it has none. The same turns must get
-    /// the same reply.
+    /// Answers the last completion of `turns`, which holds the episode so far: a completion, then a message and a
+    /// completion for every earlier answer. `answer` is the record's reference answer, empty if it has none. The same
+    /// turns must get the same reply.
     fn respond(&self, prompt: &str, answer: &str, turns: &[Turn]) -> Reply;
 }
 

@@ -225,8 +225,8 @@ fn format_sections(parts: &[Part]) -> String {
     cells.join(", ")
 }
 
-/// Lists the default limits with their units, one line each: for a verifier or an environment those whose names begin with
-/// `verifier-` or `environment-`, for a method all others.
+/// Lists the default limits with their units, one line each: for a verifier or an environment those whose names begin
+/// with `verifier-` or `environment-`, for a method all others.
 fn format_limits(world: World) -> impl Iterator<Item = String> {
     let world_of = |name: &str| match name.split_once('-') {
         Some(("verifier", _)) => World::Verifier,

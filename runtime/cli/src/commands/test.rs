@@ -176,8 +176,8 @@ fn show_debugger_command(terminal: Terminal, command: &str) {
     }
 }
 
-/// Shows the result of the own tests of a component that is not compared with a twin: exit code 1 if a test failed, 0 for a
-/// verifier or environment, which has no twin.
+/// Shows the result of the own tests of a component that is not compared with a twin: exit code 1 if a test failed, 0
+/// for a verifier or environment, which has no twin.
 fn show_own_tests(terminal: Terminal, manifest: &Manifest, passed: bool) -> ExitStatus {
     terminal.event(json!({ "event": "tested", "method": manifest.name, "own": passed, "same": null }));
     if passed {

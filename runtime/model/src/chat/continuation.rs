@@ -1,5 +1,5 @@
-//! How a chat goes on after an answer: the tokens between its end and the opening of the next answer, with a message of the
-//! user between them.
+//! How a chat goes on after an answer: the tokens between its end and the opening of the next answer, with a message of
+//! the user between them.
 
 use super::error;
 use super::message::Message;
@@ -29,7 +29,8 @@ pub struct Continuation {
 }
 
 impl Continuation {
-    /// Finds what the chat template of a model writes around a message that follows an answer, as [`find`](Self::find) does.
+    /// Finds what the chat template of a model writes around a message that follows an answer, as [`find`](Self::find)
+    /// does.
     ///
     /// # Errors
     /// A model without a tokenizer or a chat template, and those of [`find`](Self::find).
@@ -90,8 +91,8 @@ fn unclear(why: &str) -> Error {
 }
 
 /// Encodes a text without added ids, in which the names of control tokens in the bytes `start` to `end` are plain text:
-/// the text is cut inside each such name, and the parts are encoded one by one. Without such a name, encodes the text as a
-/// whole. Errors: a name of one character, and those of encoding.
+/// the text is cut inside each such name, and the parts are encoded one by one. Without such a name, encodes the text
+/// as a whole. Errors: a name of one character, and those of encoding.
 fn encode_with_plain(tokenizer: &Tokenizer, text: &str, start: usize, end: usize) -> Result<Vec<u32>> {
     let spans = tokenizer.encode_spans(text)?;
     let mut cuts = Vec::new();

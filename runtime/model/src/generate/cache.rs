@@ -59,8 +59,8 @@ pub(super) struct DecodingBlocks {
 }
 
 impl DecodingBlocks {
-    /// Builds the blocks of a network for sequences of up to `longest` tokens. `has_replies`: whether some tokens may be of
-    /// replies, which answer-only patches do not change.
+    /// Builds the blocks of a network for sequences of up to `longest` tokens. `has_replies`: whether some tokens may
+    /// be of replies, which answer-only patches do not change.
     pub(super) fn new(network: &Network<'_>, longest: usize, has_replies: bool) -> Result<Self> {
         let differ = has_replies && network.patches.ask_for_answers();
         let reply = differ.then(|| build_blocks(network, longest, &AnswerMask::None)).transpose()?;
@@ -68,8 +68,8 @@ impl DecodingBlocks {
     }
 }
 
-/// Selects the sequences whose tokens are all in the cache, so that their next token can be sampled. `rows` has the last
-/// block's output for each active sequence, `[active, hidden]`; returns those of the selected ones, and these.
+/// Selects the sequences whose tokens are all in the cache, so that their next token can be sampled. `rows` has the
+/// last block's output for each active sequence, `[active, hidden]`; returns those of the selected ones, and these.
 pub(super) fn ready_sequences<'a>(
     rows: &Tensor,
     active: &'a mut [&mut Sequence],

@@ -71,8 +71,8 @@ impl<'a> StopCriteria<'a> {
 
 impl Sequence {
     /// A completion before its first token. `number` is its index in the result, from which its prompt, its cache slot
-    /// (`number` modulo [`BATCH`]) and the name of its random stream follow. `prompt_tokens` is the length of its prompt.
-    /// It gets at most `room` tokens, of which the model writes at most `sampling.max_tokens`.
+    /// (`number` modulo [`BATCH`]) and the name of its random stream follow. `prompt_tokens` is the length of its
+    /// prompt. It gets at most `room` tokens, of which the model writes at most `sampling.max_tokens`.
     pub(super) fn new(number: usize, sampling: &Sampling, prompt_tokens: usize, room: usize) -> Self {
         let prompt = number / sampling.completions;
         let sample = number % sampling.completions;
@@ -90,8 +90,8 @@ impl Sequence {
         }
     }
 
-    /// The token that runs next, with whether it is of a reply, if the cache holds `cached` tokens of the sequence; `None`
-    /// if it holds all.
+    /// The token that runs next, with whether it is of a reply, if the cache holds `cached` tokens of the sequence;
+    /// `None` if it holds all.
     pub(super) fn next_input(&self, cached: usize) -> Option<(u32, bool)> {
         let place = cached.checked_sub(self.prompt_tokens)?;
         self.completion.ids.get(place).map(|id| (*id, self.completion.is_reply(place)))
@@ -132,8 +132,8 @@ impl Sequence {
         }
     }
 
-    /// Has `turns` answer the completion, which ended by itself: appends the tokens of the reply, or marks the sequence as
-    /// ended.
+    /// Has `turns` answer the completion, which ended by itself: appends the tokens of the reply, or marks the sequence
+    /// as ended.
     fn take_reply(&mut self, turns: &mut Turns<'_>) -> Result<()> {
         let reply = (turns.reply)(self.number, &self.completion)?;
         let completion = &mut self.completion;

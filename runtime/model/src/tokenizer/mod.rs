@@ -215,8 +215,8 @@ impl Tokenizer {
         self.inner.get_added_vocabulary().get_added_tokens_decoder().get(&id).is_some_and(|token| token.special)
     }
 
-    /// Whether an id is a token whose name in a text means more than its letters: an end of an answer, or an added token
-    /// other than white space, marked as special or not. False for unknown ids.
+    /// Whether an id is a token whose name in a text means more than its letters: an end of an answer, or an added
+    /// token other than white space, marked as special or not. False for unknown ids.
     pub fn is_control(&self, id: u32) -> bool {
         let added = self.inner.get_added_vocabulary().get_added_tokens_decoder().get(&id);
         self.eos().contains(&id) || added.is_some_and(|token| !token.content.trim().is_empty())

@@ -23,8 +23,8 @@ pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, E
 
 /// Appends the manifest `text` and the build record to a component as custom sections, and checks the result. The
 /// returned value has no warnings. Errors: those of [`read_manifest`], an import whose name does not begin with
-/// `tunebox:method/` (for a verifier or environment: any import), or no export of `tunebox:method/training`, for a verifier
-/// `tunebox:method/verify`, for an environment `tunebox:method/respond`, in any version.
+/// `tunebox:method/` (for a verifier or environment: any import), or no export of `tunebox:method/training`, for a
+/// verifier `tunebox:method/verify`, for an environment `tunebox:method/respond`, in any version.
 pub(super) fn add_sections(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<Compiled, Error> {
     section::append(&mut bytes, manifest::SECTION, text);
     let record = serde_json::to_vec(record).map_err(|error| Error::manifest(error.to_string()))?;
@@ -53,7 +53,8 @@ fn no_method() -> Error {
     build_error("the crate compiles, but it declares no method", hint)
 }
 
-/// The error for an import that no host provides: one outside of the contract, or any import of a verifier or environment.
+/// The error for an import that no host provides: one outside of the contract, or any import of a verifier or
+/// environment.
 fn foreign_import(import: &str) -> Error {
     let why = "a method may import `tunebox:method/…` and nothing else";
     let hint = "a dependency brings it in; methods have no files, clock or system randomness";

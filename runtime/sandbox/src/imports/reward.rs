@@ -33,9 +33,9 @@ impl Host for HostContext<'_> {
     }
 
     /// Has every verifier judge every completion and returns a handle of the verdicts: `[rows, verifiers]`, `f32`, NaN
-    /// where a verifier gave none or an infinite one. The environment of the run, if it has one, counts as the last verifier,
-    /// and its rewards as verdicts. Charges work and counts verdicts for every entry. Reserves bytes for
-    /// the longest text of a completion, and for the texts that are kept for the next verifier, until all are judged.
+    /// where a verifier gave none or an infinite one. The environment of the run, if it has one, counts as the last
+    /// verifier, and its rewards as verdicts. Charges work and counts verdicts for every entry. Reserves bytes for the
+    /// longest text of a completion, and for the texts that are kept for the next verifier, until all are judged.
     ///
     /// Errors: `unsupported` if the run has no verifier; `invalid-argument` if the completions do not continue all
     /// prompts of one side of the batch, or the batch has no prompts as text; the error of the run's `judge` hook. Past

@@ -142,12 +142,13 @@ impl Host for HostContext<'_> {
     /// their largest number first; returns unused tokens and bytes afterwards, but not multiply-adds.
     ///
     /// Of the batch's prompts in a run with an environment, this answers the completions: charges the most answers as
-    /// verdicts, and tokens of messages as multiply-adds and bytes up to the run's own limit of new tokens. The texts of the
-    /// episodes that are open at a time are reserved until all have ended.
+    /// verdicts, and tokens of messages as multiply-adds and bytes up to the run's own limit of new tokens. The texts
+    /// of the episodes that are open at a time are reserved until all have ended.
     ///
     /// Errors: `invalid-argument` for no prompts, or a prompt without tokens or as long as the model's maximum;
-    /// `unsupported` if the run does not sample; `out-of-budget` past the number of completions in one call; the error of the
-    /// run's `generate` hook. Past `step_wall_seconds` ends the method. Caches that exceed `activation_bytes` or the memory that is left end the method.
+    /// `unsupported` if the run does not sample; `out-of-budget` past the number of completions in one call; the error
+    /// of the run's `generate` hook. Past `step_wall_seconds` ends the method. Caches that exceed `activation_bytes` or
+    /// the memory that is left end the method.
     fn generate(
         &mut self,
         view: Handle<ViewEntry>,
@@ -208,10 +209,10 @@ impl State {
         Ok(u32::try_from(sampling.max_tokens).map_or(limit, |most| most.min(limit)))
     }
 
-    /// Charges what the run's environment may take to answer `rows` completions: its answers as verdicts, and the bytes of
-    /// the texts of the episodes that are open at a time. Returns the most tokens of a completion, messages included, and
-    /// the reservation of the texts. `None`, and nothing is charged, if the run has no environment or the prompts are not
-    /// those of the batch (`of_batch`).
+    /// Charges what the run's environment may take to answer `rows` completions: its answers as verdicts, and the bytes
+    /// of the texts of the episodes that are open at a time. Returns the most tokens of a completion, messages
+    /// included, and the reservation of the texts. `None`, and nothing is charged, if the run has no environment or the
+    /// prompts are not those of the batch (`of_batch`).
     fn charge_episodes(&mut self, of_batch: bool, rows: u64) -> Result<Option<(u32, Reservation)>> {
         let (environment, room, most_decoded) = {
             let train_state = &*self.train_state();

@@ -278,15 +278,15 @@ impl RunSettings {
         }
     }
 
-    /// Whether the method, every verifier and the environment are built in. A name that cannot be found does not count as built in: a
-    /// file may appear under it before the run starts.
+    /// Whether the method, every verifier and the environment are built in. A name that cannot be found does not count
+    /// as built in: a file may appear under it before the run starts.
     #[must_use]
     pub fn is_all_built_in(&self) -> bool {
         self.references().iter().all(|found| matches!(found, Ok(Reference::Builtin(_))))
     }
 
-    /// Finds the method, then every verifier in the order of the run file, then the environment, without opening them. One
-    /// that cannot be found is an error in the list.
+    /// Finds the method, then every verifier in the order of the run file, then the environment, without opening them.
+    /// One that cannot be found is an error in the list.
     #[must_use]
     pub fn references(&self) -> Vec<Result<Reference, Error>> {
         let verifiers = (0..self.file.verifier.len()).map(|number| self.verifier_reference(number));
@@ -331,8 +331,8 @@ impl RunSettings {
     }
 
     /// Appends `@` and the found version to the name of every package of the store that the run file names without one,
-    /// for the method, the verifiers and the environment, so that a version stored later changes nothing. Leaves other references, and
-    /// those that cannot be found, as they are.
+    /// for the method, the verifiers and the environment, so that a version stored later changes nothing. Leaves other
+    /// references, and those that cannot be found, as they are.
     pub(crate) fn pin_versions(&mut self) {
         for (found, written) in self.references().into_iter().zip(self.file.components_mut()) {
             if let Ok(Reference::Stored(stored)) = found

@@ -17,8 +17,9 @@ pub struct Requests {
     /// A clause for each permission that the run file gives and no `--set` does: grants, raised limits, components given by
     /// a path, and a folder of runs outside the current folder.
     pub clauses: Vec<String>,
-    /// Text that identifies the method, the verifiers, the environment and every such permission of the run, those of `--set` included. Once
-    /// the user has accepted a key, the run need not be asked about again. Empty for a run within the defaults.
+    /// Text that identifies the method, the verifiers, the environment and every such permission of the run, those of
+    /// `--set` included. Once the user has accepted a key, the run need not be asked about again. Empty for a run
+    /// within the defaults.
     pub key: String,
 }
 

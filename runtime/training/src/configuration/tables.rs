@@ -54,7 +54,8 @@ pub struct RunFile {
 }
 
 impl RunFile {
-    /// The values of the key `use`, for changing them: that of the method, those of the verifiers, that of the environment.
+    /// The values of the key `use`, for changing them: that of the method, those of the verifiers, that of the
+    /// environment.
     pub(super) fn components_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let verifiers = self.verifier.iter_mut().map(|verifier| &mut verifier.r#use);
         let environment = self.environment.iter_mut().map(|environment| &mut environment.r#use);

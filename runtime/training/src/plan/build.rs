@@ -56,9 +56,9 @@ pub struct CompiledCode {
     _temporary: Option<TempDir>,
 }
 
-/// Compiles the verifiers and the environment of a run, and its method if `has_method` is true, into the cache of compiled code, or into a
-/// temporary one if that cannot be used or none is named. Executes none of their code. Does nothing and returns no folder if
-/// `settings.compiling` names no program that compiles what is not built in.
+/// Compiles the verifiers and the environment of a run, and its method if `has_method` is true, into the cache of
+/// compiled code, or into a temporary one if that cannot be used or none is named. Executes none of their code. Does
+/// nothing and returns no folder if `settings.compiling` names no program that compiles what is not built in.
 ///
 /// # Errors
 /// All wrong settings together; a component that cannot be found, read or admitted.
@@ -142,8 +142,8 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     Ok(Plan { run, policy, sampler })
 }
 
-/// Fails if the validation data are records of the shape [`Shape::Prompts`] and the run has no verifier or environment to
-/// score their completions.
+/// Fails if the validation data are records of the shape [`Shape::Prompts`] and the run has no verifier or environment
+/// to score their completions.
 fn check_validation(settings: &RunSettings, inputs: &Inputs) -> Result<(), Error> {
     let is_prompts = inputs.validation.as_ref().is_some_and(|data| data.shape == Shape::Prompts);
     if !is_prompts || !settings.file.verifier.is_empty() || settings.file.environment.is_some() {
@@ -173,8 +173,8 @@ pub(crate) fn create_engine(settings: &RunSettings) -> Result<Engine, Error> {
 }
 
 /// Creates the engine that compiles the verifiers and the environment of a run, with the run's limits. Its code counts
-/// instructions only if `limits.verifier-instructions` or `limits.environment-instructions` is above 0. Ignores the code options of the settings, such as reading debug sections: they
-/// are for the method.
+/// instructions only if `limits.verifier-instructions` or `limits.environment-instructions` is above 0. Ignores the
+/// code options of the settings, such as reading debug sections: they are for the method.
 pub(crate) fn create_verifier_engine(settings: &RunSettings) -> Result<Engine, Error> {
     let limits = settings.file.limits.clone();
     let count_instructions = limits.verifier_instructions.max(limits.environment_instructions) > 0;

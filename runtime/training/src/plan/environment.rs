@@ -1,5 +1,5 @@
-//! Loads the environment of a run: finds and reads its package, resolves its settings, admits its component. Runs nothing
-//! of it.
+//! Loads the environment of a run: finds and reads its package, resolves its settings, admits its component. Runs
+//! nothing of it.
 
 use tunebox_model::Model;
 use tunebox_model::chat::Continuation;
@@ -30,9 +30,9 @@ pub struct PlannedEnvironment {
     pub(crate) admitted: Environment,
 }
 
-/// Finds the environment of the run file, reads its package, checks it against the project's lock, resolves its settings and
-/// compiles its component, in a child process if `engine` has one configured. `None` if the run has none. Fails if a
-/// verifier of the run, one of `verifiers`, has its name.
+/// Finds the environment of the run file, reads its package, checks it against the project's lock, resolves its
+/// settings and compiles its component, in a child process if `engine` has one configured. `None` if the run has none.
+/// Fails if a verifier of the run, one of `verifiers`, has its name.
 pub(crate) fn load_environment(
     settings: &RunSettings,
     engine: &Engine,
@@ -65,8 +65,8 @@ pub(crate) fn load_environment(
     }))
 }
 
-/// Returns the problems of the environment's settings: one that cannot be found or read, and settings that it does not take.
-/// Nothing if the run has no environment or its name is empty.
+/// Returns the problems of the environment's settings: one that cannot be found or read, and settings that it does not
+/// take. Nothing if the run has no environment or its name is empty.
 pub(super) fn environment_problems(settings: &RunSettings) -> Vec<Error> {
     let given = settings.file.environment.as_ref().filter(|given| !given.r#use.is_empty());
     let (Some(given), Some(found)) = (given, settings.environment_reference()) else { return Vec::new() };
@@ -76,7 +76,8 @@ pub(super) fn environment_problems(settings: &RunSettings) -> Vec<Error> {
     }
 }
 
-/// Returns the error about an environment in the run of a method that samples no completions; `None` without an environment.
+/// Returns the error about an environment in the run of a method that samples no completions; `None` without an
+/// environment.
 pub(super) fn unanswered_method(settings: &RunSettings, method: &Package) -> Option<Error> {
     if settings.file.environment.is_none() || imports(method, "sample") {
         return None;
@@ -87,8 +88,8 @@ pub(super) fn unanswered_method(settings: &RunSettings, method: &Package) -> Opt
     Some(settings.conflict("environment.use", Underline::Value, &what, hint))
 }
 
-/// Fails if the run has an environment, and it cannot be told how the model's chat goes on after an answer, as in a model
-/// without a chat template.
+/// Fails if the run has an environment, and it cannot be told how the model's chat goes on after an answer, as in a
+/// model without a chat template.
 pub(super) fn check_chat(settings: &RunSettings, model: &Model) -> Result<(), Error> {
     if settings.file.environment.is_some() {
         Continuation::of(model).map_err(|error| settings.with_location("environment.use", error))?;

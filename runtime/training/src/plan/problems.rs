@@ -1,4 +1,5 @@
-//! Everything that is wrong with the settings of a run, as far as the settings and the manifests of its components tell. Opens neither model nor data, and compiles nothing.
+//! Everything that is wrong with the settings of a run, as far as the settings and the manifests of its components
+//! tell. Opens neither model nor data, and compiles nothing.
 
 use tunebox_package::{Package, Reference, Updates};
 
@@ -14,10 +15,10 @@ use super::trust::open_package;
 use crate::configuration::{RunSettings, Underline, join};
 use crate::error::Error;
 
-/// Returns all problems of the settings: combinations that are refused, a component that cannot be found or read, settings
-/// that it does not take, a method that learns from rewards in a run without a verifier or an environment, and one that
-/// samples nothing in a run with an environment. Says nothing about a component whose name is empty, and nothing of method and optimizer if the method runs as the processes of its
-/// author.
+/// Returns all problems of the settings: combinations that are refused, a component that cannot be found or read,
+/// settings that it does not take, a method that learns from rewards in a run without a verifier or an environment, and
+/// one that samples nothing in a run with an environment. Says nothing about a component whose name is empty, and
+/// nothing of method and optimizer if the method runs as the processes of its author.
 pub(crate) fn setting_problems(settings: &RunSettings) -> Vec<Error> {
     let mut problems: Vec<Error> = [
         schedule(settings).err(),
@@ -66,9 +67,9 @@ fn open(settings: &RunSettings, found: Result<Reference, Error>) -> Result<Packa
     open_package(&found?, settings.project())
 }
 
-/// Returns the problems of the settings with the method: those that it does not take, those of the optimizer, every setting of
-/// the optimizer if the method updates the parameters itself, that no verifier or environment judges its completions if it
-/// learns from rewards, that it samples none for the environment, and teachers that it lacks or does not ask for.
+/// Returns the problems of the settings with the method: those that it does not take, those of the optimizer, every setting
+/// of the optimizer if the method updates the parameters itself, that no verifier or environment judges its completions if
+/// it learns from rewards, that it samples none for the environment, and teachers that it lacks or does not ask for.
 fn method_problems(settings: &RunSettings, package: &Package) -> Vec<Error> {
     let table = &settings.file.method;
     let mut problems = component_problems(settings, "method", &table.r#use, package, &table.settings);

@@ -45,8 +45,8 @@ pub(super) fn check_data_files(settings: &RunSettings) -> Result<(), Error> {
 
 /// Builds the lock's table of a run's current inputs without planning the run: the keys in [`KNOWN_AFTER_PLANNING`] are
 /// missing, except `steps` if the run file gives it. `components` holds the package of the method, those of the
-/// verifiers, then that of the environment, if the run has one. Of a package that could not be read, the table is missing
-/// (method) or empty.
+/// verifiers, then that of the environment, if the run has one. Of a package that could not be read, the table is
+/// missing (method) or empty.
 ///
 /// # Errors
 /// A model, adapter or data file that cannot be read.
@@ -82,8 +82,8 @@ pub(super) fn method_table(settings: &RunSettings, package: &Package) -> Value {
 }
 
 /// Removes comparisons whose present value is `absent` only because [`unplanned_lock_table`] cannot know it: the keys
-/// in [`KNOWN_AFTER_PLANNING`], and those of `components` that could not be read. `keys` are the keys of the run file that
-/// name the components, in their order. Other absent values stay, as differences.
+/// in [`KNOWN_AFTER_PLANNING`], and those of `components` that could not be read. `keys` are the keys of the run file
+/// that name the components, in their order. Other absent values stay, as differences.
 pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, components: &[Result<Package, Error>], keys: &[String]) {
     let unread = components.iter().zip(keys).filter(|(read, _)| read.is_err());
     let unread: Vec<&str> = unread.map(|(_, key)| key.trim_end_matches("use")).collect();

@@ -81,10 +81,10 @@ fn can_use_accelerator(settings: &RunSettings) -> bool {
 /// The file name extensions of a model's files.
 const MODEL_EXTENSIONS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "model", "txt"];
 
-/// Lists the files and folders that a run with these settings reads, whether they exist or not: its model, teachers, adapter,
-/// training and validation data, method, verifiers and environment, the cache of compiled code, the project's `tunebox.lock`,
-/// and
-/// the counters of energy. A model of the hub that is not present is fetched, unless the run is offline.
+/// Lists the files and folders that a run with these settings reads, whether they exist or not: its model, teachers,
+/// adapter, training and validation data, method, verifiers and environment, the cache of compiled code, the project's
+/// `tunebox.lock`, and the counters of energy. A model of the hub that is not present is fetched, unless the run is
+/// offline.
 #[must_use]
 pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
     let file = &settings.file;
@@ -106,8 +106,8 @@ pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
     read
 }
 
-/// Lists the files and folders that loading the components of these settings reads: their packages, the cache of compiled
-/// code, and the project's `tunebox.lock`. Leaves out a component that cannot be found.
+/// Lists the files and folders that loading the components of these settings reads: their packages, the cache of
+/// compiled code, and the project's `tunebox.lock`. Leaves out a component that cannot be found.
 #[must_use]
 pub fn component_files(settings: &RunSettings) -> Vec<PathBuf> {
     let packages = settings.references().into_iter().flatten().flat_map(|found| package_files(&found));

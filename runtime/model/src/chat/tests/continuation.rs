@@ -2,8 +2,8 @@
 
 use super::*;
 
-/// Encodes a chat of a question, the answer `calm` and a message whole; and checks that its end is what the continuation
-/// encodes for the message, and that the rest is the chat up to the end of the answer.
+/// Encodes a chat of a question, the answer `calm` and a message whole; and checks that its end is what the
+/// continuation encodes for the message, and that the rest is the chat up to the end of the answer.
 fn check_end(tokenizer: &Tokenizer, template: &ChatTemplate, message: &str) {
     let turns = talk(&[("user", "a"), ("assistant", "calm"), ("user", message)]);
     let text = template.render(&turns, true, None).unwrap();
