@@ -196,7 +196,8 @@ pub(crate) fn create_train_state(plan: &PlannedRun, policy: tunebox_model::Polic
         Updates::Method => None,
     };
     let max_new_tokens = u32::try_from(plan.data.completion_room()).unwrap_or(u32::MAX);
-    let environment = plan.environment.as_ref().map(|planned| Environment::open(planned, policy.model())).transpose()?;
+    let environment =
+        plan.environment.as_ref().map(|planned| Environment::open(planned, policy.model())).transpose()?;
     let verifiers = Verifiers::open(&plan.verifiers, plan.method.limits.step_wall_seconds)?;
     let verifiers = verifiers.with_environment(environment);
     let mut rewards = RewardState::new(verifiers, max_new_tokens, plan.settings.file.train.seed);
