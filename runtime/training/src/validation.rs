@@ -84,7 +84,7 @@ pub(crate) fn generate_completions(
 ) -> Result<Vec<Completion>, Error> {
     let prompts: Vec<Vec<u32>> = data.examples.iter().map(|example| example.sides[0].ids.clone()).collect();
     let questions: Option<Vec<&Question>> = data.examples.iter().map(|example| example.question.as_ref()).collect();
-    let room = data.report.completion_room();
+    let room = data.completion_room();
     verifiers.generate((policy, &View::Policy), &prompts, questions.as_deref(), (sampling, room))
 }
 
