@@ -14,7 +14,8 @@ use tunebox_model::adapter::{Adapter, AdapterKind, AdapterSettings, Initializati
 use tunebox_model::decoder::{EmbeddingNoise, Recompute};
 use tunebox_model::{Model, Policy, PolicySettings, Rows, Seeds, Slice, Source, View};
 
-use crate::support::tiny_models::{Golden, along, noise, write_folder};
+use crate::support::noise::noise;
+use crate::support::tiny_models::{Golden, along, write_folder};
 
 /// The largest difference allowed in a log-probability, and in a number of a tensor as a share of its length.
 const TOLERANCE: f64 = 1e-4;

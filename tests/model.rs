@@ -3,8 +3,11 @@
 
 mod adapters;
 mod families;
+mod reward_models;
 
 /// What the modules share.
 mod support {
+    pub(crate) mod noise;
+    pub(crate) mod reward_models;
     pub(crate) mod tiny_models;
 }

@@ -4,6 +4,8 @@
 //! math-verify 0.9.0) where there is one; lengths count words here, tokens there. And about the wall
 //! around verifiers: whatever one does, there is a verdict or a word for what it did.
 
+mod models;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};

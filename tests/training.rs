@@ -22,6 +22,8 @@ mod support {
     pub(crate) mod golden;
     pub(crate) mod golden_rows;
     pub(crate) mod guest;
+    pub(crate) mod noise;
+    pub(crate) mod reward_models;
     pub(crate) mod tiny_policy;
     pub(crate) mod tiny_run;
 }

@@ -68,6 +68,11 @@ impl Configuration {
         refuse_quantized(&whole)
     }
 
+    /// Whether `model_type`, as in `config.json`, is that of a known family.
+    pub(crate) fn is_known(model_type: &str) -> bool {
+        FAMILIES.iter().any(|family| family.model_types.contains(&model_type))
+    }
+
     /// Appends the `eos_token_id` values of a parsed `generation_config.json`, such as end-of-turn tokens, to `eos`.
     /// Skips those that `eos` contains already; does nothing if the key is missing, null or an empty list. Does not
     /// check that the ids are in the vocabulary. `file` names the file in errors.

@@ -112,6 +112,12 @@ impl Hub {
     /// when a model without a GGUF file in its name lacks `config.json` or safetensors weights, or when offline and the
     /// model is not whole in the cache.
     pub fn fetch(&self, name: &Name) -> Result<PathBuf> {
+        self.fetch_checked(name, check_family)
+    }
+
+    /// Does the work of [`Hub::fetch`] for models whose `config.json` passes `check`, which gets its folder before weights are
+    /// fetched.
+    pub(crate) fn fetch_checked(&self, name: &Name, check: fn(&Path) -> Result<()>) -> Result<PathBuf> {
         let Some(folder) = &self.cache else {
             return Err(self.error(name, "there is no home folder to keep it in", "set `HF_HOME` to a folder"));
         };
@@ -138,7 +144,7 @@ impl Hub {
         };
         let result = match &name.file {
             Some(file) => fetch(file)?,
-            None => fetch_folder(&there, &mut fetch)?.ok_or_else(|| self.no_weights(name, &there))?,
+            None => fetch_folder(&there, check, &mut fetch)?.ok_or_else(|| self.no_weights(name, &there))?,
         };
         // Offline work finds the commit by the name of the revision.
         named.create_ref(&listed.sha).map_err(|error| Error::file(folder, error))?;
@@ -222,17 +228,21 @@ impl Hub {
 }
 
 /// Fetches `config.json`, those of `README.md` and [`COMPANIONS`] that exist, and all weight files: those of the index if
-/// there is one, else [`SINGLE`]. Returns their folder. Fails before weights are fetched if the family is not known. `there`
-/// are the files of the repository; if it lacks
-/// `config.json` or weights, fetches nothing and returns `None`. `fetch` gets a file by its name and returns its path.
-fn fetch_folder(there: &[&str], fetch: &mut dyn FnMut(&str) -> Result<PathBuf>) -> Result<Option<PathBuf>> {
+/// there is one, else [`SINGLE`]. Returns their folder. Fails before weights are fetched if `check`, which gets their folder, fails.
+/// `there` are the files of the repository; if it lacks `config.json` or weights, fetches nothing and returns `None`. `fetch`
+/// gets a file by its name and returns its path.
+fn fetch_folder(
+    there: &[&str],
+    check: fn(&Path) -> Result<()>,
+    fetch: &mut dyn FnMut(&str) -> Result<PathBuf>,
+) -> Result<Option<PathBuf>> {
     let has = |file: &str| there.contains(&file);
     if !has("config.json") || !(has(SINGLE) || has(INDEX)) {
         return Ok(None);
     }
     if let Some(folder) = fetch("config.json")?.parent() {
         // Before gigabytes of weights that cannot be run.
-        check_family(folder)?;
+        check(folder)?;
     }
     for companion in ["README.md"].into_iter().chain(COMPANIONS).filter(|file| has(file)) {
         fetch(companion)?;

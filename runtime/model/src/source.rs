@@ -84,6 +84,13 @@ impl Source {
         Ok(Self { name: name.into(), path, weights, digest: Arc::default() })
     }
 
+    /// A source for a folder with `config.json` and safetensors weights of any family. `name` is what the user gave. Errors:
+    /// no weights, or a broken index of weight files.
+    pub(crate) fn of_folder(name: &str, folder: &Path) -> Result<Self> {
+        let (name, path) = (name.into(), folder.to_path_buf());
+        Ok(Self { name, weights: safetensors::files(folder)?, path, digest: Arc::default() })
+    }
+
     /// A source for a folder with a model's `config.json` and tokenizer but no weights; its name is the folder's path.
     /// `config.json` takes the place of the weight files, also in the digest.
     ///

@@ -7,7 +7,7 @@ use tunebox_compute::precision::Base;
 use tunebox_package::Updates;
 
 use crate::outcome::Outcome;
-use crate::plan::{PlanSummary, PlannedRun};
+use crate::plan::{PlanSummary, PlannedJudge, PlannedRun};
 
 /// The file's name in a run's folder.
 pub(crate) const FILE: &str = "README.md";
@@ -121,6 +121,12 @@ fn properties_table(plan: &PlannedRun, steps: u64) -> String {
     }
     row("data, SHA-256", format!("`{}`", plan.identity.data));
     row("method, SHA-256", format!("`{}`", plan.identity.method));
+    for verifier in &plan.verifiers {
+        if let PlannedJudge::Model(reward) = &verifier.judge {
+            let name = reward.source.name();
+            row(&format!("reward model `{}`, SHA-256", verifier.name), format!("`{}` (`{name}`)", reward.digest));
+        }
+    }
     if let Some(environment) = &plan.environment {
         let (name, version) = (&environment.name, &environment.package.manifest.version);
         row("environment", format!("{name} {version}, at most {} turns", environment.max_turns));

@@ -11,7 +11,7 @@ use serde::Serialize;
 
 pub use base::{find_base, find_steering};
 pub use find::{find_model, find_run, newest_checkpoint};
-pub(crate) use find::{is_endless, nearest_run, start_option, unfinished_error};
+pub(crate) use find::{find_reward_model, is_endless, nearest_run, start_option, unfinished_error};
 pub(crate) use run_lock::{RunLock, is_running};
 use tunebox_foundation::files;
 

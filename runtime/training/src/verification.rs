@@ -111,7 +111,7 @@ pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling
     add_environment(&settings, &mut now)?;
     let mut inputs = compare(&recorded, &now, &INPUT_KEYS);
     if !can_plan {
-        inputs::remove_unknown(&mut inputs, &components, &settings.component_keys());
+        inputs::remove_unknown(&mut inputs, &settings.component_keys(), &components);
     }
     Ok(Verification {
         name: file_name_text(folder.file_name().unwrap_or_default()),

@@ -3,6 +3,8 @@
 //! A verifier that traps or takes too long gives no verdict, which is counted and reported once a step. One that fails on
 //! most completions ends the run, which would learn from noise.
 
+mod judging;
+
 use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
@@ -11,13 +13,14 @@ use tunebox_foundation::format::seven_digits;
 use tunebox_model::generate::{Completion, Sampling, generate};
 use tunebox_model::tokenizer::Tokenizer;
 use tunebox_model::{Policy, View};
-use tunebox_sandbox::{DECODED_BYTES, Judge, Question, Verdict};
+use tunebox_sandbox::{DECODED_BYTES, Question, Verdict};
 
 use crate::answers::cut_text;
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::observer::Sample;
-use crate::plan::method::PlannedVerifier;
+use crate::plan::verifier::PlannedVerifier;
+use judging::Judging;
 
 /// Failures of one verifier, or of the environment, in one call that never end the run.
 pub(crate) const TOLERATED_FAILURES: usize = 8;
@@ -70,9 +73,7 @@ impl Texts<'_> {
 struct Entry {
     name: String,
     weight: f32,
-    /// The field of the record that it gets as the answer.
-    field: String,
-    judge: Judge,
+    judge: Judging,
     counts: Counts,
 }
 
@@ -98,17 +99,15 @@ pub struct Verifiers {
 }
 
 impl Verifiers {
-    /// Starts each verifier once with its settings to check them, and drops the instance: the first verdict of a call makes
+    /// Starts each component once with its settings to check them, and drops the instance: the first verdict of a call makes
     /// a new one. `seconds`: how long one call of [`Verifiers::verdicts`] outside of a step may take.
     ///
     /// # Errors
-    /// A verifier that rejects its settings or cannot be started.
+    /// A verifier that rejects its settings or cannot be started, and a reward model that is not open.
     pub fn open(planned: &[PlannedVerifier], seconds: f64) -> Result<Self, Error> {
         let entry = |planned: &PlannedVerifier| {
-            let mut judge = Judge::new(planned.admitted.clone(), &planned.settings)?;
-            judge.forget();
-            let (name, weight, field) = (planned.name.clone(), planned.weight, planned.field.clone());
-            Ok(Entry { name, weight, field, judge, counts: Counts::default() })
+            let judge = Judging::open(&planned.judge)?;
+            Ok(Entry { name: planned.name.clone(), weight: planned.weight, judge, counts: Counts::default() })
         };
         let entries = planned.iter().map(entry).collect::<Result<_, Error>>()?;
         Ok(Self { entries, environment: None, seconds })
@@ -243,8 +242,7 @@ impl Verifiers {
 
 impl Entry {
     /// Judges every completion by this verifier; returns one verdict for each, in order, NaN if the verifier abstained or
-    /// failed. Passes the record's field `self.field` as the reference answer, empty text if there is no such field, and
-    /// adds each verdict to the counts. Fails if the verifier failed on all completions, as soon as it failed on more than
+    /// failed. Adds each verdict to the counts. Fails if the verifier failed on all completions, as soon as it failed on more than
     /// half of them and more than eight, and when `end` is reached.
     fn judge_all(
         &mut self,
@@ -254,8 +252,7 @@ impl Entry {
     ) -> Result<Vec<f32>, Error> {
         let (mut verdicts, mut failed, of) = (Vec::with_capacity(answers.len()), 0, answers.len());
         for (number, Answer { question, last_turn, .. }) in answers.iter().enumerate() {
-            let answer = question.fields.get(&self.field).map_or("", String::as_str);
-            let verdict = self.judge.verdict(&question.prompt, &texts.decode(number, last_turn)?, answer, end);
+            let verdict = self.judge.verdict(question, &texts.decode(number, last_turn)?, end);
             if end.is_some_and(|end| Instant::now() >= end) {
                 return Err(too_long_error(&self.name));
             }

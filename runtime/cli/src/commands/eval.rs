@@ -83,7 +83,7 @@ impl Eval {
         let data = self.find_files()?;
         data.iter().try_for_each(|file| files::open(file).map(drop))?;
         let quiet = Terminal { json: false, quiet: true, verbose: false };
-        let rewards = self.reward_settings(quiet)?;
+        let rewards = self.reward_settings(quiet, global.offline)?;
         if let Some(settings) = rewards.as_ref().filter(|_| !global.supervised && self.rewards.is_some()) {
             self.trust.check_run(terminal, settings)?;
         }
@@ -113,7 +113,7 @@ impl Eval {
         };
         let is_changed = loaded.has_adapter || is_steered;
         let adapted = is_changed.then_some(&loaded.policy);
-        let rewards = self.reward_settings(terminal)?;
+        let rewards = self.reward_settings(terminal, global.offline)?;
         let result = evaluate(&base, adapted, &self.find_files()?, &settings, rewards.as_ref())?;
         emit_evaluation(terminal, &self.data, &result);
         terminal.status("Evaluated", format!("{}, each {}", counted(result.records as u64, "record"), result.shape));
@@ -144,14 +144,14 @@ impl Eval {
     /// Reads the settings of the run whose verifiers judge completions: from the file of `--rewards`, else from `run.toml`
     /// in the folder of the model. `None` without either, and, with a warning, if that `run.toml` names a verifier that is
     /// not built in or asks for more than the defaults.
-    fn reward_settings(&self, terminal: Terminal) -> Result<Option<RunSettings>, Failure> {
+    fn reward_settings(&self, terminal: Terminal, offline: bool) -> Result<Option<RunSettings>, Failure> {
         let own = || self.model.existing_folder().map(|folder| folder.join("run.toml")).filter(|path| path.is_file());
         let settings = match &self.rewards {
             Some(file) => Some(RunSettings::load(file, &[])?),
             None => own().map(|file| load_run_rewards(terminal, &file)).transpose()?.flatten(),
         };
         let Some(mut settings) = settings else { return Ok(None) };
-        settings.compiling = compile_settings()?;
+        (settings.offline, settings.compiling) = (offline, compile_settings()?);
         Ok(Some(settings))
     }
 

@@ -50,8 +50,10 @@ pub(crate) fn show_plan(terminal: Terminal, plan: &Plan) {
         ("scratch", memory.scratch),
         ("head", memory.head),
         (runtime, memory.runtime),
+        ("reward models", memory.reward_models),
     ];
-    let parts = parts.map(|(name, size)| format!("{name} {}", bytes(size))).join(", ");
+    let parts = parts.iter().filter(|(name, size)| *size > 0 || *name != "reward models");
+    let parts = parts.map(|(name, size)| format!("{name} {}", bytes(*size))).collect::<Vec<_>>().join(", ");
     terminal.status("Memory", format!("about {}: {parts}", bytes(memory.total())));
     if run.data.shape == Shape::Prompts {
         terminal.note(completions_note(run.method.completions()));

@@ -232,7 +232,7 @@ impl Network<'_> {
     }
 
     /// The RMS norm with the weight of this name.
-    pub(super) fn norm(&self, name: &str) -> Result<Norm> {
+    pub(crate) fn norm(&self, name: &str) -> Result<Norm> {
         let configuration = &self.model.configuration;
         let (weight, slot) = self.vector(name)?;
         Ok(Norm { weight, slot, epsilon: configuration.norm_epsilon, unit_offset: configuration.unit_offset_norm })

@@ -131,6 +131,22 @@ fn code_and_pickles_are_never_fetched() {
 }
 
 #[test]
+fn a_reward_model_is_fetched_although_its_family_is_none_that_is_trained() {
+    let config: &[u8] =
+        br#"{"model_type": "deberta-v2", "architectures": ["DebertaV2ForSequenceClassification"], "vocab_size": 9,
+        "hidden_size": 8, "num_hidden_layers": 1, "num_attention_heads": 2, "intermediate_size": 8, "num_labels": 1,
+        "max_position_embeddings": 16}"#;
+    let files: [(&str, &[u8]); 3] =
+        [("config.json", config), ("tokenizer.json", b"[]"), ("model.safetensors", b"weights")];
+    let (server, cache) = (Server::start(&files), tempfile::tempdir().unwrap());
+    let find =
+        |offline| crate::reward::find_reward_model("acme/tiny", &Hub::at(&server.address, cache.path(), offline));
+    let folder = find(false).unwrap().path().to_owned();
+    assert_eq!(find(true).unwrap().path(), folder, "offline");
+    assert!(Hub::at(&server.address, cache.path(), false).fetch(&name()).is_err(), "it cannot be trained");
+}
+
+#[test]
 fn what_was_fetched_is_found_offline() {
     let (server, cache) = (tiny(), tempfile::tempdir().unwrap());
     let folder = Hub::at(&server.address, cache.path(), false).fetch(&name()).unwrap();

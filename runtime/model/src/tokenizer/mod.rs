@@ -26,7 +26,8 @@ pub use stream::StreamDecoder;
 pub(crate) use folder::{object, read_optional};
 use growth::{MAX_BYTES, Steps};
 use special::Specials;
-use tokenizers::Encoding;
+use tokenizers::utils::truncation::{TruncationParams, truncate_encodings};
+use tokenizers::{Encoding, PostProcessor};
 use tunebox_foundation::panics::catch_panic;
 
 use crate::error::Result;
@@ -122,6 +123,28 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// Encodes two texts as a pair, with the special ids that the tokenizer puts around and between them. Of more than
+    /// `most` ids, leaves out those at the end of the longer text, then of both. Also returns the type of each id: 0 or 1,
+    /// usually the number of its text.
+    ///
+    /// # Errors
+    /// When [`encode`](Self::encode) fails for both texts together, or the special ids alone are more than `most`.
+    pub fn encode_pair(&self, first: &str, second: &str, most: usize) -> Result<(Vec<u32>, Vec<u32>)> {
+        self.check_length(first.len().saturating_add(second.len()))?;
+        let (first, second) = (self.encoded(first, false)?, self.encoded(second, false)?);
+        let added = self.inner.get_post_processor().map_or(0, |processor| processor.added_tokens(true));
+        let room = most.checked_sub(added).filter(|room| *room > 0);
+        let max_length =
+            room.ok_or_else(|| error::encode(format!("{added} special tokens leave no room in {most}")))?;
+        let parameters = TruncationParams { max_length, ..TruncationParams::default() };
+        let join = || {
+            let (first, second) = truncate_encodings(first, Some(second), &parameters)?;
+            self.inner.post_process(first, second, true)
+        };
+        let pair = catch_panic(join).map_err(error::encode)?.map_err(error::encode)?;
+        Ok((pair.get_ids().to_vec(), pair.get_type_ids().to_vec()))
+    }
+
     /// Encodes `text` without adding special ids, and gives the byte range of the text that each id stands for. A range
     /// that would begin after the end of the one before it begins at that end instead; the last range ends with the text.
     /// Ranges overlap where tokens share a character.
@@ -182,14 +205,19 @@ impl Tokenizer {
     /// Encodes a text without added ids. `spans` also computes the byte offsets of its tokens. Errors: the text is longer
     /// than [`MAX_TEXT_BYTES`] or may exceed [`MAX_BYTES`] in the steps, or the library fails or panics.
     fn encoded(&self, text: &str, spans: bool) -> Result<Encoding> {
-        if text.len() > MAX_TEXT_BYTES {
-            return Err(error::encode(format!("it has {} bytes; at most {MAX_TEXT_BYTES} are encoded", text.len())));
-        }
-        self.steps.encode.check(text.len()).map_err(error::encode)?;
+        self.check_length(text.len())?;
         let _mark = self.begin_work(text.len());
         let encoded =
             catch_panic(|| if spans { self.inner.encode(text, false) } else { self.inner.encode_fast(text, false) });
         encoded.map_err(error::encode)?.map_err(error::encode)
+    }
+
+    /// Fails if a text of so many bytes is longer than [`MAX_TEXT_BYTES`], or may exceed [`MAX_BYTES`] in the steps.
+    fn check_length(&self, bytes: usize) -> Result<()> {
+        if bytes > MAX_TEXT_BYTES {
+            return Err(error::encode(format!("it has {bytes} bytes; at most {MAX_TEXT_BYTES} are encoded")));
+        }
+        self.steps.encode.check(bytes).map_err(error::encode)
     }
 
     /// The id of the token with exactly this spelling; `None` if there is none.

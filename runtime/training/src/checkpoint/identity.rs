@@ -54,7 +54,7 @@ pub(crate) struct Identity {
     pub(crate) validation: Option<String>,
     /// SHA-256 of the method's component.
     pub(crate) method: String,
-    /// SHA-256 of each verifier's component.
+    /// SHA-256 of each verifier's component, or of a reward model's files.
     #[serde(default)]
     pub(crate) verifiers: Vec<String>,
     /// SHA-256 of the environment's component, if the run has one.

@@ -38,9 +38,9 @@ impl RunSettings {
         Requests { file: self.file_path.clone().unwrap_or_default(), clauses, key }
     }
 
-    /// The values of `method.use`, of each verifier's `use` and of `environment.use`.
+    /// The values of `method.use`, of the `use` of each verifier that is no reward model, and of `environment.use`.
     fn written_components(&self) -> impl Iterator<Item = &String> {
-        let verifiers = self.file.verifier.iter().map(|verifier| &verifier.r#use);
+        let verifiers = self.verifier_numbers(false).map(|number| &self.file.verifier[number].r#use);
         let environment = self.file.environment.iter().map(|environment| &environment.r#use);
         std::iter::once(&self.file.method.r#use).chain(verifiers).chain(environment)
     }

@@ -54,10 +54,11 @@ pub struct RunFile {
 }
 
 impl RunFile {
-    /// The values of the key `use`, for changing them: that of the method, those of the verifiers, that of the
-    /// environment.
+    /// The values of the key `use` of the components, for changing them: that of the method, those of the verifiers that are
+    /// no reward models, that of the environment.
     pub(super) fn components_mut(&mut self) -> impl Iterator<Item = &mut String> {
-        let verifiers = self.verifier.iter_mut().map(|verifier| &mut verifier.r#use);
+        let verifiers = self.verifier.iter_mut().filter(|verifier| verifier.reward_model().is_none());
+        let verifiers = verifiers.map(|verifier| &mut verifier.r#use);
         let environment = self.environment.iter_mut().map(|environment| &mut environment.r#use);
         std::iter::once(&mut self.method.r#use).chain(verifiers).chain(environment)
     }
@@ -243,22 +244,31 @@ pub struct TeacherTable {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub struct VerifierTable {
-    /// The verifier: a built-in name, a verifier folder, a `.wasm` file, or a pulled package as `NAME@VERSION` or
-    /// `registry/namespace/name:VERSION`.
+    /// The verifier: a built-in name, a verifier folder, a `.wasm` file, a pulled package as `NAME@VERSION` or
+    /// `registry/namespace/name:VERSION`, or `model:` before the folder or hub name of a reward model, which is a sequence
+    /// classifier with one label.
     pub r#use: String,
-    /// Name of the verifier in metrics; the one of its manifest unless given.
+    /// Name of the verifier in metrics; the one of its manifest, or of a reward model's folder, unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub name: Option<String>,
     /// Factor of the verifier's score in the reward.
     #[serde(default = "default_weight")]
     #[schemars(range(min = -1_000_000.0, max = 1_000_000.0))]
     pub weight: f64,
-    /// Field of a record that is passed to the verifier as the reference answer.
+    /// Field of a record that is passed to the verifier as the reference answer; a reward model gets none.
     #[serde(default = "default_answer_field")]
     pub answer: String,
     /// Settings of the verifier, checked against its manifest.
     #[serde(flatten)]
     pub settings: Map<String, Value>,
+}
+
+impl VerifierTable {
+    /// The folder or hub name of the reward model that `use` names; `None` for a component.
+    #[must_use]
+    pub fn reward_model(&self) -> Option<&str> {
+        self.r#use.strip_prefix("model:")
+    }
 }
 
 /// `[environment]`: an environment that answers completions. Every further key is a setting of the environment.

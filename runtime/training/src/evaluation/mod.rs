@@ -17,7 +17,7 @@ use crate::data::{Dataset, Encoder, InputFile, Reading, Shape};
 use crate::environment::Environment;
 use crate::error::Error;
 use crate::observer::Sample;
-use crate::plan::{create_verifier_engine, load_environment, load_verifiers};
+use crate::plan::{create_verifier_engine, load_environment, load_verifiers, open_reward_models};
 use crate::validation::{generate_completions, score_completions};
 use crate::verifiers::Verifiers;
 use scores::mean;
@@ -59,7 +59,8 @@ pub fn evaluate(
     let mut verifiers = match rewards {
         Some(run) => {
             let (engine, seconds) = (create_verifier_engine(run)?, run.file.limits.step_wall_seconds);
-            let planned = load_verifiers(run, &engine)?;
+            let mut planned = load_verifiers(run, &engine)?;
+            open_reward_models(run, &mut planned, base.parameters().device(), None)?;
             let environment = load_environment(run, &engine, &planned)?;
             let environment = environment.map(|planned| Environment::open(&planned, base.model())).transpose()?;
             Verifiers::open(&planned, seconds)?.with_environment(environment)

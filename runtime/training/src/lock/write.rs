@@ -7,6 +7,7 @@ use toml::Table;
 use tunebox_compute::device::DeviceInfo;
 use tunebox_compute::fused::bf16_instruction;
 use tunebox_foundation::files;
+use tunebox_model::Source;
 use tunebox_package::Package;
 use tunebox_sandbox::COSTS;
 
@@ -14,7 +15,7 @@ use super::{FILE, NO_ARTIFACT};
 use crate::data::Dataset;
 use crate::error::Error;
 use crate::outcome::Outcome;
-use crate::plan::{PlannedRun, Revision};
+use crate::plan::{PlannedJudge, PlannedRun, Revision};
 
 /// A file of the artifact.
 #[derive(Debug, Clone, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
@@ -48,7 +49,7 @@ fn lock_json(plan: &PlannedRun, end: Option<(&[Written], &Outcome)>) -> Result<V
     let artifact = end.map(|(files, _)| files);
     let (summary, identity) = (&plan.summary, &plan.identity);
     let files = artifact.unwrap_or_default().iter().map(artifact_entry).collect::<Result<Vec<_>, Error>>()?;
-    let verifiers = plan.verifiers.iter().map(|verifier| self::verifier_entry(&verifier.name, &verifier.package));
+    let verifiers = plan.verifiers.iter().map(|verifier| self::verifier_entry(&verifier.name, &verifier.judge));
     let method = method_table(&plan.method.package, &summary.settings, &plan.revised);
     let mut lock = json!({
         "schema": 1,
@@ -91,8 +92,21 @@ pub(crate) fn method_table(package: &Package, settings: &Map<String, Value>, rev
     })
 }
 
-/// An entry of the list `verifier` of a `run.lock`, or its table `environment`, as JSON; `name` is the name in the run.
-pub(crate) fn verifier_entry(name: &str, package: &Package) -> Value {
+/// An entry of the list `verifier` of a `run.lock`, as JSON; `name` is the verifier's name in the run.
+fn verifier_entry(name: &str, judge: &PlannedJudge) -> Value {
+    match judge {
+        PlannedJudge::Component(component) => component_entry(name, &component.package),
+        PlannedJudge::Model(reward) => reward_entry(name, &reward.source, &reward.digest),
+    }
+}
+
+/// An entry of the list `verifier` for a reward model with this digest.
+pub(crate) fn reward_entry(name: &str, source: &Source, digest: &str) -> Value {
+    json!({ "name": name, "source": format!("model:{}", source.name()), "sha256": digest })
+}
+
+/// An entry of the list `verifier`, or the table `environment`, for a component.
+pub(crate) fn component_entry(name: &str, package: &Package) -> Value {
     json!({
         "name": name, "version": package.manifest.version, "sha256": package.digest,
         "signer": package.signer.as_ref().map(|signer| &signer.key),

@@ -18,11 +18,14 @@ use super::folder::{Destination, choose_folder};
 use super::identity::{check_same_run, complete_identity, partial_identity};
 use super::inputs::Inputs;
 use super::length::planned_length;
-use super::method::{PlannedMethod, load_method, load_verifiers, no_effect_warning};
+use super::memory::Estimate;
+use super::method::{PlannedMethod, load_method, no_effect_warning};
 use super::model::{changed_base_warning, check_precision};
 use super::optimizer::{check_device, optimizer_settings};
 use super::planned::{Plan, PlanSummary, PlannedRun, build_summary};
 use super::problems::check_settings;
+use super::reward::{open_reward_models, reward_bytes};
+use super::verifier::{compile_verifiers, load_verifiers};
 use crate::configuration::{RunSettings, Underline};
 use crate::cost::Meter;
 use crate::data::{BatchSampler, Batching, Dataset, Shape};
@@ -80,7 +83,9 @@ pub fn compile(mut settings: RunSettings, has_method: bool) -> Result<CompiledCo
         load_method(&settings, &engine)?;
     }
     let engine = create_verifier_engine(&settings)?;
-    load_environment(&settings, &engine, &load_verifiers(&settings, &engine)?)?;
+    compile_verifiers(&settings, &engine)?;
+    // That no verifier has its name is checked when the run is planned.
+    load_environment(&settings, &engine, &[])?;
     Ok(CompiledCode { folder: settings.compiling.cache, warning, _temporary: temporary })
 }
 
@@ -95,7 +100,7 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     check_precision(&settings, &method)?;
     let optimizer = optimizer_settings(&settings)?;
     let answering = create_verifier_engine(&settings)?;
-    let verifiers = load_verifiers(&settings, &answering)?;
+    let mut verifiers = load_verifiers(&settings, &answering)?;
     let environment = load_environment(&settings, &answering, &verifiers)?;
     let known = partial_identity(&settings, &method, &verifiers, environment.as_ref());
     let destination = choose_folder(&settings, &method.package.manifest.name, &known)?;
@@ -104,7 +109,9 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     let inputs = Inputs::open(&settings, &method, clock)?;
     check_validation(&settings, &inputs)?;
     check_chat(&settings, inputs.policy.model())?;
-    check_device(&settings, &device::describe(inputs.policy.parameters().device()))?;
+    let device = inputs.policy.parameters().device().clone();
+    check_device(&settings, &device::describe(&device))?;
+    open_reward_models(&settings, &mut verifiers, &device, Some(clock))?;
     let keeps_best = keeps_best(&settings, &method, inputs.validation.as_ref())?;
     let identity = complete_identity(known, &settings, &inputs, keeps_best)?;
     check_same_run(&settings, &destination.name, destination.checkpoint.as_ref(), &identity)?;
@@ -113,7 +120,9 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     let (length, extended_from) = planned_length(&settings, &destination, sampler.windows_per_epoch() as u64)?;
     let learning_rate = learning_rate(&settings, &inputs.policy, inputs.data.shape, length)?;
     let summary = build_summary(&settings, &destination.name, &inputs, &method, (&learning_rate, &optimizer), &sampler);
-    let summary = PlanSummary { extended_from, ..summary };
+    let reward_models = reward_bytes(&verifiers, &device, inputs.data.report.length);
+    let memory = Estimate { reward_models, ..summary.memory };
+    let summary = PlanSummary { extended_from, memory, ..summary };
     let Inputs { policy, data, validation, .. } = inputs;
     let Destination { folder, checkpoint, run_lock, finished, .. } = destination;
     let run = PlannedRun {

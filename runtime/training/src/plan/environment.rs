@@ -6,8 +6,9 @@ use tunebox_model::chat::Continuation;
 use tunebox_package::{Package, Reference, World, resolve_settings};
 use tunebox_sandbox::{Engine, Environment, Value};
 
-use super::method::{PlannedVerifier, component_problems, imports, setting_error, toml_table};
+use super::method::{component_problems, imports, setting_error, toml_table};
 use super::trust::open_package;
+use super::verifier::PlannedVerifier;
 use crate::configuration::{RunSettings, Underline};
 use crate::error::Error;
 

@@ -8,7 +8,8 @@ use tunebox_compute::precision::Purpose;
 
 use super::environment::PlannedEnvironment;
 use super::inputs::Inputs;
-use super::method::{PlannedMethod, PlannedVerifier};
+use super::method::PlannedMethod;
+use super::verifier::PlannedVerifier;
 use crate::checkpoint::{Identity, LENGTH_SETTINGS, State, settings_that_matter};
 use crate::configuration::{ENDLESS, RunSettings};
 use crate::error::{Error, path_error};
@@ -52,7 +53,7 @@ pub(super) fn partial_identity(
     Identity {
         version: env!("CARGO_PKG_VERSION").into(),
         method: method.package.digest.clone(),
-        verifiers: verifiers.iter().map(|verifier| verifier.package.digest.clone()).collect(),
+        verifiers: verifiers.iter().map(|verifier| verifier.digest().to_owned()).collect(),
         environment: environment.map(|environment| environment.package.digest.clone()),
         settings: settings_that_matter(&file),
         ..Identity::default()

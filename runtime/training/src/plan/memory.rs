@@ -35,19 +35,28 @@ pub struct Estimate {
     /// On the CPU the program and the tokenizer. On an accelerator the largest matrix that is dequantized for a product; the
     /// memory of its driver is not counted, since it is not free once the device is open.
     pub runtime: u64,
+    /// Weights and temporary tensors of the reward models on this device; 0 without one.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub reward_models: u64,
+}
+
+/// Whether a part of an estimate is 0, so that it is left out.
+fn is_zero(bytes: &u64) -> bool {
+    *bytes == 0
 }
 
 impl Estimate {
     /// The sum of all fields, in bytes.
     #[must_use]
     pub fn total(&self) -> u64 {
-        self.weights + self.training + self.activations + self.scratch + self.head + self.runtime
+        let own = self.weights + self.training + self.activations + self.scratch + self.head;
+        own + self.runtime + self.reward_models
     }
 
     /// Estimates the memory of a run from its policy, the host's optimizer if it has one, and `tokens`, the most tokens
     /// that a step holds at once.
     /// `recompute` says which activations the backward pass recomputes. `runtime` is the number of bytes in use beside
-    /// the weights, from [`bytes_beside_weights`].
+    /// the weights, from [`bytes_beside_weights`]. Counts no reward models.
     #[must_use]
     pub(crate) fn of(
         policy: &Policy,
@@ -73,6 +82,7 @@ impl Estimate {
             scratch: pass.scratch,
             head: pass.head,
             runtime,
+            reward_models: 0,
         }
     }
 }

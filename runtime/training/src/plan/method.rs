@@ -1,5 +1,4 @@
-//! Loads the method and the verifiers of a run: finds and reads their packages, resolves their settings, admits their
-//! components. Runs nothing of them.
+//! Loads the method of a run: finds and reads its package, resolves its settings, admits its component. Runs nothing of it.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -12,7 +11,7 @@ use tunebox_package::{
     Manifest, Package, Reference, Updates, World, component, manifest, read_manifest, resolve_settings,
 };
 use tunebox_sandbox::native::{Twin, every_interface};
-use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, StartProcess, Value, Verifier, interface_of};
+use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, StartProcess, Value, interface_of};
 
 use super::trust;
 use crate::configuration::{RunSettings, Underline, find_meant_key, join, meant_key_hint};
@@ -288,57 +287,4 @@ pub(super) fn toml_table(settings: &Map<String, Json>) -> toml::Table {
 /// Converts settings with their values to a JSON object.
 pub(super) fn settings_json(settings: &[(String, Value)]) -> Map<String, Json> {
     settings.iter().map(|(name, value)| (name.clone(), json!(value))).collect()
-}
-
-/// A verifier that is ready to start.
-pub struct PlannedVerifier {
-    /// The verifier's name in metrics and messages.
-    pub name: String,
-    /// The factor of its score in the reward.
-    pub weight: f32,
-    /// The field of a record that is passed to it as the reference answer.
-    pub field: String,
-    /// The component, its manifest and digest.
-    pub package: Package,
-    /// Every setting with its value.
-    pub settings: Vec<(String, Value)>,
-    pub(crate) admitted: Verifier,
-}
-
-/// Finds, reads and compiles the verifiers that the run file lists, in its order, as [`load_verifier`] does; none if it
-/// lists none. Fails if two have the same name.
-pub(crate) fn load_verifiers(settings: &RunSettings, engine: &Engine) -> Result<Vec<PlannedVerifier>, Error> {
-    let mut planned: Vec<PlannedVerifier> = Vec::new();
-    for number in 0..settings.file.verifier.len() {
-        let verifier = load_verifier(settings, engine, number)?;
-        if planned.iter().any(|other| other.name == verifier.name) {
-            let (key, what) =
-                (format!("verifier.{number}.use"), format!("two verifiers are called `{}`", verifier.name));
-            return Err(settings.conflict(&key, Underline::Value, &what, "give one of them another `name`"));
-        }
-        planned.push(verifier);
-    }
-    Ok(planned)
-}
-
-/// Finds the verifier of one `[[verifier]]` table, reads its package, checks it against the project's lock, resolves
-/// its settings and compiles its component. `number` is the table's position, from 0. Compiles a verifier that is not built
-/// in in a child process, if `engine` has one configured. The name is that of the table, else that of the manifest.
-fn load_verifier(settings: &RunSettings, engine: &Engine, number: usize) -> Result<PlannedVerifier, Error> {
-    let (key, given) = (format!("verifier.{number}"), &settings.file.verifier[number]);
-    let found = settings.verifier_reference(number)?;
-    let engine = engine.for_untrusted(!matches!(found, Reference::Builtin(_)));
-    let package = trust::open_package(&found, settings.project())?;
-    package.expect_world(World::Verifier)?;
-    let values = resolve_settings(&package.manifest, &toml_table(&given.settings))
-        .map_err(|error| setting_error(settings, &key, &given.r#use, &package.manifest, &error))?;
-    let admitted = engine.admit_verifier(&package.bytes, &package.manifest.name, &settings.file.limits)?;
-    Ok(PlannedVerifier {
-        name: given.name.clone().unwrap_or_else(|| package.manifest.name.clone()),
-        weight: given.weight as f32,
-        field: given.answer.clone(),
-        settings: values,
-        package,
-        admitted,
-    })
 }

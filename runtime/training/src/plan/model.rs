@@ -13,15 +13,16 @@ use tunebox_package::digest::sha256;
 use tunebox_sandbox::Value;
 
 use super::method::PlannedMethod;
+use super::reward::fetch_reward_models;
 use super::teachers::find_teacher;
 use crate::configuration::{Initialize, RunSettings, Underline};
 use crate::error::Error;
 use crate::runs::find_model;
 use crate::{lock, sample};
 
-/// Fetches the files of the run's model and teachers that are not present from the hub, if their path is not an existing one.
-/// Returns true if the model is one of the hub; does nothing and returns false for a local model, or with
-/// `model.initialize`.
+/// Fetches the files of the run's model, of its teachers and of its reward models that are not present from the hub, unless
+/// they are given by an existing path. Returns true if the model or a reward model is of the hub; does nothing and returns
+/// false for local models, or, of the run's model, with `model.initialize`.
 ///
 /// # Errors
 /// A model that is not on the hub, or cannot be fetched, as when the run is offline and files are missing.
@@ -34,7 +35,7 @@ pub fn fetch(settings: &RunSettings) -> Result<bool, Error> {
     for number in 0..settings.file.teacher.len() {
         find_teacher(settings, number)?;
     }
-    Ok(!is_local)
+    Ok(fetch_reward_models(settings)? || !is_local)
 }
 
 /// Opens the device that `train.device` names. An error is located at that key.

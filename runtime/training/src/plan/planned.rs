@@ -15,8 +15,9 @@ use tunebox_package::{Reference, Updates};
 use super::environment::PlannedEnvironment;
 use super::inputs::Inputs;
 use super::memory::{Estimate, Tokens};
-use super::method::{PlannedMethod, PlannedVerifier, settings_json};
+use super::method::{PlannedMethod, settings_json};
 use super::model::nf4_conflict;
+use super::verifier::PlannedVerifier;
 use crate::checkpoint::{Identity, State};
 use crate::configuration::RunSettings;
 use crate::cost::Meter;
@@ -267,7 +268,10 @@ impl Plan {
         let tokens = |batch| Tokens::of(&run.settings, &run.data, &run.method, batch);
         let (now, one) = (tokens(train.batch), tokens(1));
         let optimizer = host_optimizer(&run.method, &run.optimizer);
-        let need = |tokens, recompute| Estimate::of(&self.policy, tokens, recompute, optimizer, whole.runtime).total();
+        let need = |tokens, recompute| {
+            let own = Estimate::of(&self.policy, tokens, recompute, optimizer, whole.runtime);
+            own.total() + whole.reward_models
+        };
         let present = if train.recompute { Recompute::Blocks } else { Recompute::None };
         let quantized = self.nf4_weight_bytes().map(|weights| {
             ("model.precision=nf4", whole.total().saturating_sub(whole.weights).saturating_add(weights))

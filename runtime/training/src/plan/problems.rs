@@ -10,6 +10,7 @@ use super::folder::check_run_name;
 use super::method::{component_problems, imports, own_update_problems};
 use super::model::check_full_training;
 use super::optimizer::optimizer_problems;
+use super::reward::reward_problems;
 use super::teachers::teacher_problems;
 use super::trust::open_package;
 use crate::configuration::{RunSettings, Underline, join};
@@ -42,6 +43,10 @@ pub(crate) fn setting_problems(settings: &RunSettings) -> Vec<Error> {
     }
     for (number, verifier) in file.verifier.iter().enumerate().filter(|(_, verifier)| !verifier.r#use.is_empty()) {
         let below = format!("verifier.{number}");
+        if verifier.reward_model().is_some() {
+            problems.extend(reward_problems(settings, number, &verifier.settings));
+            continue;
+        }
         match open(settings, settings.verifier_reference(number)) {
             Ok(package) => {
                 let used = &verifier.r#use;

@@ -20,7 +20,7 @@ use crate::learner::{RewardState, Session, TrainState, Trainer, begin_step};
 use crate::lock;
 use crate::metrics::MetricsFile;
 use crate::observer::{Event, Observer, Summary, show_lines};
-use crate::plan::{Plan, PlannedMethod, PlannedRun, Revision, run_exists, trust};
+use crate::plan::{Plan, PlannedMethod, PlannedRun, PlannedVerifier, Revision, run_exists, trust};
 use crate::runs::RunLock;
 use crate::validation::ValidationHistory;
 use crate::verifiers::Verifiers;
@@ -164,7 +164,7 @@ fn write_settings(plan: &PlannedRun) -> Result<(), Error> {
 /// lock is missing or cannot be read.
 fn copy_project_lock(plan: &PlannedRun) -> Result<(), Error> {
     let environment = plan.environment.iter().map(|environment| &environment.package);
-    let verifiers = plan.verifiers.iter().map(|verifier| &verifier.package);
+    let verifiers = plan.verifiers.iter().filter_map(PlannedVerifier::package);
     let mut packages = verifiers.chain(environment).chain([&plan.method.package]);
     if packages.any(|package| package.source.is_some()) {
         let lock = files::read_text(&plan.settings.project().join(trust::LOCK_FILE))?;

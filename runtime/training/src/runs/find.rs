@@ -34,6 +34,17 @@ pub fn find_model(name: &str, revision: Option<&str>, offline: bool) -> Result<S
     Ok(Source::find(name, revision, &Hub::from_environment(offline))?)
 }
 
+/// Finds a reward model: a folder, or, if no such path exists, a name on the hub. Fetches the files of the hub's model that
+/// are not present, unless `offline`.
+///
+/// # Errors
+/// A folder that holds no reward model, a model that cannot be fetched, and a name that looks like a path of this machine,
+/// where nothing is.
+pub(crate) fn find_reward_model(name: &str, offline: bool) -> Result<Source, Error> {
+    reject_missing_path(name)?;
+    Ok(tunebox_model::reward::find_reward_model(name, &Hub::from_environment(offline))?)
+}
+
 /// Finds the folder of a run: the one at the path `name`, else the one of that name in `runs`.
 ///
 /// # Errors

@@ -16,9 +16,9 @@ use crate::configuration::{RunSettings, Underline};
 use crate::data::InputFile;
 use crate::error::Error;
 use crate::lock;
-use crate::lock::write::{list_or_null, remove_nulls, verifier_entry};
+use crate::lock::write::{component_entry, list_or_null, remove_nulls, reward_entry};
 use crate::plan::{
-    data_paths, digest_files, digests, lock_settings, teacher_digests, training_files, validation_files,
+    data_paths, digest_files, digests, find_reward, lock_settings, teacher_digests, training_files, validation_files,
 };
 
 /// The keys of a lock whose values may be known only after planning, which opens the model and tokenizes the data.
@@ -45,11 +45,11 @@ pub(super) fn check_data_files(settings: &RunSettings) -> Result<(), Error> {
 
 /// Builds the lock's table of a run's current inputs without planning the run: the keys in [`KNOWN_AFTER_PLANNING`] are
 /// missing, except `steps` if the run file gives it. `components` holds the package of the method, those of the
-/// verifiers, then that of the environment, if the run has one. Of a package that could not be read, the table is
-/// missing (method) or empty.
+/// verifiers but reward models, then that of the environment, if the run has one. Of a package that could not be read, the
+/// table is missing (method) or empty.
 ///
 /// # Errors
-/// A model, adapter or data file that cannot be read.
+/// A model, reward model, adapter or data file that cannot be read.
 pub(super) fn unplanned_lock_table(
     settings: &RunSettings,
     components: &[Result<Package, Error>],
@@ -59,8 +59,12 @@ pub(super) fn unplanned_lock_table(
     let validation = validation_files(settings)?.map(data).transpose()?;
     let mut components = components.iter().map(|read| read.as_ref().ok());
     let method = components.next().flatten().map(|package| method_table(settings, package));
-    let mut others = components.map(|read| read.map_or(json!({}), |package| verifier_entry("", package)));
-    let verifiers = others.by_ref().take(file.verifier.len()).collect();
+    let mut entries = components.map(|read| read.map_or(json!({}), |package| component_entry("", package)));
+    let mut verifier = |number: usize| match file.verifier[number].reward_model() {
+        Some(_) => find_reward(settings, number).map(|(source, digest)| reward_entry("", &source, &digest)),
+        None => Ok(entries.next().unwrap_or_default()),
+    };
+    let verifiers = (0..file.verifier.len()).map(&mut verifier).collect::<Result<Vec<_>, Error>>()?;
     let mut now = json!({
         "seed": file.train.seed,
         "steps": file.train.steps,
@@ -70,7 +74,7 @@ pub(super) fn unplanned_lock_table(
         "validation": validation,
         "method": method,
         "verifier": list_or_null(verifiers),
-        "environment": others.next(),
+        "environment": entries.next(),
     });
     remove_nulls(&mut now);
     Ok(Table::try_from(now).unwrap_or_default())
@@ -84,7 +88,7 @@ pub(super) fn method_table(settings: &RunSettings, package: &Package) -> Value {
 /// Removes comparisons whose present value is `absent` only because [`unplanned_lock_table`] cannot know it: the keys
 /// in [`KNOWN_AFTER_PLANNING`], and those of `components` that could not be read. `keys` are the keys of the run file
 /// that name the components, in their order. Other absent values stay, as differences.
-pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, components: &[Result<Package, Error>], keys: &[String]) {
+pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, keys: &[String], components: &[Result<Package, Error>]) {
     let unread = components.iter().zip(keys).filter(|(read, _)| read.is_err());
     let unread: Vec<&str> = unread.map(|(_, key)| key.trim_end_matches("use")).collect();
     let unknown = |what: &str| KNOWN_AFTER_PLANNING.contains(&what) || unread.iter().any(|name| what.starts_with(name));

@@ -68,7 +68,7 @@ fn without_a_plan_what_the_runs_file_lost_is_told_and_what_only_a_plan_knows_is_
     let differing = |components: &[Result<Package, Error>]| {
         let mut compared = compare(&recorded, &found, &INPUT_KEYS);
         let keys = ["method.use", "verifier.0.use", "verifier.1.use"].map(str::to_owned);
-        inputs::remove_unknown(&mut compared, components, &keys);
+        inputs::remove_unknown(&mut compared, &keys, components);
         compared.into_iter().filter(|one| !one.is_same()).map(|one| one.what).collect::<Vec<_>>()
     };
     let unread = || Err(Explanation::new("training", "there is no run here").into());

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tunebox_compute::memory;
 use tunebox_foundation::environment::variable;
+use tunebox_model::Source;
 use tunebox_package::Reference;
 use tunebox_sandbox::confinement::{
     MARGIN, MemoryLimit, Ring, confine_files, deny_calls, has_nvidia_driver, limit_memory, reading_memory,
@@ -13,7 +14,9 @@ use tunebox_sandbox::confinement::{
 use crate::configuration::RunSettings;
 use crate::cost::counter_files;
 use crate::data::InputFile;
-use crate::plan::{PlannedRun, data_paths, find_source, find_teacher, training_files, validation_files};
+use crate::plan::{
+    PlannedRun, data_paths, find_source, find_teacher, reward_folders, reward_sources, training_files, validation_files,
+};
 
 /// Denies this process what a run does not need: files other than those of [`readable`] and the folder for runs,
 /// sockets, programs and processes ([`confine_files`], [`deny_calls`]). Until the result is dropped, also limits the
@@ -40,8 +43,8 @@ pub fn memory_of_plan(settings: &RunSettings) -> u64 {
     let files = training_files(settings).unwrap_or_default();
     let data = files.iter().map(InputFile::estimated_bytes).fold(0, u64::saturating_add);
     let teachers = (0..settings.file.teacher.len()).map(|number| find_teacher(settings, number));
-    let models = [find_source(settings)].into_iter().chain(teachers).flatten().map(|source| source.bytes());
-    let needed = reading_memory(models.fold(0, u64::saturating_add), data);
+    let models = [find_source(settings)].into_iter().chain(teachers).flatten().chain(reward_sources(settings));
+    let needed = reading_memory(models.map(|source| source.bytes()).fold(0, u64::saturating_add), data);
     let free = memory::available_with_swap().unwrap_or(u64::MAX).saturating_add(MARGIN);
     if settings.file.model.initialize.is_some() { free } else { needed.min(free) }
 }
@@ -106,13 +109,14 @@ pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
     read
 }
 
-/// Lists the files and folders that loading the components of these settings reads: their packages, the cache of
-/// compiled code, and the project's `tunebox.lock`. Leaves out a component that cannot be found.
+/// Lists the files and folders that loading the components of these settings reads: their packages, the reward models, the
+/// cache of compiled code, and the project's `tunebox.lock`. Leaves out a component that cannot be found.
 #[must_use]
 pub fn component_files(settings: &RunSettings) -> Vec<PathBuf> {
     let packages = settings.references().into_iter().flatten().flat_map(|found| package_files(&found));
     let lock = settings.project().join("tunebox.lock");
-    packages.chain([lock]).chain(settings.compiling.cache.clone()).collect()
+    let reward_models = reward_folders(settings).into_iter().flat_map(|folder| model_files(&folder));
+    packages.chain(reward_models).chain([lock]).chain(settings.compiling.cache.clone()).collect()
 }
 
 /// Lists the files and folders that opening a package reads: its own folder, or its file and the signature file beside it,

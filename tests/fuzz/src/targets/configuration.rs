@@ -1,9 +1,10 @@
-//! `config.json`, and the one that is written of what was read.
+//! `config.json` of a model, and the one that is written of what was read; and that of a reward model.
 
 use std::path::Path;
 
 use serde_json::Value;
 use tunebox_model::configuration::Configuration;
+use tunebox_model::reward::reward_weight_shapes;
 
 use crate::Target;
 
@@ -27,6 +28,13 @@ pub(super) const TARGET: Target = Target {
         "\"layer_types\":[",
         "\"sliding_window\":",
         "\"query_pre_attn_scalar\":",
+        "\"architectures\":[\"DebertaV2ForSequenceClassification\"]",
+        "\"architectures\":[\"ModernBertForSequenceClassification\"]",
+        "\"architectures\":[\"Qwen2ForSequenceClassification\"]",
+        "\"num_labels\":1",
+        "\"position_buckets\":",
+        "\"embedding_size\":",
+        "\"global_attn_every_n_layers\":",
         "null",
         "1e-300",
         "1e300",
@@ -36,10 +44,16 @@ pub(super) const TARGET: Target = Target {
     quick: 3_000,
 };
 
-/// Sizes that weights can be counted of, as many frequencies as pairs of features turn, a `config.json` that names the
-/// same family; or an error.
+/// A reward model has weights that can be counted, and one row of them for its one label. A model has sizes that weights can
+/// be counted of, as many frequencies as pairs of features turn, and a `config.json` that names the same family. Or an error.
 fn run(bytes: &[u8]) {
     let Ok(config) = serde_json::from_slice::<Value>(bytes) else { return };
+    if let Ok(shapes) = reward_weight_shapes(&config, Path::new("config.json")) {
+        let rows = shapes.iter().filter(|(name, _)| name == "classifier.weight" || name == "score.weight");
+        assert_eq!(rows.map(|(_, shape)| shape[0]).sum::<usize>(), 1, "one label has one row");
+        let count = |shape: &Vec<usize>| shape.iter().try_fold(1_usize, |product, side| product.checked_mul(*side));
+        assert!(shapes.iter().all(|(_, shape)| count(shape).is_some_and(|count| count > 0)), "an absurd size");
+    }
     let Ok(found) = Configuration::from_hugging_face(&config, Path::new("config.json")) else { return };
     assert!(found.parameter_count() > 0, "a model without weights");
     for rope in &found.ropes {

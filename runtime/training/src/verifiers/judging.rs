@@ -1,0 +1,60 @@
+//! What judges a completion: a component in the sandbox, or a reward model.
+
+use std::sync::Arc;
+use std::time::Instant;
+
+use tunebox_foundation::printable::printable;
+use tunebox_model::RewardModel;
+use tunebox_sandbox::{Judge, Question, Verdict};
+
+use crate::error::Error;
+use crate::plan::verifier::PlannedJudge;
+
+/// The longest reason of a reward model that a person gets to see, in bytes.
+const REASON_BYTES: usize = 400;
+
+/// What gives the verdicts of a verifier.
+pub(super) enum Judging {
+    /// A component, which gets the field `field` of the record as the answer.
+    Component { judge: Box<Judge>, field: String },
+    /// A reward model.
+    Model(Arc<RewardModel>),
+}
+
+impl Judging {
+    /// Starts a component once with its settings to check them, and drops the instance. Fails if it rejects its settings or
+    /// cannot be started, and for a reward model that is not open.
+    pub(super) fn open(planned: &PlannedJudge) -> Result<Self, Error> {
+        match planned {
+            PlannedJudge::Component(component) => {
+                let mut judge = Judge::new(component.admitted.clone(), &component.settings)?;
+                judge.forget();
+                Ok(Self::Component { judge: Box::new(judge), field: component.field.clone() })
+            }
+            PlannedJudge::Model(reward) => Ok(Self::Model(Arc::clone(reward.model()?))),
+        }
+    }
+
+    /// Judges one completion, with the text `completion`. A component gets the record's field as the reference answer, empty
+    /// text if there is no such field.
+    pub(super) fn verdict(&mut self, question: &Question, completion: &str, end: Option<Instant>) -> Verdict {
+        match self {
+            Self::Component { judge, field } => {
+                let answer = question.fields.get(field).map_or("", String::as_str);
+                judge.verdict(&question.prompt, completion, answer, end)
+            }
+            Self::Model(model) => match model.score(&question.prompt, completion, end) {
+                Ok(value) if value.is_finite() => Verdict::Value(value),
+                Ok(value) => Verdict::Failed(format!("its verdict is {value}")),
+                Err(error) => Verdict::Failed(printable(&error.to_string(), REASON_BYTES)),
+            },
+        }
+    }
+
+    /// Drops the instance of a component with all that it remembers. A reward model remembers nothing.
+    pub(super) fn forget(&mut self) {
+        if let Self::Component { judge, .. } = self {
+            judge.forget();
+        }
+    }
+}
