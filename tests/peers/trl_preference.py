@@ -81,7 +81,10 @@ for name in a.only.split(","):
                     weight_decay=0.0, max_length=512, seed=0, **more)
     taught = dict(teacher_model=base(), data_collator=collate) if Trainer is GKDTrainer else {}
     trainer = Trainer(model=model, args=config, train_dataset=Dataset.from_list(records), processing_class=tokenizer, **taught)
-    if taught: trainer.generation_config.do_sample = False
+    if taught:
+        trainer.generation_config.do_sample = False
+        # Else the sum over own completions would be divided by the number of tokens of the data's answers.
+        trainer.model_accepts_loss_kwargs = False
     trainer._get_train_sampler = lambda *_: SequentialSampler(trainer.train_dataset)
     losses, compute = [], trainer.compute_loss
 

@@ -73,7 +73,7 @@ fn lock_json(plan: &PlannedRun, end: Option<(&[Written], &Outcome)>) -> Result<V
         "validation": plan.validation.as_ref().map(data_table),
         "method": method,
         "verifier": list_or_null(verifiers.collect()),
-        "environment": plan.environment.as_ref().map(|given| verifier_entry(&given.name, &given.package)),
+        "environment": plan.environment.as_ref().map(|given| component_entry(&given.name, &given.package)),
         "settings": Table::try_from(&plan.settings.file).unwrap_or_default(),
         "result": end.map(|(_, outcome)| outcome.table()),
         "artifact": list_or_null(files),

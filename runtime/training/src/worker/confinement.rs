@@ -5,7 +5,6 @@ use std::path::{Path, PathBuf};
 
 use tunebox_compute::memory;
 use tunebox_foundation::environment::variable;
-use tunebox_model::Source;
 use tunebox_package::Reference;
 use tunebox_sandbox::confinement::{
     MARGIN, MemoryLimit, Ring, confine_files, deny_calls, has_nvidia_driver, limit_memory, reading_memory,
