@@ -219,6 +219,19 @@ fn a_tap_that_outlives_its_scores_by_a_step_takes_no_gradient() {
 }
 
 #[test]
+fn a_teacher_that_the_run_does_not_have_is_refused() {
+    let (answer, _) = learn(
+        r#"
+        (import "tunebox:method/teacher@0.2.0" "open" (func $open (param i32 i32 i32)))
+        (func $step (param i32) (result i32)
+          (call $open (i32.const 256) (i32.const 7) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    assert!(error_text(answer).ends_with("the run has no teacher `example`; its `[[teacher]]` tables name none"));
+}
+
+#[test]
 fn an_update_without_a_gradient_is_refused() {
     let (answer, record) =
         learn("(func $step (param i32) (result i32) (call $update (i32.const 64)) (call $pass-on))", 1);

@@ -10,7 +10,7 @@ fn steady(text: &str, name: &str) -> String {
     // Only one of the two is confined, and says so.
     let patterns = [
         r#" +Worker .*\n|,"rings":\[[^]]*\]"#,
-        r"\d+(\.\d+)? (ms|s|min)\b",
+        r"\d+(\.\d+)? (ms|s|min|Wh)\b",
         r"\d[\d,]*(\.\d+)? ([KMG]iB|B)\b",
         r"(?m)^( {6,}\d+ .*?) +[\d,]+ +\S+$",
         r#""(seconds|tokens_per_second|peak_bytes|runtime|joules)":[^,}]*"#,
