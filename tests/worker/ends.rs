@@ -1,7 +1,6 @@
 //! How a worker ends: killed, aborted, without its parent, by a person's wish.
 
 use std::path::Path;
-use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
 use rustix::process::{Pid, Signal, kill_process};
@@ -19,18 +18,9 @@ fn is_gone(process: u32) -> bool {
     status(process).is_none_or(|(state, _)| state == 'Z')
 }
 
-/// The same command with the lowest priority, so that a test looks at it often also on a busy machine.
-fn of_low_priority(command: &Command) -> Command {
-    let mut low = Command::new("nice");
-    low.args(["-n", "19"]).arg(command.get_program()).args(command.get_args());
-    low.envs(command.get_envs().filter_map(|(name, value)| Some((name, value?))));
-    low.current_dir(command.get_current_dir().unwrap());
-    low.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-    low
-}
-
 /// Trains as `name` and kills the worker `delay` after `seen` is true. `None` if the moment was missed, as on a busy machine,
-/// which may not look for longer than a write takes: the run has ended or come to step `end` by then.
+/// which may not look for longer than a write takes: the run has ended or written `end` lines of
+/// metrics by then.
 fn kill_when(
     place: &Workspace,
     (name, more): (&str, &[&str]),
@@ -38,7 +28,7 @@ fn kill_when(
     delay: Duration,
     end: usize,
 ) -> Option<String> {
-    let mut child = of_low_priority(&place.train(name, more)).spawn().unwrap();
+    let mut child = place.train(name, more).spawn().unwrap();
     let process = worker(&mut child);
     watch_for(&mut child, "the moment to kill it", || seen().then_some(()))?;
     std::thread::sleep(delay);
@@ -93,10 +83,11 @@ fn a_worker_that_is_killed_while_it_writes_the_best_checkpoint_leaves_a_run_that
     let best =
         ["--set", "data.validation=answers.jsonl", "--set", "train.validate-every=3", "--set", "train.save-every=8"];
     place.succeed("whole", &best);
+    // Up to step 11: that many lines of metrics, and 4 of validations.
     let kill = |number: usize| {
         let name = format!("killed-{number}");
         let partial = place.path(&format!("runs/{name}/steps/.000009.partial"));
-        let text = kill_when(&place, (&name, &best), || partial.exists(), Duration::ZERO, 12)?;
+        let text = kill_when(&place, (&name, &best), || partial.exists(), Duration::ZERO, 17)?;
         Some((name, partial, text))
     };
     let (name, partial, text) = (0..20).find_map(kill).expect("no write of a best checkpoint was seen");
