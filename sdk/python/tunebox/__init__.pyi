@@ -10,6 +10,7 @@ from wit_world.imports import (
     patch as patch,
     reward as reward,
     sample as sample,
+    teacher as teacher,
     text as text,
     types as types,
     weights as weights,
