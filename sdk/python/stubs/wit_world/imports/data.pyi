@@ -55,6 +55,13 @@ class Rows:
         Raises `tunebox.Refused`.
         """
 
+    def prompts(self) -> Rows:
+        """The tokens before each row's first target, as prompts to sample from; they have no targets.
+        Errors: `invalid-argument` for a row without a target.
+
+        Raises `tunebox.Refused`.
+        """
+
     def select(self, numbers: list[int]) -> Rows:
         """Selects some of these rows, in the order given.
         Errors: `invalid-argument` for no number, more numbers than rows, or one past the last row.

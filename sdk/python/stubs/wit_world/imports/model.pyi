@@ -8,7 +8,7 @@ from . import data, tensor
 
 
 class View:
-    """A set of weights to score with: the policy under training, the reference, or a snapshot."""
+    """A set of weights to score with: the policy under training, the reference, a snapshot, or a teacher."""
 
     def __enter__(self) -> Self: ...
 
@@ -37,6 +37,15 @@ class Taps:
 
     def top_one(self) -> None:
         """Adds 1 where the token is the model's first choice, else 0."""
+
+    def divergence(self, view: View, beta: float) -> None:
+        """Adds the divergence of the next-token distribution q to that of another view, p, over the whole vocabulary: with
+        m = β·p + (1 − β)·q it is β·KL(p‖m) + (1 − β)·KL(q‖m), for β 0 KL(p‖q) (forward) and for β 1 KL(q‖p) (reverse).
+        Differentiable. A second call replaces the first. Errors: `invalid-argument` for a `beta` outside 0 to 1.
+        Cost: another forward pass, through `view`, and the logits of both.
+
+        Raises `tunebox.Refused`.
+        """
 
     def __enter__(self) -> Self: ...
 
@@ -80,6 +89,13 @@ class Scores:
 
     def top_one(self) -> tensor.Tensor:
         """1 where the token is the model's first choice, else 0. Errors: `invalid-argument` if the tap was not requested.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def divergence(self) -> tensor.Tensor:
+        """The divergence to the other view, in nats. Differentiable when scored for learning.
+        Errors: `invalid-argument` if the tap was not requested.
 
         Raises `tunebox.Refused`.
         """
