@@ -258,7 +258,7 @@ impl<W: World> Instances<W> {
     }
 }
 
-/// Converts a setting's value to the type that an interface of such a world declares for itself.
+/// Converts a setting's value to the type that an interface of the contract declares for it.
 macro_rules! convert_settings {
     ($interface:ty) => {
         impl From<&Value> for $interface {
@@ -278,5 +278,6 @@ macro_rules! convert_settings {
     };
 }
 
+convert_settings!(crate::bindings::types::Value);
 convert_settings!(crate::bindings::verifier::exports::tunebox::method::verify::Value);
 convert_settings!(crate::bindings::environment::exports::tunebox::method::respond::Value);

@@ -11,7 +11,6 @@ use tunebox_compute::budget::Budget;
 pub use tunebox_foundation::setting::Value;
 
 use crate::batch::Batch;
-use crate::bindings::types;
 use crate::cause::Cause;
 use crate::engine::Method;
 use crate::error::Error;
@@ -23,21 +22,6 @@ use crate::run_hooks::RunHooks;
 use crate::settings::{CallObserver, SessionSettings};
 use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
-
-impl From<&Value> for types::Value {
-    /// Converts a setting's value to the contract's type.
-    fn from(value: &Value) -> Self {
-        match value {
-            Value::Boolean(value) => Self::Boolean(*value),
-            Value::Integer(value) => Self::Integer(*value),
-            Value::Number(value) => Self::Number(*value),
-            Value::Text(value) => Self::Text(value.clone()),
-            Value::Integers(values) => Self::Integers(values.clone()),
-            Value::Numbers(values) => Self::Numbers(values.clone()),
-            Value::Texts(values) => Self::Texts(values.clone()),
-        }
-    }
-}
 
 /// What the method reported and used in one call.
 #[derive(Clone, Debug, PartialEq)]

@@ -64,7 +64,7 @@ impl Decoder {
     /// token, after the last norm. Errors: a token is not in the vocabulary, or `deadline` has passed.
     pub(super) fn logit(&self, mut ids: Vec<u32>, deadline: Option<Instant>) -> Result<f32> {
         let configuration = &self.policy.model().configuration;
-        // As in transformers, where padding is told by the token alone.
+        // As in transformers, which takes every token with the padding id for padding.
         while ids.len() > 1 && configuration.pad.is_some() && ids.last().copied() == configuration.pad {
             ids.pop();
         }

@@ -14,15 +14,15 @@ use tunebox_sandbox::Value;
 
 use super::method::PlannedMethod;
 use super::reward::fetch_reward_models;
-use super::teachers::find_teacher;
+use super::teachers::fetch_teachers;
 use crate::configuration::{Initialize, RunSettings, Underline};
 use crate::error::Error;
 use crate::runs::find_model;
 use crate::{lock, sample};
 
 /// Fetches the files of the run's model, of its teachers and of its reward models that are not present from the hub, unless
-/// they are given by an existing path. Returns true if the model or a reward model is of the hub; does nothing and returns
-/// false for local models, or, of the run's model, with `model.initialize`.
+/// they are given by an existing path. Returns true if one of them is of the hub; does nothing and returns false for local
+/// models, or, of the run's model, with `model.initialize`.
 ///
 /// # Errors
 /// A model that is not on the hub, or cannot be fetched, as when the run is offline and files are missing.
@@ -32,10 +32,8 @@ pub fn fetch(settings: &RunSettings) -> Result<bool, Error> {
     if !is_local {
         find_source(settings)?;
     }
-    for number in 0..settings.file.teacher.len() {
-        find_teacher(settings, number)?;
-    }
-    Ok(fetch_reward_models(settings)? || !is_local)
+    let others = [fetch_teachers(settings)?, fetch_reward_models(settings)?];
+    Ok(!is_local || others.contains(&true))
 }
 
 /// Opens the device that `train.device` names. An error is located at that key.

@@ -273,8 +273,10 @@ impl Plan {
             own.total() + whole.reward_models
         };
         let present = if train.recompute { Recompute::Blocks } else { Recompute::None };
+        // Those of teachers stay as they are.
+        let present_weights = self.policy.model().weights.bytes();
         let quantized = self.nf4_weight_bytes().map(|weights| {
-            ("model.precision=nf4", whole.total().saturating_sub(whole.weights).saturating_add(weights))
+            ("model.precision=nf4", whole.total().saturating_sub(present_weights).saturating_add(weights))
         });
         let all = [
             ("train.batch=1", need(one, present)),

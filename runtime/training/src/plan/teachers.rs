@@ -36,6 +36,19 @@ pub(crate) fn find_teacher(settings: &RunSettings, number: usize) -> Result<Sour
     find_model(&name, table.revision.as_deref(), settings.offline).map_err(|error| settings.with_location(&key, error))
 }
 
+/// Fetches the teachers that are not present from the hub. Returns whether there are some of the hub; does nothing for those
+/// of this machine.
+///
+/// # Errors
+/// A teacher that is not on the hub, or cannot be fetched.
+pub(super) fn fetch_teachers(settings: &RunSettings) -> Result<bool, Error> {
+    let tables = settings.file.teacher.iter().enumerate();
+    let on_hub = tables.filter(|(number, table)| !settings.path(&path_key(*number), &table.path).exists());
+    let named: Vec<usize> = on_hub.map(|(number, _)| number).collect();
+    named.iter().try_for_each(|number| find_teacher(settings, *number).map(drop))?;
+    Ok(!named.is_empty())
+}
+
 /// The digests of a run's teachers, in the order of the run file, without opening them.
 pub(crate) fn teacher_digests(settings: &RunSettings) -> Result<Vec<String>, Error> {
     (0..settings.file.teacher.len()).map(|number| Ok(find_teacher(settings, number)?.digest()?)).collect()
