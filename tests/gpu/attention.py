@@ -1,6 +1,6 @@
 """Times the attention kernels for tensor cores, and variants of their tiles, beside PyTorch's flash attention.
 
-Usage: attention.py [--shape 14,2,64] [--rows 8x2048] [--variant WARPGROUPS=0]…
+Usage: attention.py [--shape 14,2,64] [--rows 8x2048] [--variant WARPGROUPS=0,DQ_KEYS=32]…
 Compiles the kernels' text by itself, so a variant needs no build of tunebox. Needs cupy and PyTorch.
 """
 import argparse, os, tempfile
@@ -9,10 +9,10 @@ from cupy_backends.cuda.libs import nvrtc
 
 KERNELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "runtime", "compute", "src", "accelerator", "kernels")
 FILES = ["cuda/machine.cuh", "cuda/prelude.cuh", "dialect.h", "attention.h", "cuda/attention_tiles.cu", "attention_plain.h",
-         "cuda/attention_sizes.cuh", "cuda/warpgroup.cuh", "cuda/attention_mma.cu", "cuda/attention_wgmma.cu", "cuda/attention_tensor.cu",
-         "cuda/attention_tensor_back.cu"]
+         "cuda/attention_sizes.cuh", "cuda/warpgroup.cuh", "cuda/attention_mma.cu", "cuda/attention_wgmma.cu", "cuda/attention_common.cuh",
+         "cuda/attention_tensor.cu", "cuda/attention_tensor_back.cu", "cuda/attention_wgmma_forward.cu", "cuda/attention_wgmma_back.cu"]
 # Macros that `-D` may change.
-VARIANTS = [{}, {"WARPGROUPS": 0}, {"FORWARD_STACK": 1}, {"FORWARD_KEYS": 32}, {"DQ_KEYS": 32}, {"DKV_QUERIES": 32}]
+VARIANTS = [{}, {"WARPGROUPS": 0}, *({"FORWARD_KEYS": size, "DQ_KEYS": size, "DKV_QUERIES": size} for size in (32, 64, 128)), {"ATTENTION_WARPS": 4}]
 SCALE, REPEATS = 0.125, 10
 
 
@@ -29,7 +29,7 @@ def module(text, variant):
     try:
         nvrtc.compileProgram(program, options)
     except nvrtc.NVRTCError:
-        raise SystemExit(nvrtc.getProgramLog(program)) from None
+        raise RuntimeError(nvrtc.getProgramLog(program)[:400]) from None
     with tempfile.NamedTemporaryFile(suffix=".cubin") as file:
         file.write(nvrtc.getCUBIN(program))
         file.flush()
@@ -83,33 +83,39 @@ class Case:
         self.lse, self.delta = (empty(self.tokens, heads, dtype=torch.float32) for _ in range(2))
         self.parts = empty(self.group, 2, self.tokens, kv_heads * dim, dtype=torch.float32)
 
-    def launch(self, module, name, grid, shared, first, places, spans):
+    def launch(self, module, name, grid, threads, shared, first, places, spans):
         """A call of a kernel with its own arguments first, then those that all share."""
         kernel = module.get_function(name)
         kernel.max_dynamic_shared_size_bytes = max(shared, 48 << 10)
         kept, wide, narrow = [uploaded(places), uploaded(spans)], self.heads * self.dim, self.kv_heads * self.dim
         numbers = [numpy.uint32(one) for one in (self.heads, self.group, self.dim)] + [numpy.float32(SCALE), numpy.float32(0), numpy.uint32(0)]
         arguments = [address(one) for one in first + kept] + [numpy.uint64(one) for one in (wide, narrow, narrow)] + numbers
-        return lambda kept=kept: kernel(grid, (128,), tuple(arguments), shared_mem=shared)
+        return lambda kept=kept: kernel(grid, (threads,), tuple(arguments), shared_mem=shared)
 
     def kernels(self, module, variant):
-        """The three kernels as calls, by name."""
+        """The three kernels as calls, by name; sizes as in attention_sizes.cuh and attention/device.rs."""
         d = self.dim
-        queries = 64 * variant.get("FORWARD_STACK", 2 if d <= 128 else 1)
-        keys = variant.get("FORWARD_KEYS", 64 if d <= 80 or d == 128 else 32)
+        groups = variant["WARPGROUPS"] if d in (64, 128) else 0
+        warps = variant.get("ATTENTION_WARPS", 8 if groups and d > 64 else 4)
+        # Tiles that are copied ahead, and numbers of a row; groups begin on 1024 bytes.
+        rows, threads, ahead, pitch, more = 16 * warps, 32 * warps, 1 + groups, d if groups else d + 8, 1024 * groups
+        stack = variant.get("FORWARD_STACK", 1 if groups or d > 128 else 2)
+        queries, keys = rows * stack, variant.get("FORWARD_KEYS", 128 if groups and d == 128 else 64 if d <= 80 or d == 128 else 32)
         places, spans = tiles(self.batch, self.length, queries)
         places.sort(key=lambda place: -place[0])
-        forward = self.launch(module, "attention", (len(places), self.heads), 2 * (d + 8) * (queries + 2 * keys),
+        forward = self.launch(module, "attention", (len(places), self.heads), threads, 2 * pitch * (queries + 2 * ahead * keys) + more,
                               [self.out, self.lse, self.q, self.k, self.v], places, spans)
         keys = variant.get("DQ_KEYS", 64 if d <= 128 else 32)
-        places, spans = tiles(self.batch, self.length, 64)
+        places, spans = tiles(self.batch, self.length, rows)
         places.sort(key=lambda place: -place[0])
         read = [self.dout, self.q, self.k, self.v, self.lse, self.delta]
-        dq = self.launch(module, "attention_dq", (len(places), self.heads), 4 * (d + 8) * (64 + keys), [self.dq, *read], places, spans)
+        dq = self.launch(module, "attention_dq", (len(places), self.heads), threads, 4 * pitch * (rows + ahead * keys) + more,
+                         [self.dq, *read], places, spans)
         queries = variant.get("DKV_QUERIES", 64 if d <= 64 or d == 128 else 32)
         places.sort(key=lambda place: place[0])
         first = [None, None, self.parts, numpy.uint32(1), numpy.uint32(self.tokens), *read]
-        dkv = self.launch(module, "attention_dkv", (len(places), self.heads), 4 * (d + 8) * (64 + queries) + 8 * queries, first, places, spans)
+        dkv = self.launch(module, "attention_dkv", (len(places), self.heads), threads,
+                          4 * pitch * (rows + ahead * queries) + 8 * ahead * queries + more, first, places, spans)
         return {"forward": forward, "dq": dq, "dkv": dkv}
 
     def flash(self):
@@ -135,7 +141,8 @@ def main():
     p = argparse.ArgumentParser()
     p.add_argument("--shape", action="append"); p.add_argument("--rows", action="append"); p.add_argument("--variant", action="append")
     a = p.parse_args()
-    variants = [{}, *({name: int(value)} for name, value in (one.split("=") for one in a.variant))] if a.variant else VARIANTS
+    number = lambda one: (one.split("=")[0], int(one.split("=")[1]))
+    variants = [{}, *(dict(map(number, one.split(","))) for one in a.variant)] if a.variant else VARIANTS
     for shape in a.shape or ["14,2,64", "32,8,128"]:
         for rows in a.rows or ["4x1024", "8x2048"]:
             case = Case(*map(int, shape.split(",")), *map(int, rows.split("x")))
@@ -145,6 +152,7 @@ def main():
             wanted, forward, back = case.flash()
             print(f"heads {shape}, {rows}: PyTorch forward {forward:.3f} ms ({2 * unit / forward:.0f} TFLOP/s), backward {back:.3f} ms ({5 * unit / back:.0f})", flush=True)
             for variant in variants:
+                variant = {"WARPGROUPS": int(cupy.cuda.Device().compute_capability == "90")} | variant
                 try:
                     calls = case.kernels(module(source(case.dim), variant), variant)
                     calls["forward"]()
@@ -152,7 +160,7 @@ def main():
                     case.delta.copy_(products.sum(-1))
                     times = {name: milliseconds(call) for name, call in calls.items()}
                     off = ", ".join(f"{share:.0e}" for share in check(case, wanted))
-                    print(f"  {variant or 'as built'}: " + ", ".join(f"{name} {time:.3f} ms ({rate(name, time):.0f})" for name, time in times.items())
+                    print(f"  {variant}: " + ", ".join(f"{name} {time:.3f} ms ({rate(name, time):.0f})" for name, time in times.items())
                           + f"; off by {off}", flush=True)
                 except Exception as ended:
                     print(f"  {variant}: {type(ended).__name__}: {str(ended)[:200]}", flush=True)

@@ -88,10 +88,10 @@ static void elementwise() {
         u32 rows = 5;
         auto gate = normals<act>(rows * 2 * columns, 2.0), dy = normals<act>(rows * columns);
         for (u32 kind : {0u, 1u}) {
-            vector<act> y(rows * columns), dgate(rows * 2 * columns), dup(0);
+            vector<act> y(rows * columns), again(rows * columns), dgate(rows * 2 * columns), dup(0);
             u64 stride = 2 * columns;
             launch({3}, 256, 0, [&] { gated(y.data(), gate.data(), gate.data() + columns, rows, columns, stride, kind); });
-            launch({3}, 256, 0, [&] { gated_backward(dgate.data(), dgate.data() + columns, dy.data(), gate.data(), gate.data() + columns, rows, columns, stride, kind); });
+            launch({3}, 256, 0, [&] { gated_backward(dgate.data(), dgate.data() + columns, again.data(), dy.data(), gate.data(), gate.data() + columns, rows, columns, stride, kind); });
             vector<double> wy, wg(rows * 2 * columns);
             auto f = [&](double x) { return kind == 0 ? x / (1 + exp(-x)) : 0.5 * x * (1 + tanh(sqrt(2 / M_PI) * (x + 0.044715 * x * x * x))); };
             for (u32 r = 0; r < rows; ++r) for (u32 c = 0; c < columns; ++c) {
@@ -100,7 +100,7 @@ static void elementwise() {
                 wg[r * stride + c] = d * u * (f(g + 1e-5) - f(g - 1e-5)) / 2e-5;
                 wg[r * stride + columns + c] = d * f(g);
             }
-            close("gated", y, wy, TOL), close("gated backward", dgate, wg, std::max(TOL, 1e-6));
+            close("gated", y, wy, TOL), close("gated backward", dgate, wg, std::max(TOL, 1e-6)), close("gated again", again, wy, TOL);
         }
     }
     u32 rows = 70, columns = 37;
@@ -540,7 +540,7 @@ static void attend(const Tokens &t, Shape s) {
     for (int turn = 0; turn < 2; ++turn) {
         emulated::backwards = turn == 1;
         launch({(u32)pf.size(), heads}, PLAIN_THREADS, 0, [&] { attention_plain(out.data(), lse.data(), q, k, v, pf.data(), ss.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
-        launch({(n * heads + 7) / 8}, 256, 0, [&] { attention_delta(delta.data(), dout.data(), out.data(), n, heads, s.dim); });
+        launch({(n * heads + 31) / 32}, 256, 0, [&] { attention_delta(delta.data(), dout.data(), out.data(), n, heads, s.dim); });
         launch({(u32)pq.size(), heads}, PLAIN_THREADS, 0, [&] { attention_plain_dq(dq.data(), dout.data(), q, k, v, lse.data(), delta.data(), pq.data(), ss.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
         launch({(u32)pk.size(), s.kv_heads}, PLAIN_THREADS, 0, [&] { attention_plain_dkv(dk.data(), dv.data(), dout.data(), q, k, v, lse.data(), delta.data(), pk.data(), ss.data(), fused, fused, fused, heads, GROUP, s.dim, s.scale, s.cap, s.window); });
         if (turn == 0) { others[0] = out, others[1] = dq, others[2] = dk, others[3] = dv; continue; }

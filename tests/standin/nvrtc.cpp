@@ -194,8 +194,6 @@ API int nvrtcCompileProgram(void *handle, int count, const char *const *options)
     auto &program = *(Program *)handle;
     Asked asked;
     std::string all = machine_digest() + program.source;
-    const char *warpgroups = getenv("TUNEBOX_STANDIN_WARPGROUPS");
-    if (warpgroups && !strcmp(warpgroups, "1")) asked.macros.push_back("-DWARPGROUPS=1"), all += "\nwarpgroups";
     for (int i = 0; i < count; ++i) {
         if (!understand(asked, options[i])) {
             program.log = std::string("nvrtc: error: invalid value for an option, or an unknown one: ") + options[i] + "\n";

@@ -9,7 +9,7 @@
 #ifdef EMULATED_LISTING
 
 #define DEVICE
-#define KERNEL(most) emulated_kernel emulated_bounds(most) void
+#define KERNEL(most, ...) emulated_kernel emulated_bounds(most) void
 #define __device__
 #define __forceinline__
 #define __shared__
@@ -21,7 +21,7 @@
 #include "threads.h"
 
 #define DEVICE static inline
-#define KERNEL(most) static void
+#define KERNEL(...) static void
 #define __device__
 #define __forceinline__ inline
 #define __shared__ static

@@ -23,7 +23,7 @@ struct Operand {
     explicit Operand(u64 words)
         : begin((u32)(words & 0x3fff) << 4), leading((u32)(words >> 16 & 0x3fff) << 4), stride((u32)(words >> 32 & 0x3fff) << 4) {
         if (words >> 62 != 1) refuse("an operand of a warpgroup is not swizzled by 128 bytes");
-        for (u32 thread = 0; thread < 128; ++thread) {
+        for (u32 thread = 0; thread < size.x; ++thread) {
             if (hidden[thread]) refuse("a product reads copies that its thread did not show to the tensor cores");
         }
     }
@@ -54,8 +54,9 @@ template <int COUNT, typename Left, typename Right> static void add_products(flo
 }
 } // namespace emulated
 
-template <typename T> static inline void multiply_tiles(float (&sums)[8][4], u64 left, u64 right) {
+template <typename T, int COUNT> static inline void multiply_tiles(float (&sums)[COUNT][4], u64 left, u64 right, bool add) {
     emulated::Operand lefts(left), rights(right);
+    if (!add) memset(sums, 0, sizeof sums);
     u32 row = emulated::current->index.x / 32 % 4 * 16 + emulated::current->index.x % 32 / 4;
     emulated::add_products(
         sums, [&](u32 side, u32 k) { return lefts.of_row<T>(row + 8 * side, k); },

@@ -40,6 +40,8 @@ struct Cuda {
     context: Arc<Context>,
     loader: Loader,
     processors: u32,
+    /// Whether kernels are compiled for products of warpgroups.
+    warpgroups: bool,
     /// The handle of cuBLAS.
     blas: Mutex<sys::Handle>,
     /// The fault word (8 bytes), in which a kernel records an index out of range; see `kernels/cuda/prelude.cuh`.
@@ -196,6 +198,11 @@ impl Driver for Cuda {
     /// Returns the number of multiprocessors of the device.
     fn processors(&self) -> u32 {
         self.processors
+    }
+
+    /// Returns whether kernels are compiled for products of warpgroups.
+    fn has_warpgroups(&self) -> bool {
+        self.warpgroups
     }
 
     /// Returns name, architecture (such as `sm_90`), software versions and memory of the device. Unused memory of the

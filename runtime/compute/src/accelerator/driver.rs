@@ -65,6 +65,11 @@ pub(crate) trait Driver: std::fmt::Debug + Send + Sync {
     /// The number of multiprocessors (CUDA), or an upper bound of the number of GPU cores (Metal).
     fn processors(&self) -> u32;
 
+    /// Whether kernels are compiled for products of warpgroups: on compute capability 9.0 of CUDA.
+    fn has_warpgroups(&self) -> bool {
+        false
+    }
+
     /// Returns the name, the software and the memory of the device.
     fn info(&self) -> Result<DeviceInfo>;
 

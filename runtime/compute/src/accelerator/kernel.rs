@@ -86,7 +86,7 @@ kernels! {
     F32_TO_F16 = Step."f32_to_f16"("hfxl");
     FILL = Step."fill"("fxl");
     GATED = Step."gated"("aaannln");
-    GATED_BACKWARD = Step."gated_backward"("aaaaannln");
+    GATED_BACKWARD = Step."gated_backward"("aaaaaannln");
     HEAD_ACCUMULATE = Step."head_accumulate"("afufffddddnnnnnnxxnnw");
     HEAD_SOFT_CAP = Step."head_soft_cap"("fnnnxx");
     HEAD_FINISH = Step."head_finish"("ffddddfffffffnn");

@@ -7,7 +7,7 @@ use super::chunks::map_chunks;
 use super::device::{expect_type, over_rows};
 use super::host;
 use super::simd::{exp, sigmoid, vectorize};
-use crate::accelerator::{arguments, kernel};
+use crate::accelerator::{Accelerator, arguments, kernel};
 use crate::error::Result;
 
 /// Numbers of one task.
@@ -50,11 +50,7 @@ pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activ
     host::expect(up, "up", gate.dims())?;
     host::expect(dy, "dy", gate.dims())?;
     if let Some(device) = accelerator_of([(gate, "gate"), (up, "up"), (dy, "dy")])? {
-        let (act, [rows, columns]) = (expect_type(gate, "gate")?, sides(gate));
-        let (dgate, dup) = (device.empty(gate.dims(), act)?, device.empty(gate.dims(), act)?);
-        let arguments = arguments![&dgate, &dup, dy, gate, up, rows, columns, columns as u64, activation as u32];
-        device.launch(&kernel::GATED_BACKWARD, act, over_rows(&device, rows), &arguments)?;
-        return Ok((dgate, dup));
+        return on_device(&device, dy, gate, up, activation, None);
     }
     let operands = [(gate, "gate"), (up, "up"), (dy, "dy")];
     let [dgate, dup] = map_chunks(operands, TASK_NUMBERS, |_, [gate, up, dy], [dgate, dup]| match activation {
@@ -62,6 +58,43 @@ pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activ
         Activation::GeluTanh => vectorize!(backward(dgate, dup, dy, gate, up, gelu)),
     })?;
     Ok((dgate?, dup?))
+}
+
+/// Returns what [`gated_backward`] returns, and the result of [`gated`] once more, as (dgate, dup, result): a device reads
+/// gate and up once for both.
+pub fn gated_backward_with_result(
+    dy: &Tensor,
+    gate: &Tensor,
+    up: &Tensor,
+    activation: Activation,
+) -> Result<(Tensor, Tensor, Tensor)> {
+    host::expect(up, "up", gate.dims())?;
+    host::expect(dy, "dy", gate.dims())?;
+    let Some(device) = accelerator_of([(gate, "gate"), (up, "up"), (dy, "dy")])? else {
+        let (dgate, dup) = gated_backward(dy, gate, up, activation)?;
+        return Ok((dgate, dup, gated(gate, up, activation)?));
+    };
+    let result = device.empty(gate.dims(), expect_type(gate, "gate")?)?;
+    let (dgate, dup) = on_device(&device, dy, gate, up, activation, Some(&result))?;
+    Ok((dgate, dup, result))
+}
+
+/// Queues the kernel of the gradients and returns (dgate, dup). It also writes the result of [`gated`] to `result`, if given.
+/// The caller has checked the shapes.
+fn on_device(
+    device: &Accelerator,
+    dy: &Tensor,
+    gate: &Tensor,
+    up: &Tensor,
+    activation: Activation,
+    result: Option<&Tensor>,
+) -> Result<(Tensor, Tensor)> {
+    let (act, [rows, columns]) = (expect_type(gate, "gate")?, sides(gate));
+    let (dgate, dup) = (device.empty(gate.dims(), act)?, device.empty(gate.dims(), act)?);
+    let (stride, activation) = (columns as u64, activation as u32);
+    let arguments = arguments![&dgate, &dup, result, dy, gate, up, rows, columns, stride, activation];
+    device.launch(&kernel::GATED_BACKWARD, act, over_rows(device, rows), &arguments)?;
+    Ok((dgate, dup))
 }
 
 /// Returns rows and columns of a tensor of any rank: the last axis is the columns, at least 1; all others together are the

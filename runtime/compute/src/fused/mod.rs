@@ -47,7 +47,7 @@ pub use columns::{concat_columns, product_sums, scale_columns, split_columns};
 pub use dropout::Dropout;
 pub use embedding::{embed, embed_gradient};
 pub use few_tokens::{LinearInput, linear_few_tokens};
-pub use gated::{Activation, gated, gated_backward};
+pub use gated::{Activation, gated, gated_backward, gated_backward_with_result};
 pub use head::{
     DIVERGENCE_ROWS, Divergences, GROUPS as HEAD_GROUPS, HeadInput, HeadOptions, HeadTaps, ROWS as HEAD_ROWS,
     TILE as HEAD_TILE, TapGradients, head_divergence, head_taps, head_taps_backward, head_taps_with_gradient, logits,

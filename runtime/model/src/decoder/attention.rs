@@ -148,7 +148,8 @@ impl Attention {
             return Ok(None);
         }
         let deeper = context.want_input || self.trains_before_attention();
-        let attended = self.output.backward(upstream, &saved.attended, &saved.output, deeper, context.gradients)?;
+        let rows = |_: Option<&Tensor>| Ok(saved.attended.clone());
+        let attended = self.output.backward(upstream, rows, &saved.output, deeper, context.gradients)?;
         let Some(attended) = attended else { return Ok(None) };
         let projected = &saved.projected;
         let (query, key, value) = fused::attention_backward(

@@ -80,11 +80,20 @@ impl FeedForward {
         let gradients = context.gradients;
         let want = context.want_input || self.input_norm.slot.is_some();
         let deeper = want || self.projection.is_trained();
-        let inner = fused::gated(&saved.gate, &saved.up, self.activation)?;
-        let inner = self.output.backward(upstream, &inner, &saved.output, deeper, gradients)?;
-        let Some(inner) = inner else { return Ok(None) };
-        let (gate, up) = fused::gated_backward(&inner, &saved.gate, &saved.up, self.activation)?;
-        drop(inner);
+        let (gate, up, activation) = (&saved.gate, &saved.up, self.activation);
+        let mut parts = None;
+        // The rows of the output projection are computed again, together with the gradients of gate and up.
+        let rows = |found: Option<&Tensor>| -> Result<Tensor> {
+            let Some(found) = found else { return Ok(fused::gated(gate, up, activation)?) };
+            let (dgate, dup, rows) = fused::gated_backward_with_result(found, gate, up, activation)?;
+            parts = Some((dgate, dup));
+            Ok(rows)
+        };
+        let Some(found) = self.output.backward(upstream, rows, &saved.output, deeper, gradients)? else {
+            return Ok(None);
+        };
+        let (gate, up) = parts.map_or_else(|| fused::gated_backward(&found, gate, up, activation), Ok)?;
+        drop(found);
         let (normed, _) = self.input_norm.forward(&saved.input)?;
         let found = self.projection.backward(&[gate, up], &normed, &saved.linears, want, gradients)?;
         let Some(found) = found else { return Ok(None) };

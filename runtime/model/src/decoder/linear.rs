@@ -120,36 +120,35 @@ impl Linear {
     /// Runs the backward pass: `upstream` `[tokens, out]` is the gradient of the output. Adds the gradients of what is
     /// trained, of the weight and bias or of the adapter, to `gradients`; a frozen map adds none. If `want_input`, returns the
     /// gradient `[tokens, in]` of the input plus `total`, the gradient through maps that read the same input, if any; else
-    /// returns `total`. Errors: an adapter, but the forward pass saved nothing.
+    /// returns `total`. `input` returns the input; it is called once the result is there, with it, and only if something is
+    /// trained. Errors: an adapter, but the forward pass saved nothing.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
-        input: &Tensor,
+        input: impl FnOnce(Option<&Tensor>) -> Result<Tensor>,
         saved: &SavedLinear,
         want_input: bool,
         total: Option<Tensor>,
         gradients: &Parameters,
     ) -> Result<Option<Tensor>> {
-        match &self.learned {
-            Learned::Nothing => {}
-            Learned::Whole { weight, bias } => {
-                gradients.accumulate_product(*weight, 1.0, upstream, input)?;
-                if let Some(bias) = bias {
-                    gradients.accumulate(*bias, &fused::bias_gradient(upstream)?)?;
-                }
-            }
-            Learned::LowRank(part) => {
-                let upstream = match (&part.magnitude, &saved.scaled) {
-                    (Some(magnitude), Some(scaled)) => magnitude.backward(upstream, scaled, gradients)?,
-                    _ => upstream.clone(),
-                };
-                return self.low_rank_backward(part, &upstream, input, saved, want_input, total, gradients);
+        if let Learned::LowRank(part) = &self.learned {
+            let upstream = match (&part.magnitude, &saved.scaled) {
+                (Some(magnitude), Some(scaled)) => magnitude.backward(upstream, scaled, gradients)?,
+                _ => upstream.clone(),
+            };
+            return self.low_rank_backward(part, &upstream, input, saved, want_input, total, gradients);
+        }
+        let total = match want_input {
+            true => Some(fused::add_linear_input_gradient(total, upstream, &self.weight)?),
+            false => total,
+        };
+        if let Learned::Whole { weight, bias } = &self.learned {
+            gradients.accumulate_product(*weight, 1.0, upstream, &input(total.as_ref().filter(|_| want_input))?)?;
+            if let Some(bias) = bias {
+                gradients.accumulate(*bias, &fused::bias_gradient(upstream)?)?;
             }
         }
-        if !want_input {
-            return Ok(total);
-        }
-        Ok(Some(fused::add_linear_input_gradient(total, upstream, &self.weight)?))
+        Ok(total)
     }
 
     /// Adds the gradients of A and B to `gradients`. Returns the gradient of the input, through weight and adapter, plus
@@ -159,7 +158,7 @@ impl Linear {
         &self,
         part: &LowRankPart,
         upstream: &Tensor,
-        input: &Tensor,
+        input: impl FnOnce(Option<&Tensor>) -> Result<Tensor>,
         saved: &SavedLinear,
         want_input: bool,
         total: Option<Tensor>,
@@ -171,17 +170,21 @@ impl Linear {
         let (weight, low, dropout) = (&self.weight, &part.low, part.dropout.as_ref());
         let gradient = fused::reduced_gradient(upstream, low)?;
         gradients.accumulate_product(part.slots.1, low.scale, upstream, reduced)?;
+        let mut total = total;
+        if want_input {
+            let mut found = fused::adapted_input_gradient(upstream, &gradient, weight, low, dropout, total)?;
+            if let Some(initial) = &part.initial {
+                let reduced = fused::add_linear_input_gradient(None, upstream, &initial.expand)?;
+                found = fused::add_linear_input_gradient(Some(found), &reduced, &initial.reduce)?;
+            }
+            total = Some(found);
+        }
+        let input = input(total.as_ref().filter(|_| want_input))?;
         match dropout {
-            Some(dropout) => gradients.accumulate_product(part.slots.0, 1.0, &gradient, &dropout.apply(input)?)?,
-            None => gradients.accumulate_product(part.slots.0, 1.0, &gradient, input)?,
+            Some(dropout) => gradients.accumulate_product(part.slots.0, 1.0, &gradient, &dropout.apply(&input)?)?,
+            None => gradients.accumulate_product(part.slots.0, 1.0, &gradient, &input)?,
         }
-        if !want_input {
-            return Ok(total);
-        }
-        let total = fused::adapted_input_gradient(upstream, &gradient, weight, low, dropout, total)?;
-        let Some(initial) = &part.initial else { return Ok(Some(total)) };
-        let gradient = fused::add_linear_input_gradient(None, upstream, &initial.expand)?;
-        Ok(Some(fused::add_linear_input_gradient(Some(total), &gradient, &initial.reduce)?))
+        Ok(total)
     }
 }
 

@@ -65,6 +65,7 @@ impl Projection {
         let upstream = joined.as_ref().map_or(upstream, std::slice::from_ref);
         let mut total: Option<Tensor> = None;
         for ((linear, upstream), saved) in self.linears.iter().zip(upstream).zip(saved) {
+            let input = |_: Option<&Tensor>| Ok(input.clone());
             total = linear.backward(upstream, input, saved, want_input, total, gradients)?;
         }
         Ok(total)
@@ -115,12 +116,13 @@ impl ResidualOutput {
     }
 
     /// Runs the backward pass through norm, hooks and projection, but not through the residual connection; `upstream`
-    /// `[tokens, hidden]` is the gradient of the stream, `rows` the input of the projection. Adds the gradients of the norm
-    /// and the projection, if they are trained, to `gradients`. Returns the gradient of `rows` if `want_rows`, else `None`.
+    /// `[tokens, hidden]` is the gradient of the stream, `rows` returns the input of the projection, see [`Linear::backward`].
+    /// Adds the gradients of the norm and the projection, if they are trained, to `gradients`. Returns the gradient of the
+    /// rows if `want_rows`, else `None`.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
-        rows: &Tensor,
+        rows: impl FnOnce(Option<&Tensor>) -> Result<Tensor>,
         saved: &SavedOutput,
         want_rows: bool,
         gradients: &Parameters,

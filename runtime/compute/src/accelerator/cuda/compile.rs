@@ -6,16 +6,21 @@ use std::ffi::{CStr, CString, c_char, c_int};
 use super::library::CallError;
 use super::sys::{self, Handle};
 
+/// The compute capability whose tensor cores take products from four warps together and from shared memory.
+pub(super) const WARPGROUPS: u32 = 90;
+
 /// The file name that NVRTC's error messages give to every source.
 const NAME: &CStr = c"tunebox.cu";
 
 /// The options for NVRTC, for a compute capability given as 80, 90, …: compile to machine code (not to PTX, which a
 /// driver older than NVRTC refuses), as C++17, with functions and lambdas that have no execution space marked as device
-/// code. For 90 with the instructions that this capability alone has (products of warpgroups).
-pub(super) fn options(capability: u32) -> [String; 3] {
-    let own = if capability == 90 { "a" } else { "" };
-    let architecture = format!("--gpu-architecture=sm_{capability}{own}");
-    [architecture, "--std=c++17".into(), "--device-as-default-execution-space".into()]
+/// code. For [`WARPGROUPS`] with the instructions that this capability alone has, and `WARPGROUPS` defined.
+pub(super) fn options(capability: u32) -> Vec<String> {
+    let own = if capability == WARPGROUPS { "a" } else { "" };
+    let mut options = vec![format!("--gpu-architecture=sm_{capability}{own}")];
+    options.extend(["--std=c++17".into(), "--device-as-default-execution-space".into()]);
+    options.extend((capability == WARPGROUPS).then(|| "-DWARPGROUPS=1".into()));
+    options
 }
 
 /// The version of NVRTC as (major, minor).

@@ -130,6 +130,7 @@ fn set_up(context: Arc<Context>, capability: u32, driver: Version, compiler: Ver
         device,
         loader: Loader::new(Arc::clone(&context), capability, compiler, shared),
         processors,
+        warpgroups: capability == compile::WARPGROUPS,
         blas: Mutex::new(blas),
         fault_address: fault.address(),
         fault: Mutex::new(fault),

@@ -85,19 +85,26 @@ KERNEL(PLAIN_THREADS) attention_plain(GLOBAL act *out, GLOBAL float *lse, GLOBAL
     write_tile<PLAIN>(out + head * dim, sums, tiles.queries, total, place, dim, (u64)heads * dim, here);
 }
 
-// delta[token][head] = Σ dout·out. A warp for each. Grid: ⌈tokens · heads / 8⌉ blocks of 256 threads. dout and out are
-// [tokens, heads · dim], contiguous. Serves attention_tensor.cu too.
+// delta[token][head] = Σ dout·out. Eight lanes for each. Grid: ⌈tokens · heads / 32⌉ blocks of 256 threads. dout and out are
+// [tokens, heads · dim], contiguous; heads of a multiple of 8 on 16 bytes are faster. Serves attention_tensor.cu too.
 KERNEL(256) attention_delta(GLOBAL float *delta, GLOBAL const act *dout, GLOBAL const act *out, NUMBER(u32) tokens,
                             NUMBER(u32) heads, NUMBER(u32) dim WHERE) {
     Here here = HERE;
-    u64 unit = (u64)here.block.x * (here.threads / WARP) + here.index / WARP;
-    if (unit >= (u64)tokens * heads) return;
+    u64 unit = (u64)here.block.x * (here.threads / 8) + here.index / 8;
+    u32 lane = here.index % 8, length = unit < (u64)tokens * heads ? dim : 0;
+    GLOBAL const act *seeds = dout + (length > 0 ? unit * dim : 0), *sums = out + (length > 0 ? unit * dim : 0);
     float sum = 0.0f;
-    for (u32 at = here.index % WARP; at < dim; at += WARP) {
-        sum = fmaf(get(dout, unit * dim + at), get(out, unit * dim + at), sum);
+    if (dim % 8 == 0 && are_aligned(seeds, sums)) {
+        for (u32 at = lane * 8; at < length; at += 64) {
+            Numbers<8> seed = load<8>(seeds + at), one = load<8>(sums + at);
+            UNROLL for (int i = 0; i < 8; ++i) sum = fmaf(seed.at[i], one.at[i], sum);
+        }
+    } else {
+        for (u32 at = lane; at < length; at += 8) sum = fmaf(get(seeds, at), get(sums, at), sum);
     }
-    sum = warp_sum(sum);
-    if (here.index % WARP == 0) delta[unit] = sum;
+    // All lanes of a warp exchange, those past the last unit too.
+    UNROLL for (u32 mask = 1; mask < 8; mask *= 2) sum += shuffle_xor(sum, mask);
+    if (lane == 0 && length > 0) delta[unit] = sum;
 }
 
 // A tile of scores: queries in rows from `row` on, from position `query` on, and keys from position `key` on.

@@ -138,23 +138,27 @@ KERNEL(256) gated(GLOBAL act *y, GLOBAL const act *gate, GLOBAL const act *up, N
     }
 }
 
-// dgate = dy·up·activation'(gate), dup = dy·activation(gate). dgate and dup may be gate and up: they have the same
-// `stride`. dy is contiguous. Rows.
-KERNEL(256) gated_backward(GLOBAL act *dgate, GLOBAL act *dup, GLOBAL const act *dy, GLOBAL const act *gate,
-                           GLOBAL const act *up, NUMBER(u32) rows, NUMBER(u32) columns, NUMBER(u64) stride,
-                           NUMBER(u32) activation WHERE) {
+// dgate = dy·up·activation'(gate), dup = dy·activation(gate), and once more y = activation(gate)·up unless it is null. dgate
+// and dup may be gate and up: they have the same `stride`. dy and y are contiguous, and may be the same. Rows.
+KERNEL(256) gated_backward(GLOBAL act *dgate, GLOBAL act *dup, GLOBAL act *y, GLOBAL const act *dy,
+                           GLOBAL const act *gate, GLOBAL const act *up, NUMBER(u32) rows, NUMBER(u32) columns,
+                           NUMBER(u64) stride, NUMBER(u32) activation WHERE) {
     Here here = HERE;
     for (u32 row = here.block.x; row < rows; row += here.blocks.x) {
         GLOBAL const act *seeds = dy + (u64)row * columns, *gates = gate + row * stride, *ups = up + row * stride;
         GLOBAL act *to_gate = dgate + row * stride, *to_up = dup + row * stride;
-        ALONG(at, N, columns, are_aligned(seeds, gates, ups, to_gate, to_up), here, {
-            Numbers<N> d = load<N>(seeds + at), g = load<N>(gates + at), u = load<N>(ups + at);
+        bool again = THERE(2, y);
+        GLOBAL act *to = again ? y + (u64)row * columns : to_gate;
+        ALONG(at, N, columns, are_aligned(seeds, gates, ups, to_gate, to_up, to), here, {
+            Numbers<N> d = load<N>(seeds + at), g = load<N>(gates + at), u = load<N>(ups + at), result;
             UNROLL for (int i = 0; i < N; ++i) {
                 float value, slope;
                 activate(activation, g.at[i], value, slope);
+                result.at[i] = value * u.at[i];
                 g.at[i] = d.at[i] * u.at[i] * slope;
                 u.at[i] = d.at[i] * value;
             }
+            if (again) store(to + at, result);
             store(to_gate + at, g);
             store(to_up + at, u);
         })

@@ -28,8 +28,10 @@ const PLAIN_SMALL: usize = 16;
 const FITTING: usize = 160;
 /// Blocks of the kernel of dk and dv for each multiprocessor below which the heads of a group are summed by several blocks.
 const BLOCKS: usize = 8;
+/// Bytes at a multiple of which the tiles of warpgroups begin.
+const ATOM: usize = 1024;
 /// Pairs of a token and a head that one block of the kernel `attention_delta` handles.
-const DELTAS: usize = 8;
+const DELTAS: usize = 32;
 
 /// Returns the constants that the attention kernels are compiled with: the activation type, the head size rounded up to
 /// a multiple of 16, past [`WHOLE`] of 32, and `group`, the query heads of a key-value head (0 where no kernel needs
@@ -51,8 +53,8 @@ pub(in crate::fused) fn window(shape: &AttentionShape, tokens: usize) -> Result<
     extent(shape.window.filter(|window| *window < tokens).unwrap_or(0))
 }
 
-/// Queues the forward kernel over `inputs`, which are q, k and v: the version for tensor cores if [`Layer::tensor_cores`]
-/// allows it, else the plain one. Returns the output, shaped like q, and log Σ exp, `[tokens, heads]` f32. The caller has
+/// Queues the forward kernel over `inputs`, which are q, k and v: the version for tensor cores if [`Layer::units`] allows
+/// it, else the plain one. Returns the output, shaped like q, and log Σ exp, `[tokens, heads]` f32. The caller has
 /// checked the shapes.
 pub(super) fn attention(
     device: &Accelerator,
@@ -65,9 +67,9 @@ pub(super) fn attention(
     let out = device.empty(q.dims(), layer.build.act)?;
     let lse = device.empty(&[segments.tokens(), shape.heads], DType::F32)?;
     let first = arguments![&out, &lse, q, k, v];
-    let cores = layer.tensor_cores(&[&out]);
-    let kernel = if cores { &kernel::ATTENTION } else { &kernel::ATTENTION_PLAIN };
-    layer.launch(kernel, layer.forward_tiles(cores), &first)?;
+    let units = layer.units(&[&out]);
+    let kernel = if units == Units::Plain { &kernel::ATTENTION_PLAIN } else { &kernel::ATTENTION };
+    layer.launch(kernel, layer.forward_tiles(units), &first)?;
     Ok((out, lse))
 }
 
@@ -85,26 +87,28 @@ pub(super) fn attention_backward(
     let delta = layer.delta(dout, out)?;
     let read = arguments![dout, q, k, v, lse, &delta];
     // New tensors are aligned.
-    let cores = layer.tensor_cores(&[dout]);
+    let units = layer.units(&[dout]);
     let dq = device.empty(q.dims(), layer.build.act)?;
-    let kernel = if cores { &kernel::ATTENTION_DQ } else { &kernel::ATTENTION_PLAIN_DQ };
-    layer.launch(kernel, layer.query_tiles(cores), &[&[Argument::from(&dq)][..], &read].concat())?;
-    if cores {
-        let (dk, dv) = layer.key_gradients(&read)?;
+    let kernel = if units == Units::Plain { &kernel::ATTENTION_PLAIN_DQ } else { &kernel::ATTENTION_DQ };
+    layer.launch(kernel, layer.query_tiles(units), &[&[Argument::from(&dq)][..], &read].concat())?;
+    if units != Units::Plain {
+        let (dk, dv) = layer.key_gradients(units, &read)?;
         return Ok((dq, dk, dv));
     }
     let (dk, dv) = (device.empty(k.dims(), layer.build.act)?, device.empty(v.dims(), layer.build.act)?);
     let first = arguments![&dk, &dv];
-    layer.launch(&kernel::ATTENTION_PLAIN_DKV, layer.key_tiles(false), &[&first[..], &read].concat())?;
+    layer.launch(&kernel::ATTENTION_PLAIN_DKV, layer.key_tiles(units), &[&first[..], &read].concat())?;
     Ok((dq, dk, dv))
 }
 
-/// Returns how many query heads of a group one block of the kernel of dk and dv sums: the largest divisor of the group that
-/// leaves [`BLOCKS`] blocks for each multiprocessor, else 1. `tiles` is the number of tiles of keys times
-/// that of key-value heads.
+/// Returns how many query heads of a group one block of the kernel of dk and dv sums, the last block of a group maybe fewer:
+/// as many as leave [`BLOCKS`] blocks for each multiprocessor, else 1. `tiles` is the number of tiles of keys times that of
+/// key-value heads.
 fn heads_of_block(group: usize, tiles: usize, processors: usize) -> usize {
-    let enough = |share: &usize| group.is_multiple_of(*share) && tiles * (group / share) >= BLOCKS * processors;
-    (1..=group).rev().find(enough).unwrap_or(1)
+    let enough = |share: &usize| tiles * group.div_ceil(*share) >= BLOCKS * processors;
+    let most = (1..=group).rev().find(enough).unwrap_or(1);
+    // As many blocks share the heads more evenly.
+    group.div_ceil(group.div_ceil(most))
 }
 
 /// The arguments that all launches over the tokens of a layer have in common.
@@ -114,6 +118,17 @@ struct Layer<'a> {
     segments: &'a Segments,
     shape: &'a AttentionShape,
     build: Build,
+}
+
+/// What multiplies in the attention kernels.
+#[derive(Clone, Copy, PartialEq, Eq)]
+enum Units {
+    /// Ordinary cores: any type, any head size.
+    Plain,
+    /// Tensor cores, for each warp by itself.
+    Warps,
+    /// Tensor cores, for four warps together: head sizes 64 and 128 on compute capability 9.0.
+    Warpgroups,
 }
 
 /// The launch configuration of an attention kernel.
@@ -147,49 +162,76 @@ impl<'a> Layer<'a> {
         self.build.head as usize
     }
 
-    /// Whether the kernels for tensor cores can be used: on CUDA, in 16 bits, with a head size that is a multiple of
-    /// [`EIGHT`], a scale above 0, and q, k, v and `more` aligned for vector loads. These kernels search for the largest
+    /// What the kernels multiply with. Tensor cores are used on CUDA, in 16 bits, with a head size that is a multiple of
+    /// [`EIGHT`], a scale above 0, and q, k, v and `more` aligned for vector loads: these kernels search for the largest
     /// product q·k instead of the largest score, which is the same key only for a scale above 0.
-    fn tensor_cores(&self, more: &[&Tensor]) -> bool {
-        self.build.act != DType::F32
+    fn units(&self, more: &[&Tensor]) -> Units {
+        let cores = self.build.act != DType::F32
             && self.inputs[0].device().is_cuda()
             && self.shape.head_dim.is_multiple_of(EIGHT)
             && self.shape.scale > 0.0
-            && self.inputs.iter().chain(more).all(|tensor| is_aligned(tensor))
+            && self.inputs.iter().chain(more).all(|tensor| is_aligned(tensor));
+        match cores {
+            false => Units::Plain,
+            true if self.device.driver.has_warpgroups() && [64, WHOLE].contains(&self.features()) => Units::Warpgroups,
+            true => Units::Warps,
+        }
     }
 
-    /// Returns tile sizes, threads and shared memory of the forward kernel: of the version for tensor cores if `cores`.
-    fn forward_tiles(&self, cores: bool) -> Tiles {
+    /// Returns the rows of a tile of a block of warpgroups, which have 64 each, and the threads of the block.
+    fn warpgroups(&self) -> (usize, u32) {
+        if self.features() <= 64 { (64, 128) } else { (128, 256) }
+    }
+
+    /// Returns tile sizes, threads and shared memory of the forward kernel.
+    fn forward_tiles(&self, units: Units) -> Tiles {
         let features = self.features();
-        let plain = 4 * (2 * PLAIN * (features + 1) + PLAIN * (PLAIN + 1));
-        let queries = if features <= WHOLE { 128 } else { 64 };
-        let keys = if features <= 80 || features == WHOLE { 64 } else { 32 };
-        let (queries, threads, shared) =
-            if cores { (queries, 128, 2 * (features + 8) * (queries + 2 * keys)) } else { (PLAIN, 256, plain) };
+        let (queries, threads, shared) = match units {
+            Units::Plain => (PLAIN, 256, 4 * (2 * PLAIN * (features + 1) + PLAIN * (PLAIN + 1))),
+            Units::Warps => {
+                let queries = if features <= WHOLE { 128 } else { 64 };
+                let keys = if features <= 80 || features == WHOLE { 64 } else { 32 };
+                (queries, 128, 2 * (features + 8) * (queries + 2 * keys))
+            }
+            Units::Warpgroups => {
+                let ((queries, threads), keys) = (self.warpgroups(), if features <= 64 { 64 } else { 128 });
+                (queries, threads, 2 * features * (queries + 4 * keys) + ATOM)
+            }
+        };
         Tiles { tiling: Tiling::Queries(queries), heads: self.shape.heads, parts: 1, threads, shared }
     }
 
-    /// Returns tile sizes, threads and shared memory of the kernel of dq: of the version for tensor cores if `cores`.
-    fn query_tiles(&self, cores: bool) -> Tiles {
+    /// Returns tile sizes, threads and shared memory of the kernel of dq.
+    fn query_tiles(&self, units: Units) -> Tiles {
         let features = self.features();
-        let keys = if features <= WHOLE { 64 } else { 32 };
-        let (queries, threads, shared) =
-            if cores { (64, 128, 4 * (features + 8) * (64 + keys)) } else { self.plain_gradients() };
+        let (queries, threads, shared) = match units {
+            Units::Plain => self.plain_gradients(),
+            Units::Warps => (64, 128, 4 * (features + 8) * (64 + if features <= WHOLE { 64 } else { 32 })),
+            Units::Warpgroups => {
+                let (queries, threads) = self.warpgroups();
+                (queries, threads, 4 * features * (queries + 2 * 64) + ATOM)
+            }
+        };
         Tiles { tiling: Tiling::Queries(queries), heads: self.shape.heads, parts: 1, threads, shared }
     }
 
-    /// Returns tile sizes, threads and shared memory of the kernel of dk and dv: of the version for tensor cores if
-    /// `cores`.
-    fn key_tiles(&self, cores: bool) -> Tiles {
+    /// Returns tile sizes, threads and shared memory of the kernel of dk and dv.
+    fn key_tiles(&self, units: Units) -> Tiles {
         let features = self.features();
         let queries = match features {
             ..=64 | WHOLE => 64,
             ..256 => 32,
             _ => 16,
         };
-        let tensor = 4 * (features + 8) * (64 + queries) + 8 * queries;
-        let (keys, threads, shared) = if cores { (64, 128, tensor) } else { self.plain_gradients() };
-        let parts = if cores && features > WHOLE { 2 } else { 1 };
+        let (keys, threads, shared) = match units {
+            Units::Plain => self.plain_gradients(),
+            Units::Warps => (64, 128, 4 * (features + 8) * (64 + queries) + 8 * queries),
+            Units::Warpgroups => {
+                let (keys, threads) = self.warpgroups();
+                (keys, threads, 4 * features * (keys + 2 * queries) + 16 * queries + ATOM)
+            }
+        };
+        let parts = if units == Units::Warps && features > WHOLE { 2 } else { 1 };
         Tiles { tiling: Tiling::Keys(keys), heads: self.shape.kv_heads, parts, threads, shared }
     }
 
@@ -204,20 +246,22 @@ impl<'a> Layer<'a> {
 
     /// Queues the kernel of dk and dv for tensor cores and returns both. `read` are the arguments that it reads, from dout on.
     /// Where few blocks would have work, each sums a part of a group's query heads, and the parts are added in order.
-    fn key_gradients(&self, read: &[Argument<'_>]) -> Result<(Tensor, Tensor)> {
+    fn key_gradients(&self, units: Units, read: &[Argument<'_>]) -> Result<(Tensor, Tensor)> {
         let (device, [_, k, v], act, tokens) = (self.device, self.inputs, self.build.act, self.segments.tokens());
-        let mut tiles = self.key_tiles(true);
+        let mut tiles = self.key_tiles(units);
         let group = self.shape.group();
         let count = self.segments.plan(device, k, tiles.tiling)?.count as usize;
-        let share = heads_of_block(group, count * self.shape.kv_heads, device.driver.processors() as usize);
+        // A block of more threads counts as several.
+        let blocks = count * self.shape.kv_heads * tiles.threads as usize / 128;
+        let share = heads_of_block(group, blocks, device.driver.processors() as usize);
         if share == group || tokens == 0 {
             let (dk, dv) = (device.empty(k.dims(), act)?, device.empty(v.dims(), act)?);
             let first = arguments![&dk, &dv, None, group, tokens];
             self.launch(&kernel::ATTENTION_DKV, tiles, &[&first[..], read].concat())?;
             return Ok((dk, dv));
         }
-        tiles.heads = self.shape.heads / share;
-        let (shares, numbers) = (group / share, 2 * k.elem_count());
+        let (shares, numbers) = (group.div_ceil(share), 2 * k.elem_count());
+        tiles.heads = self.shape.kv_heads * shares;
         let parts = device.empty(&[shares, numbers], DType::F32)?;
         let first = arguments![None, None, &parts, share, tokens];
         self.launch(&kernel::ATTENTION_DKV, tiles, &[&first[..], read].concat())?;
@@ -265,8 +309,9 @@ mod tests {
     fn a_block_sums_as_many_heads_as_leave_every_multiprocessor_its_blocks() {
         // 8 rows of 2,048 tokens on an H200: 8B has 256 tiles and 8 key-value heads, 0.5B has 2 of these and groups of 7.
         assert_eq!(heads_of_block(4, 256 * 8, 132), 4);
-        assert_eq!(heads_of_block(7, 256 * 2, 132), 1);
+        assert_eq!(heads_of_block(7, 256 * 2, 132), 3);
         assert_eq!(heads_of_block(4, 64 * 8, 132), 1);
+        assert_eq!(heads_of_block(4, 176 * 2, 132), 1);
         assert_eq!(heads_of_block(6, 352, 132), 2);
         assert_eq!(heads_of_block(1, 1, 132), 1);
     }

@@ -40,6 +40,10 @@ on_each_device! {
                 let references = gradients(&expected, &on.leaf(&dy), &[&gate64, &up64]);
                 on.close("dgate", &dgate, &references[0]);
                 on.close("dup", &dup, &references[1]);
+                let (same_gate, same_up, again) = gated_backward_with_result(&dy, &gate, &up, activation).unwrap();
+                on.close("dgate beside y", &same_gate, &references[0]);
+                on.close("dup beside y", &same_up, &references[1]);
+                on.close("y again", &again, &expected);
             }
         }
     }

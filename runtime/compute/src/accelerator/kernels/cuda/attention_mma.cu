@@ -5,6 +5,7 @@
 // Rows of a tile in shared memory: an odd number of 16 bytes apart, so that eight rows lie in different banks.
 #define PITCH (HEAD_DIM + 8)
 #define TILE_NUMBERS(rows) ((rows) * PITCH)
+#define ROW_NUMBERS PITCH
 
 DEVICE act *first_tile(u8 *shared) { return (act *)shared; }
 

@@ -2,33 +2,29 @@
 
 #if ACTIVATION != 0
 
-// Whether the four warps of a block multiply together (attention_wgmma.cu, head sizes 64 and 128, compute capability 9.0 as
-// the target `sm_90a`), else each alone (attention_mma.cu). `-DWARPGROUPS=` says it for a test.
-#if HEAD_DIM != 64 && HEAD_DIM != 128
+// Whether four warps multiply together (attention_wgmma.cu, head sizes 64 and 128), else each alone (attention_mma.cu). The
+// host defines WARPGROUPS for compute capability 9.0, compiled as `sm_90a`.
+#if !defined(WARPGROUPS) || (HEAD_DIM != 64 && HEAD_DIM != 128)
 #undef WARPGROUPS
 #define WARPGROUPS 0
-#elif !defined(WARPGROUPS)
-#ifdef __CUDA_ARCH_FEAT_SM90_ALL
-#define WARPGROUPS 1
-#else
-#define WARPGROUPS 0
-#endif
 #endif
 
 // Copies of 16 bytes for a row.
 #define PIECES (HEAD_DIM / 8)
-#define ATTENTION_WARPS 4
+#ifndef ATTENTION_WARPS
+#define ATTENTION_WARPS (WARPGROUPS && HEAD_DIM > 64 ? 8 : 4)
+#endif
 #define ATTENTION_THREADS (ATTENTION_WARPS * WARP)
 // A stack is 16 rows for each warp.
 #define STACK_ROWS (16 * ATTENTION_WARPS)
 
 // Forward: stacks of queries, and keys of a tile.
 #ifndef FORWARD_STACK
-#define FORWARD_STACK (HEAD_DIM <= 128 ? 2 : 1)
+#define FORWARD_STACK (!WARPGROUPS && HEAD_DIM <= 128 ? 2 : 1)
 #endif
 #ifndef FORWARD_KEYS
 // By measurement on an H200, see README.md; `registers.txt` has the spills.
-#define FORWARD_KEYS (HEAD_DIM <= 80 || HEAD_DIM == 128 ? 64 : 32)
+#define FORWARD_KEYS (WARPGROUPS && HEAD_DIM == 128 ? 128 : HEAD_DIM <= 80 || HEAD_DIM == 128 ? 64 : 32)
 #endif
 #define FORWARD_QUERIES (STACK_ROWS * FORWARD_STACK)
 
@@ -48,6 +44,17 @@
 #define DKV_SPLIT (HEAD_DIM <= 128 ? 1 : 2)
 #define DKV_FEATURES (HEAD_DIM / DKV_SPLIT)
 static_assert(DKV_FEATURES % 16 == 0, "HEAD_DIM past 128 is a multiple of 32");
+
+// Warpgroups: blocks of a multiprocessor for which registers are kept free.
+#ifndef FORWARD_BLOCKS
+#define FORWARD_BLOCKS (HEAD_DIM == 64 ? 4 : 1)
+#endif
+#ifndef DQ_BLOCKS
+#define DQ_BLOCKS (HEAD_DIM == 64 ? 3 : 1)
+#endif
+#ifndef DKV_BLOCKS
+#define DKV_BLOCKS (HEAD_DIM == 64 ? 3 : 1)
+#endif
 
 // The first row of this warp in the first stack.
 DEVICE u32 own_line() { return threadIdx.x / WARP * 16; }

@@ -1,19 +1,7 @@
-// The gradients of attention on tensor cores, see attention_tensor.cu.
+// The gradients of attention on tensor cores, see attention_tensor.cu: `attention_delta` (attention_plain.h) first, then both
+// of these in any order.
 
-#if ACTIVATION != 0
-
-// ---- gradients: `attention_delta` (attention_plain.h) first, then both of these in any order ----
-
-// A weight from a product, and the gradient by the product over `scale`: p = 2^(s·unit + log_share) with log_share
-// −lse·log₂e, ds = p·(dp − delta)·(slope of the cap).
-template <bool CAPPED>
-DEVICE void weigh(float &product, float &seed, bool seen, float log_share, float delta, Measure measure) {
-    float slope, score = bent_score<CAPPED>(product, measure, slope);
-    float weight = seen ? power_of_two(fmaf(score, measure.unit, log_share)) : 0.0f;
-    seed = weight * (seed - delta);
-    if constexpr (CAPPED) seed *= slope;
-    product = weight;
-}
+#if ACTIVATION != 0 && !WARPGROUPS
 
 // dq: [tokens, heads · dim] contiguous, as dout. Places: queries, QUERIES = DQ_QUERIES (64). Grid: x places, y heads.
 // 128 threads. Dynamic shared memory: 2 · (HEAD_DIM + 8) · 2 · (DQ_QUERIES + DQ_KEYS) bytes.
@@ -29,18 +17,17 @@ KERNEL(ATTENTION_THREADS) attention_dq(GLOBAL act *dq, GLOBAL const act *dout, G
     Scoring scoring = {scale, cap, window};
     Measure measure = measure_of(scoring);
     TileEntry place = places[blockIdx.x];
-    const Span *path = spans + place.path;
     u32 head = blockIdx.y, kv_head = head / group, lane = threadIdx.x % WARP, line = own_line();
     u64 stride = (u64)heads * dim;
     k += kv_head * dim, v += kv_head * dim;
 
-    u32 key_hint = 0, value_hint = 0;
+    Walk key_walk = walk_along(spans + place.path, place.count), value_walk = key_walk;
     auto fetch_keys = [&](u32 start) {
-        fetch_positions<DQ_KEYS>(keys, k, k_stride, dim, path, place.count, key_hint, start);
+        fetch_positions<DQ_KEYS>(keys, k, k_stride, dim, key_walk, start);
         end_group();
     };
     auto fetch_values = [&](u32 start) {
-        fetch_positions<DQ_KEYS>(values, v, v_stride, dim, path, place.count, value_hint, start);
+        fetch_positions<DQ_KEYS>(values, v, v_stride, dim, value_walk, start);
         end_group();
     };
     u32 begin = first_key(place.first, window) / DQ_KEYS * DQ_KEYS, end = place.first + place.length;
@@ -89,36 +76,12 @@ KERNEL(ATTENTION_THREADS) attention_dq(GLOBAL act *dq, GLOBAL const act *dout, G
                          scale);
 }
 
-// A tile of queries that meets a tile of keys: which head, which span, from which position on.
-struct Meeting {
-    u32 head, number, start, end, row;
-};
-
-// The queries of a span that see any key of a place.
-DEVICE void enter(Meeting &meeting, const Span *spans, TileEntry place, u32 window) {
-    Span span = spans[meeting.number];
-    meeting.start = most(span.first, place.first), meeting.end = span.first + span.length;
-    if (window != 0) meeting.end = least(meeting.end, place.first + place.length - 1 + window);
-    meeting.row = span.row + (meeting.start - span.first);
-}
-
-// Goes on to the next tile that is not empty, this one included; false after the last head's last.
-DEVICE bool settle(Meeting &meeting, const Span *spans, TileEntry place, u32 window, u32 heads_end) {
-    while (meeting.start >= meeting.end) {
-        if (++meeting.number == place.path + place.count) {
-            meeting.number = place.path;
-            if (++meeting.head == heads_end) return false;
-        }
-        enter(meeting, spans, place, window);
-    }
-    return true;
-}
-
 // dk and dv: [tokens, kv_heads · dim] contiguous: sums over the heads of a group, in order, and over all queries that
-// see the keys, those of the own sequence first. Places: keys, KEYS = DKV_KEYS (64). Grid: x places, y heads / share, z
-// DKV_SPLIT (1 up to head size 128, else 2). 128 threads. Scores are transposed here: their rows are keys.
-// A block sums `share` heads of a group. Where that is the whole group, `parts` is null; else dk and dv are null and the
-// sums go to parts, [group / share, 2, tokens, kv_heads · dim], dk before dv, to be added in order by `add_parts`.
+// see the keys, those of the own sequence first. Places: keys, KEYS = DKV_KEYS (64). Grid: x places, y kv_heads ·
+// ⌈group / share⌉, z DKV_SPLIT (1 up to head size 128, else 2). 128 threads. Scores are transposed here: their rows are keys.
+// A block sums `share` heads of a group, the last one of the group maybe fewer. Where that is the whole group, `parts` is
+// null; else dk and dv are null and the sums go to parts, [⌈group / share⌉, 2, tokens, kv_heads · dim], dk before dv, to be
+// added in order by `add_parts`.
 // Dynamic shared memory: 2 · (HEAD_DIM + 8) · 2 · (DKV_KEYS + DKV_QUERIES) + 8 · DKV_QUERIES bytes.
 KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL float *parts, NUMBER(u32) share,
                                         NUMBER(u32) tokens, GLOBAL const act *dout, GLOBAL const act *q,
@@ -134,7 +97,8 @@ KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL f
     Scoring scoring = {scale, cap, window};
     Measure measure = measure_of(scoring);
     TileEntry place = places[blockIdx.x];
-    u32 first_head = blockIdx.y * share, heads_end = first_head + share, kv_head = first_head / group;
+    u32 shares = (group + share - 1) / share, kv_head = blockIdx.y / shares, own_share = blockIdx.y % shares;
+    u32 first_head = kv_head * group + own_share * share, heads_end = least(first_head + share, (kv_head + 1) * group);
     u32 lane = threadIdx.x % WARP, line = own_line(), feature = blockIdx.z * DKV_FEATURES;
     u64 stride = (u64)heads * dim;
 
@@ -202,7 +166,7 @@ KERNEL(ATTENTION_THREADS) attention_dkv(GLOBAL act *dk, GLOBAL act *dv, GLOBAL f
     u64 narrow_stride = (u64)(heads / group) * dim, from = (u64)place.row * narrow_stride + kv_head * dim;
     if (parts != nullptr) {
         u64 size = tokens * narrow_stride;
-        float *own = parts + first_head % group / share * 2 * size + from;
+        float *own = parts + own_share * 2 * size + from;
         write_rows<DKV_FEATURES>(own, key_sums[0], line, place.length, narrow_stride, feature, dim, scale, scale);
         write_rows<DKV_FEATURES>(own + size, value_sums[0], line, place.length, narrow_stride, feature, dim, 1.0f, 1.0f);
         return;

@@ -1,4 +1,4 @@
-// Tiles of attention_tensor.cu for warpgroups: the four warps of a block multiply together (wgmma, compute capability 9.0),
+// Tiles of attention for warpgroups: the four warps of each multiply together (wgmma, compute capability 9.0),
 // and the tensor cores read tiles from shared memory, without a load of registers by each warp.
 //
 // A tile is cut into columns of 64 features, one after another, where a row has 128 bytes; the 16 bytes number c of row r
@@ -8,6 +8,8 @@
 
 #define TILE_NUMBERS(rows) ((rows) * HEAD_DIM)
 #define COLUMN_NUMBERS 64
+// Between rows of a column, by multiples of eight rows.
+#define ROW_NUMBERS COLUMN_NUMBERS
 #define ATOM_BYTES 1024
 
 // Fits where the tiles of attention_mma.cu do: those have 16 bytes more for each of at least 64 rows.
@@ -37,37 +39,36 @@ template <int ROWS> DEVICE u64 describe_features(const act *tile, u32 row) {
     return describe(tile + row * COLUMN_NUMBERS, ROWS * COLUMN_NUMBERS * 2, ATOM_BYTES);
 }
 
-template <int STACK, int COUNT>
-DEVICE void row_products(float (&sums)[STACK][COUNT / 8][4], const act *left, const act *right) {
+// The first row of this warpgroup.
+DEVICE u32 group_line() { return threadIdx.x / (4 * WARP) * 64; }
+
+// Starts sums = left · rightᵀ over all features: the 64 rows of this warpgroup in a left tile of ROWS rows, all COUNT rows of
+// the right tile. Ends a group of products.
+template <int ROWS, int COUNT>
+DEVICE void start_scores(float (&sums)[COUNT / 8][4], const act *left, const act *right) {
+    keep(sums);
     begin_products();
-    UNROLL for (int s = 0; s < STACK; ++s) {
-        UNROLL for (int feature = 0; feature < HEAD_DIM; feature += 16) {
-            multiply_tiles<act>(sums[s], describe_rows<STACK * STACK_ROWS>(left, STACK_ROWS * s, feature),
-                                describe_rows<COUNT>(right, 0, feature));
-        }
+    UNROLL for (int feature = 0; feature < HEAD_DIM; feature += 16) {
+        multiply_tiles<act>(sums, describe_rows<ROWS>(left, group_line(), feature), describe_rows<COUNT>(right, 0, feature),
+                            feature > 0);
     }
     end_products();
-    await_products<0>();
-    UNROLL for (int s = 0; s < STACK; ++s) keep(sums[s]);
 }
 
-template <int STACK, int COUNT, int FEATURES>
-DEVICE void mix_rows(float (&sums)[STACK][FEATURES / 8][4], const float (&weights)[STACK][COUNT / 8][4],
-                     const act *rows, u32) {
-    u32 lefts[STACK][COUNT / 16][4];
-    UNROLL for (int s = 0; s < STACK; ++s) {
-        UNROLL for (int n = 0; n < COUNT / 16; ++n) pack_left(lefts[s][n], weights[s][2 * n], weights[s][2 * n + 1]);
-        keep(sums[s]);
-    }
+// Starts sums += weights · rows, all COUNT rows of a tile. Ends a group of products. Until it is awaited the weights stay.
+template <int COUNT>
+DEVICE void start_mix(float (&sums)[HEAD_DIM / 8][4], const u32 (&weights)[COUNT / 16][4], const act *rows) {
+    keep(sums);
     begin_products();
-    UNROLL for (int s = 0; s < STACK; ++s) {
-        UNROLL for (int n = 0; n < COUNT / 16; ++n) {
-            multiply_weights<act>(sums[s], lefts[s][n], describe_features<COUNT>(rows, 16 * n));
-        }
+    UNROLL for (int n = 0; n < COUNT / 16; ++n) {
+        multiply_weights<act>(sums, weights[n], describe_features<COUNT>(rows, 16 * n));
     }
     end_products();
-    await_products<0>();
-    UNROLL for (int s = 0; s < STACK; ++s) keep(sums[s]);
+}
+
+// Numbers of 64 rows, as a product left them, become the left operand of another.
+template <int EIGHTS> DEVICE void pack_weights(u32 (&words)[EIGHTS / 2][4], const float (&numbers)[EIGHTS][4]) {
+    UNROLL for (int n = 0; n < EIGHTS / 2; ++n) pack_left(words[n], numbers[2 * n], numbers[2 * n + 1]);
 }
 
 #endif

@@ -14,8 +14,8 @@ typedef unsigned long long u64;
 #define SHARED_BYTES(name) extern __shared__ __align__(16) unsigned char name[]
 
 #define DEVICE __device__ __forceinline__
-// A kernel of at most so many threads a block.
-#define KERNEL(most) extern "C" __global__ __launch_bounds__(most) void
+// A kernel of at most so many threads a block, and of at least so many blocks a multiprocessor if a second number is given.
+#define KERNEL(...) extern "C" __global__ __launch_bounds__(__VA_ARGS__) void
 
 // A number of 16 bits: 8 bits of exponent, 7 of mantissa.
 struct bf16 {

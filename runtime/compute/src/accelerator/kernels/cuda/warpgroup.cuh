@@ -27,46 +27,43 @@ DEVICE u64 describe(const void *place, u32 leading, u32 stride) {
 }
 
 #define FOUR(sum) "+f"((sum)[0]), "+f"((sum)[1]), "+f"((sum)[2]), "+f"((sum)[3])
-#define EIGHT_FOURS(sums, at)                                                                                          \
-    FOUR(sums[at]), FOUR(sums[at + 1]), FOUR(sums[at + 2]), FOUR(sums[at + 3]), FOUR(sums[at + 4]), FOUR(sums[at + 5]), \
-        FOUR(sums[at + 6]), FOUR(sums[at + 7])
-#define NAMES_32                                                                                                       \
-    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                          \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31}"
+#define FOUR_FOURS(sums, at) FOUR(sums[at]), FOUR(sums[at + 1]), FOUR(sums[at + 2]), FOUR(sums[at + 3])
+#define EIGHT_FOURS(sums, at) FOUR_FOURS(sums, at), FOUR_FOURS(sums, at + 4)
+#define SIXTEEN_FOURS(sums, at) EIGHT_FOURS(sums, at), EIGHT_FOURS(sums, at + 8)
+#define NAMES_16 "%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15"
+#define NAMES_32 NAMES_16 ", %16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31"
 #define NAMES_64                                                                                                       \
-    "{%0, %1, %2, %3, %4, %5, %6, %7, %8, %9, %10, %11, %12, %13, %14, %15, "                                          \
-    "%16, %17, %18, %19, %20, %21, %22, %23, %24, %25, %26, %27, %28, %29, %30, %31, "                                 \
-    "%32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                                 \
-    "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63}"
+    NAMES_32 ", %32, %33, %34, %35, %36, %37, %38, %39, %40, %41, %42, %43, %44, %45, %46, %47, "                      \
+             "%48, %49, %50, %51, %52, %53, %54, %55, %56, %57, %58, %59, %60, %61, %62, %63"
 
-// sums += left · rightᵀ: 64 × 16 times 16 × 64, both from shared memory.
-template <typename T> DEVICE void multiply_tiles(float (&sums)[8][4], u64 left, u64 right);
+// sums = left · rightᵀ, or more if `add`: 64 × 16 times 16 × 32, 16 × 64 or 16 × 128, both from shared memory.
+template <typename T, int EIGHTS> DEVICE void multiply_tiles(float (&sums)[EIGHTS][4], u64 left, u64 right, bool add);
 // sums += left · right: 64 × 16 of registers times 16 × 64 or 16 × 128.
-template <typename T> DEVICE void multiply_weights(float (&sums)[8][4], const u32 (&left)[4], u64 right);
-template <typename T> DEVICE void multiply_weights(float (&sums)[16][4], const u32 (&left)[4], u64 right);
+template <typename T, int EIGHTS> DEVICE void multiply_weights(float (&sums)[EIGHTS][4], const u32 (&left)[4], u64 right);
 
-#define M64_PRODUCTS(T, TYPE)                                                                                          \
-    template <> DEVICE void multiply_tiles<T>(float (&sums)[8][4], u64 left, u64 right) {                              \
-        asm volatile("{ .reg .pred yes; setp.eq.u32 yes, 0, 0;"                                                        \
-                     "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " " NAMES_32                          \
-                     ", %32, %33, yes, 1, 1, 0, 0; }"                                                                  \
-                     : EIGHT_FOURS(sums, 0)                                                                            \
-                     : "l"(left), "l"(right));                                                                         \
-    }                                                                                                                  \
-    template <> DEVICE void multiply_weights<T>(float (&sums)[8][4], const u32 (&left)[4], u64 right) {                \
-        asm volatile("{ .reg .pred yes; setp.eq.u32 yes, 0, 0;"                                                        \
-                     "wgmma.mma_async.sync.aligned.m64n64k16.f32." TYPE "." TYPE " " NAMES_32                          \
-                     ", {%32, %33, %34, %35}, %36, yes, 1, 1, 1; }"                                                    \
-                     : EIGHT_FOURS(sums, 0)                                                                            \
-                     : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));                            \
-    }                                                                                                                  \
-    template <> DEVICE void multiply_weights<T>(float (&sums)[16][4], const u32 (&left)[4], u64 right) {               \
-        asm volatile("{ .reg .pred yes; setp.eq.u32 yes, 0, 0;"                                                        \
-                     "wgmma.mma_async.sync.aligned.m64n128k16.f32." TYPE "." TYPE " " NAMES_64                         \
-                     ", {%64, %65, %66, %67}, %68, yes, 1, 1, 1; }"                                                    \
-                     : EIGHT_FOURS(sums, 0), EIGHT_FOURS(sums, 8)                                                      \
+#define TILE_PRODUCT(T, TYPE, EIGHTS, WIDTH, NAMES, SUMS, LEFT, RIGHT, ADD)                                            \
+    template <> DEVICE void multiply_tiles<T, EIGHTS>(float (&sums)[EIGHTS][4], u64 left, u64 right, bool add) {       \
+        asm volatile("{ .reg .pred more; setp.ne.u32 more, " ADD ", 0;"                                                \
+                     "wgmma.mma_async.sync.aligned.m64n" WIDTH "k16.f32." TYPE "." TYPE " {" NAMES "}, " LEFT ", " RIGHT \
+                     ", more, 1, 1, 0, 0; }"                                                                           \
+                     : SUMS(sums, 0)                                                                                   \
+                     : "l"(left), "l"(right), "r"((u32)add));                                                          \
+    }
+#define WEIGHT_PRODUCT(T, TYPE, EIGHTS, WIDTH, NAMES, SUMS, LEFT, RIGHT)                                               \
+    template <>                                                                                                        \
+    DEVICE void multiply_weights<T, EIGHTS>(float (&sums)[EIGHTS][4], const u32 (&left)[4], u64 right) {               \
+        asm volatile("{ .reg .pred more; setp.eq.u32 more, 0, 0;"                                                      \
+                     "wgmma.mma_async.sync.aligned.m64n" WIDTH "k16.f32." TYPE "." TYPE " {" NAMES "}, {" LEFT "}, " RIGHT \
+                     ", more, 1, 1, 1; }"                                                                              \
+                     : SUMS(sums, 0)                                                                                   \
                      : "r"(left[0]), "r"(left[1]), "r"(left[2]), "r"(left[3]), "l"(right));                            \
     }
+#define M64_PRODUCTS(T, TYPE)                                                                                          \
+    TILE_PRODUCT(T, TYPE, 4, "32", NAMES_16, FOUR_FOURS, "%16", "%17", "%18")                                          \
+    TILE_PRODUCT(T, TYPE, 8, "64", NAMES_32, EIGHT_FOURS, "%32", "%33", "%34")                                         \
+    TILE_PRODUCT(T, TYPE, 16, "128", NAMES_64, SIXTEEN_FOURS, "%64", "%65", "%66")                                     \
+    WEIGHT_PRODUCT(T, TYPE, 8, "64", NAMES_32, EIGHT_FOURS, "%32, %33, %34, %35", "%36")                               \
+    WEIGHT_PRODUCT(T, TYPE, 16, "128", NAMES_64, SIXTEEN_FOURS, "%64, %65, %66, %67", "%68")
 M64_PRODUCTS(bf16, "bf16")
 M64_PRODUCTS(f16, "f16")
 
