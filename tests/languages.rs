@@ -6,6 +6,7 @@
 
 mod c;
 mod faults;
+mod isolated;
 mod python;
 mod types;
 

@@ -264,3 +264,27 @@ fn a_verifier_that_fails_now_and_then_is_counted_and_the_run_goes_on() {
         assert_eq!(row["unjudged"].as_f64().unwrap() * 16.0, failed(row));
     }
 }
+
+#[test]
+fn a_failure_can_have_a_verdict_which_ends_no_run() {
+    let rows =
+        train_more("(unreachable)", "gives-up", &["verifier.0.on-failure=0.25"], false).unwrap().metrics("gives-up");
+    assert_eq!(rows.len(), 2);
+    for row in &rows {
+        let number = |name: &str| row[name].as_f64().unwrap();
+        assert_eq!((number("reward-gives-up-mean"), number("reward-gives-up-failed")), (0.25, 16.0), "{row:?}");
+        assert_eq!(number("unjudged"), 0.0);
+    }
+}
+
+#[test]
+fn a_fresh_verifier_remembers_nothing_of_another_completion() {
+    // 1 to the first completion that an instance judges, 0 to all others.
+    let body = "(i32.store8 (i32.const 16) (i32.const 1))
+        (f32.store (i32.const 20) (f32.convert_i32_u (i32.eqz (i32.load (i32.const 64)))))
+        (i32.store (i32.const 64) (i32.const 1)) (i32.const 16)";
+    for (more, wanted) in [(&[][..], 1.0 / 16.0), (&["verifier.0.fresh=true"], 1.0)] {
+        let rows = train_more(body, "first", more, false).unwrap().metrics("first");
+        assert!(rows.iter().all(|row| row["reward-first-mean"] == wanted), "{more:?}: {rows:?}");
+    }
+}

@@ -23,9 +23,6 @@ use crate::session::Value;
 /// The longest text of such a component that a person gets to see, in bytes.
 const MESSAGE_BYTES: usize = 400;
 
-/// The most tables, memories and instances (each) of one component.
-const MAX_PARTS: usize = 16;
-
 /// The most bytes that one call may hand to the host, such as the message with which the component refuses its
 /// settings.
 const MAX_TRANSFER_BYTES: usize = 1 << 20;
@@ -194,13 +191,8 @@ impl<W: World> Instances<W> {
     /// Returns the store and the instance in it. Errors: [`Error::Refused`] if `init` returns a message,
     /// [`Error::NotAdmitted`] if it traps or the instance cannot be made.
     fn create_instance(&self, end: Option<Instant>) -> Result<(Store<CallState>, W::Bound), Error> {
-        let limits = Limits {
-            linear_memory: self.component.limits.memory,
-            memories: MAX_PARTS,
-            tables: MAX_PARTS,
-            instances: MAX_PARTS,
-            ..Limits::default()
-        };
+        // As many memories, tables and instances as a method may have by default.
+        let limits = Limits { linear_memory: self.component.limits.memory, ..Limits::default() };
         let mut store = Store::new(&self.component.engine, CallState { memory: Memory::new(&limits), end });
         store.limiter(|bounds| &mut bounds.memory);
         store.set_hostcall_fuel(MAX_TRANSFER_BYTES);

@@ -73,6 +73,8 @@ impl Texts<'_> {
 struct Entry {
     name: String,
     weight: f32,
+    /// The verdict on a completion on which it fails; `None` for no verdict.
+    on_failure: Option<f32>,
     judge: Judging,
     counts: Counts,
 }
@@ -107,7 +109,9 @@ impl Verifiers {
     pub fn open(planned: &[PlannedVerifier], seconds: f64) -> Result<Self, Error> {
         let entry = |planned: &PlannedVerifier| {
             let judge = Judging::open(&planned.judge)?;
-            Ok(Entry { name: planned.name.clone(), weight: planned.weight, judge, counts: Counts::default() })
+            let PlannedVerifier { name, weight, on_failure, .. } = planned;
+            let (name, weight, on_failure) = (name.clone(), *weight, *on_failure);
+            Ok(Entry { name, weight, on_failure, judge, counts: Counts::default() })
         };
         let entries = planned.iter().map(entry).collect::<Result<_, Error>>()?;
         Ok(Self { entries, environment: None, seconds })
@@ -242,8 +246,9 @@ impl Verifiers {
 
 impl Entry {
     /// Judges every completion by this verifier; returns one verdict for each, in order, NaN if the verifier abstained or
-    /// failed. Adds each verdict to the counts. Fails if the verifier failed on all completions, as soon as it failed on more than
-    /// half of them and more than eight, and when `end` is reached.
+    /// failed. Adds each verdict to the counts. A verifier with a verdict on failures gives that one. Else this fails if the
+    /// verifier failed on all completions, and as soon as it failed on more than half of them and more than eight; also when
+    /// `end` is reached.
     fn judge_all(
         &mut self,
         texts: &mut Texts<'_>,
@@ -256,8 +261,14 @@ impl Entry {
             if end.is_some_and(|end| Instant::now() >= end) {
                 return Err(too_long_error(&self.name));
             }
-            failed += usize::from(matches!(verdict, Verdict::Failed(_)));
-            verdicts.push(self.counts.add(verdict));
+            let is_failure = matches!(verdict, Verdict::Failed(_));
+            let found = self.counts.add(verdict);
+            if let Some(value) = self.on_failure.filter(|_| is_failure) {
+                verdicts.push(self.counts.add(Verdict::Value(value)));
+                continue;
+            }
+            failed += usize::from(is_failure);
+            verdicts.push(found);
             if failed > TOLERATED_FAILURES.max(of / 2) || failed == of {
                 return Err(self.too_many_failures_error(failed, of));
             }

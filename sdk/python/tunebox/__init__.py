@@ -13,7 +13,7 @@ _PLAIN = ("types", "data", "learn", "optimizer", "sample", "reward", "teacher", 
 #: Where the other names of an ordinary method stand.
 _HOMES = {
     "tunebox.errors": ("Error", "Refused"),
-    "tunebox.declaration": ("method",),
+    "tunebox.declaration": ("environment", "method", "verifier"),
     "tunebox.model": ("Scores", "Taps", "View", "policy", "reference", "score", "score_for_learning", "snapshot"),
     "tunebox.pair": ("Pair",),
     "tunebox.run": ("add_metric", "log", "metric"),

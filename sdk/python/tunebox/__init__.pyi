@@ -21,7 +21,7 @@ from wit_world.imports.reward import judge as judge
 from wit_world.imports.sample import Completions as Completions, Sampler as Sampler, generate as generate
 
 from tunebox import loss as loss, model as model, pair as pair, run as run, settings as settings, tensor as tensor
-from tunebox.declaration import method as method
+from tunebox.declaration import environment as environment, method as method, verifier as verifier
 from tunebox.errors import Error as Error, Refused as Refused
 from tunebox.model import (
     Scores as Scores,

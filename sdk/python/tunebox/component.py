@@ -6,8 +6,6 @@ Inside there are no files, so whatever is imported later is refused by name.
 
 import sys
 from importlib import import_module
-from importlib.abc import MetaPathFinder
-from importlib.machinery import BuiltinImporter, FrozenImporter
 
 from componentize_py_types import Err
 
@@ -20,19 +18,12 @@ from wit_world import exports  # noqa: E402
 from wit_world.imports import run  # noqa: E402
 
 import tunebox.tensor  # noqa: E402, F401  defines the operators of tensors, also of those that the host returns
-from tunebox import errors, settings  # noqa: E402
+from tunebox import closed, errors, settings  # noqa: E402
 from tunebox.declaration import declared  # noqa: E402
 
 #: The folder of the method's modules, and the method once `init` has made it.
 _root = ""
 _running: object | None = None
-
-
-class _Closed(MetaPathFinder):
-    """A module finder that refuses every module by name: inside the component there are no files."""
-
-    def find_spec(self, name, path=None, target=None):
-        raise ImportError(f"`{name}` was not loaded when the method was built; import it at the top of the file")
 
 
 def load(name: str) -> None:
@@ -57,9 +48,8 @@ def root() -> str:
 
 
 def _settle() -> None:
-    """Prepares a run: stops searching for modules, prints to the run's log, and seeds a loaded `random` with 0."""
-    # Those need no files; Python itself loads some of them late.
-    sys.meta_path[:] = [BuiltinImporter, FrozenImporter, _Closed()]
+    """Prepares a run: stops searching for modules and files, prints to the run's log, seeds a loaded `random` with 0."""
+    closed.close()
     errors.print_to(run.log)
     if "random" in sys.modules:
         sys.modules["random"].seed(0)

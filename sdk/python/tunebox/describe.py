@@ -1,4 +1,4 @@
-"""`python -m tunebox.describe MODULE`: what a method's source says about it, as JSON, for `tunebox build`.
+"""`python -m tunebox.describe MODULE`: what the source of a folder says about it, as JSON, for `tunebox build`.
 
 Runs on the author's machine, where no host answers a function of the contract. Prints the manifest's entries and
 the interfaces that the source names, or the line that cannot be read.
@@ -12,7 +12,7 @@ from typing import Any
 
 from tunebox import errors
 
-#: What the component's own code uses.
+#: What the own code of a method's component uses.
 _ALWAYS = {"types", "run", "tensor", "data"}
 
 #: Modules that the method's own may not stand before, beside Python's.
@@ -28,10 +28,15 @@ def describe(module: str, root: str) -> dict[str, Any]:
     import_module(module)
     from tunebox.declaration import declared
 
-    manifest = declared().manifest()
+    found = declared()
     prefix = "wit_world.imports."
     named = {name.removeprefix(prefix) for name in sys.modules if name.startswith(prefix)}
-    return {"manifest": manifest, "interfaces": sorted(named | _ALWAYS)}
+    if found.world == "method":
+        named |= _ALWAYS
+    elif named:
+        names = ", ".join(f"`{name}`" for name in sorted(named))
+        raise errors.Error(f"the module uses {names} of the contract: a component of `@{found.world}` can ask the host for nothing")
+    return {"manifest": found.manifest(), "world": found.world, "interfaces": sorted(named)}
 
 
 def fault(root: str, error: Exception) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-//! Builds a component from a folder with a method in Python.
+//! Builds a component from a folder with a method, verifier or environment in Python.
 //!
 //! The author's own Python imports the source and reports what it declares. The workspace's copy of the WIT world is
 //! reduced to the interfaces that the source names. `componentize-py` then makes the component, with every WASI call
@@ -53,7 +53,8 @@ fn native_modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     FILES.iter().copied().filter(|(path, _)| path.ends_with(".py") && !path.starts_with("tunebox/"))
 }
 
-/// Builds the component of a method in Python: its manifest from `pyproject.toml` and `@method`, its code from `src`.
+/// Builds the component of a folder in Python: its manifest from `pyproject.toml` and the class that it declares, its code
+/// from `src`.
 /// First writes the files for editors into the folder, if [`editors::write_editor_files`] has to; `watch` gets an event
 /// if that waits for a lock. Imports the source in the Python of this machine, which runs it. Errors: no
 /// `componentize-py` or no Python 3.11, source that declares no method or cannot be built, a manifest or an import that
@@ -66,6 +67,7 @@ pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, 
 
     let place = workspace::create_workspace(folder, &project.module())?;
     let described = describe::describe(&tools.python, &place, &project.module())?;
+    place.write_entry(described.world, &project.module())?;
     place.limit_imports(&described.interfaces)?;
     let warnings = match check_types(folder) {
         Types::Checked(warnings) => warnings,
@@ -74,7 +76,7 @@ pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, 
             Vec::new()
         }
     };
-    let bytes = tools.componentize(&place, folder)?;
+    let bytes = tools.componentize(&place, folder, described.world)?;
     let compiled = componentize::add_sections(bytes, &project.manifest(described.manifest)?, &record)?;
     Ok(Compiled { warnings, ..compiled })
 }

@@ -258,6 +258,15 @@ pub struct VerifierTable {
     /// Field of a record that is passed to the verifier as the reference answer; a reward model gets none.
     #[serde(default = "default_answer_field")]
     pub answer: String,
+    /// Verdict on a completion on which the verifier traps or passes a limit, such as 0 for code that does not end. Without
+    /// it there is no verdict, and a verifier that fails on more than half of the completions ends the run.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(range(min = -1_000_000.0, max = 1_000_000.0))]
+    pub on_failure: Option<f64>,
+    /// Whether every completion gets a new instance of the verifier, for one that runs code of the model: nothing that this
+    /// code changes reaches the next verdict. For components only.
+    #[serde(default, skip_serializing_if = "std::ops::Not::not")]
+    pub fresh: bool,
     /// Settings of the verifier, checked against its manifest.
     #[serde(flatten)]
     pub settings: Map<String, Value>,

@@ -51,6 +51,7 @@ pub(super) fn find_verifier(settings: &RunSettings, number: usize) -> Result<Pla
     Ok(PlannedVerifier {
         name: table.name.clone().unwrap_or_else(|| last_part(source.name())),
         weight: table.weight as f32,
+        on_failure: table.on_failure.map(|value| value as f32),
         judge: PlannedJudge::Model(PlannedReward { source, digest, model: None }),
     })
 }
@@ -139,18 +140,20 @@ pub(super) fn reward_bytes(verifiers: &[PlannedVerifier], device: &Device, lengt
     models.map(|model| model.device_bytes(device, length.saturating_mul(2))).sum()
 }
 
-/// Returns an error for each further key in the table of a reward model, which has no settings. `given` are these keys.
+/// Returns an error for each further key in the table of a reward model, which has no settings and no instances. `given` are
+/// these keys.
 pub(super) fn reward_problems(
     settings: &RunSettings,
     number: usize,
     given: &serde_json::Map<String, Value>,
 ) -> Vec<Error> {
-    let error = |name: &String| {
+    let error = |name: &str| {
         let what = format!("a reward model has no setting `{name}`");
-        let hint = "remove it; `use`, `name` and `weight` are the keys of a reward model";
+        let hint = "remove it; `use`, `name`, `weight` and `on-failure` are the keys of a reward model";
         settings.conflict(&format!("verifier.{number}.{name}"), Underline::Key, &what, hint)
     };
-    given.keys().map(error).collect()
+    let fresh = settings.file.verifier[number].fresh.then_some("fresh");
+    given.keys().map(String::as_str).chain(fresh).map(error).collect()
 }
 
 /// The dotted key that names the model of verifier number `number`.

@@ -16,6 +16,8 @@ pub struct PlannedVerifier {
     pub name: String,
     /// The factor of its score in the reward.
     pub weight: f32,
+    /// The verdict on a completion on which it fails; `None` for no verdict.
+    pub on_failure: Option<f32>,
     /// What judges.
     pub judge: PlannedJudge,
 }
@@ -32,6 +34,8 @@ pub enum PlannedJudge {
 pub struct PlannedComponent {
     /// The field of a record that is passed to it as the reference answer.
     pub field: String,
+    /// Whether every completion gets a new instance.
+    pub fresh: bool,
     /// The component, its manifest and digest.
     pub package: Package,
     /// Every setting with its value.
@@ -98,8 +102,10 @@ fn load_verifier(settings: &RunSettings, engine: &Engine, number: usize) -> Resu
     Ok(PlannedVerifier {
         name: given.name.clone().unwrap_or_else(|| package.manifest.name.clone()),
         weight: given.weight as f32,
+        on_failure: given.on_failure.map(|value| value as f32),
         judge: PlannedJudge::Component(Box::new(PlannedComponent {
             field: given.answer.clone(),
+            fresh: given.fresh,
             settings: values,
             package,
             admitted,

@@ -15,8 +15,9 @@ const REASON_BYTES: usize = 400;
 
 /// What gives the verdicts of a verifier.
 pub(super) enum Judging {
-    /// A component, which gets the field `field` of the record as the answer.
-    Component { judge: Box<Judge>, field: String },
+    /// A component, which gets the field `field` of the record as the answer; with `fresh`, a new instance for every
+    /// completion.
+    Component { judge: Box<Judge>, field: String, fresh: bool },
     /// A reward model.
     Model(Arc<RewardModel>),
 }
@@ -29,7 +30,8 @@ impl Judging {
             PlannedJudge::Component(component) => {
                 let mut judge = Judge::new(component.admitted.clone(), &component.settings)?;
                 judge.forget();
-                Ok(Self::Component { judge: Box::new(judge), field: component.field.clone() })
+                let (field, fresh) = (component.field.clone(), component.fresh);
+                Ok(Self::Component { judge: Box::new(judge), field, fresh })
             }
             PlannedJudge::Model(reward) => Ok(Self::Model(Arc::clone(reward.model()?))),
         }
@@ -39,9 +41,13 @@ impl Judging {
     /// text if there is no such field.
     pub(super) fn verdict(&mut self, question: &Question, completion: &str, end: Option<Instant>) -> Verdict {
         match self {
-            Self::Component { judge, field } => {
+            Self::Component { judge, field, fresh } => {
                 let answer = question.fields.get(field).map_or("", String::as_str);
-                judge.verdict(&question.prompt, completion, answer, end)
+                let verdict = judge.verdict(&question.prompt, completion, answer, end);
+                if *fresh {
+                    judge.forget();
+                }
+                verdict
             }
             Self::Model(model) => match model.score(&question.prompt, completion, end) {
                 Ok(value) if value.is_finite() => Verdict::Value(value),

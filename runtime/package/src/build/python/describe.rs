@@ -9,13 +9,15 @@ use tunebox_foundation::explain::{Explanation, Snippet};
 
 use super::tools::{componentize_error, python_command};
 use super::workspace::{SOURCE, Workspace};
-use crate::{Error, files};
+use crate::{Error, World, files};
 
 /// What the source declares.
 #[derive(Deserialize)]
 pub(super) struct Described {
     /// The entries of the manifest that do not come from `pyproject.toml`.
     pub(super) manifest: Map<String, Value>,
+    /// The world of the contract that it is written for.
+    pub(super) world: World,
     /// The WIT interfaces that the source names, and those that they depend on.
     pub(super) interfaces: BTreeSet<String>,
 }

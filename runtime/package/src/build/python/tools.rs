@@ -6,9 +6,9 @@ use std::process::{Command, Output};
 use tunebox_foundation::explain::Explanation;
 
 use super::workspace::{CONTRACT, EMPTY_ENVIRONMENT, ENTRY, NATIVE, PACKAGE, SOURCE, Workspace};
-use crate::Error;
 use crate::error::Reason;
 use crate::toolchain::{command, find_program, first_output_line};
+use crate::{Error, World};
 
 /// The lowest version of Python that can read the generated bindings.
 const MIN_PYTHON: (u32, u32) = (3, 11);
@@ -96,12 +96,12 @@ fn find_python_in(folders: Vec<PathBuf>) -> Result<PathBuf, Error> {
 }
 
 impl Tools {
-    /// Runs `componentize-py componentize` in the workspace and returns the component's bytes. Imports of WASI are replaced
-    /// by traps. Packages of the `.venv` in `folder` get in, no others of this machine. Errors: the program does not start,
-    /// or fails.
-    pub(super) fn componentize(&self, place: &Workspace, folder: &Path) -> Result<Vec<u8>, Error> {
+    /// Runs `componentize-py componentize` in the workspace for a world of the contract and returns the component's bytes.
+    /// Imports of WASI are replaced by traps. Packages of the `.venv` in `folder` get in, no others of this machine. Errors:
+    /// the program does not start, or fails.
+    pub(super) fn componentize(&self, place: &Workspace, folder: &Path, world: World) -> Result<Vec<u8>, Error> {
         let output = place.path().join("method.wasm");
-        let mut command = self.componentize_command(place);
+        let mut command = self.componentize_command(place, world);
         command.arg("componentize").arg("-p").arg(place.subfolder(SOURCE)).arg("-p").arg(place.subfolder(PACKAGE));
         command.arg("--stub-wasi").arg("-o").arg(&output).arg(ENTRY);
         // Without one, every package of this machine would get in.
@@ -111,11 +111,11 @@ impl Tools {
         std::fs::read(&output).map_err(Error::file("read", output))
     }
 
-    /// Prepares a call of `componentize-py` in the workspace, for the world `method` of the workspace's contract and
+    /// Prepares a call of `componentize-py` in the workspace, for a world of the workspace's contract and
     /// without the variables `PYTHONPATH` and `PYTHONHOME`. Does not run it.
-    fn componentize_command(&self, place: &Workspace) -> Command {
+    fn componentize_command(&self, place: &Workspace, world: World) -> Command {
         let mut command = command(&self.componentize);
-        command.arg("-q").arg("-d").arg(place.subfolder(CONTRACT)).args(["-w", "method"]).current_dir(place.path());
+        command.arg("-q").arg("-d").arg(place.subfolder(CONTRACT)).args(["-w", world.name()]).current_dir(place.path());
         command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
         command
     }

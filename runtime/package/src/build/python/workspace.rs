@@ -12,9 +12,9 @@ use tempfile::TempDir;
 
 use super::super::failure::no_package;
 use super::{WORLD_FILE, contract_files, native_modules, package_modules};
-use crate::Error;
 use crate::digest::{COMPILED_PYTHON, files_below, is_of_editor};
 use crate::files::{self, create_folder, write};
+use crate::{Error, World};
 
 /// The name of the Python module that the component starts from.
 pub(super) const ENTRY: &str = "tunebox_entry";
@@ -49,6 +49,24 @@ impl Workspace {
         self.path().join(name)
     }
 
+    /// Writes the module that the component starts from, which loads `module`: that of a component of `world`. Errors: the
+    /// file cannot be written.
+    pub(super) fn write_entry(&self, world: World, module: &str) -> Result<(), Error> {
+        let (serving, class) = match world {
+            World::Method => ("component", "Training"),
+            World::Verifier => ("verify", "Verify"),
+            World::Environment => ("respond", "Respond"),
+        };
+        let entry = format!("from tunebox.{serving} import {class}, load\n\nload(\"{module}\")\n");
+        write(&self.subfolder(PACKAGE).join(ENTRY).with_extension("py"), entry.as_bytes())?;
+        self.set_times()
+    }
+
+    /// Sets the modification times of the folder's modules and of the package to [`MODIFICATION_TIME`].
+    fn set_times(&self) -> Result<(), Error> {
+        [SOURCE, PACKAGE].iter().try_for_each(|tree| set_modification_times(&self.subfolder(tree)))
+    }
+
     /// Rewrites the workspace's `world.wit` from the contract, so that the world `method` imports only these
     /// interfaces. Other worlds keep their imports. Errors: the file cannot be written.
     pub(super) fn limit_imports(&self, interfaces: &BTreeSet<String>) -> Result<(), Error> {
@@ -61,15 +79,15 @@ impl Workspace {
 }
 
 /// Creates a temporary folder with copies of the method's `src`, the package `tunebox`, the modules of a native process and
-/// the contract, with the entry module that loads `module`, and with an empty virtual environment. Leaves out `__pycache__`
-/// and the files of [`is_of_editor`]. Sources and package get the modification time [`MODIFICATION_TIME`]. Errors:
-/// `src` has neither `<module>.py` nor `<module>/__init__.py`, or a file cannot be read or written.
+/// the contract, and with an empty virtual environment. Leaves out `__pycache__` and the files of [`is_of_editor`].
+/// Sources and package get the modification time [`MODIFICATION_TIME`]. Errors: `src` has neither `<module>.py` nor
+/// `<module>/__init__.py`, or a file cannot be read or written.
 pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace, Error> {
     let place = tempfile::tempdir().map_err(Error::file("created", std::env::temp_dir()))?;
     let place = Workspace { folder: place };
     let source = folder.join("src");
     if !source.join(format!("{module}.py")).is_file() && !source.join(module).join("__init__.py").is_file() {
-        let problem = format!("`src/{module}.py` is missing, where `@method` stands");
+        let problem = format!("`src/{module}.py` is missing, where `@method`, `@verifier` or `@environment` stands");
         return Err(no_package(folder, &problem));
     }
     let files = files_below(&source, Path::new(""), COMPILED_PYTHON)?;
@@ -85,12 +103,8 @@ pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace,
     for (name, text) in native_modules() {
         write(&place.subfolder(NATIVE).join(name), text)?;
     }
-    let entry = format!("from tunebox.component import Training, load\n\nload(\"{module}\")\n");
-    write(&place.subfolder(PACKAGE).join(ENTRY).with_extension("py"), entry.as_bytes())?;
     create_folder(&place.subfolder(EMPTY_ENVIRONMENT).join("lib").join("site-packages"))?;
-    for tree in [place.subfolder(SOURCE), place.subfolder(PACKAGE)] {
-        set_modification_times(&tree)?;
-    }
+    place.set_times()?;
     Ok(place)
 }
 
@@ -146,7 +160,10 @@ mod tests {
         let time = fs::metadata(place.subfolder(SOURCE).join("calm.py")).unwrap().modified().unwrap();
         assert_eq!(time, SystemTime::UNIX_EPOCH + MODIFICATION_TIME);
         assert!(!place.subfolder(SOURCE).join("__pycache__").exists());
-        assert!(place.subfolder(PACKAGE).join("tunebox_entry.py").is_file());
+        place.write_entry(World::Verifier, "calm").unwrap();
+        let entry = place.subfolder(PACKAGE).join("tunebox_entry.py");
+        assert_eq!(fs::metadata(&entry).unwrap().modified().unwrap(), time);
+        assert!(fs::read_to_string(entry).unwrap().contains("from tunebox.verify import Verify, load"));
         assert!(create_workspace(folder.path(), "storm").is_err());
     }
 }
