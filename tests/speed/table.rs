@@ -90,7 +90,9 @@ pub(crate) fn summary(machines: &[Machine]) -> String {
             machine.kind
         );
     }
-    let columns: Vec<Vec<Comparison>> = machines.iter().map(|machine| machine.results.fastest()).collect();
+    let columns = machines.iter().map(|machine| (machine, machine.results.fastest()));
+    let (machines, columns): (Vec<&Machine>, Vec<Vec<Comparison>>) =
+        columns.filter(|(_, column)| !column.is_empty()).unzip();
     let key = |one: &Comparison| (one.work, one.setting.clone(), one.model.clone());
     let mut rows: Vec<_> = columns.iter().flatten().map(key).collect();
     rows.sort_by_key(|(work, ..)| COMPARED.iter().position(|(_, known)| known == work));
