@@ -10,7 +10,7 @@ from cupy_backends.cuda.libs import nvrtc
 KERNELS = os.path.join(os.path.dirname(os.path.abspath(__file__)), "..", "..", "runtime", "compute", "src", "accelerator", "kernels")
 FILES = ["cuda/machine.cuh", "cuda/prelude.cuh", "dialect.h", "attention.h", "cuda/attention_tiles.cu", "attention_plain.h",
          "cuda/attention_sizes.cuh", "cuda/warpgroup.cuh", "cuda/attention_mma.cu", "cuda/attention_wgmma.cu", "cuda/attention_common.cuh",
-         "cuda/attention_tensor.cu", "cuda/attention_tensor_back.cu", "cuda/attention_wgmma_forward.cu", "cuda/attention_wgmma_back.cu"]
+         "cuda/attention_tensor.cu", "cuda/attention_tensor_back.cu"]
 # Macros that `-D` may change.
 VARIANTS = [{}, {"WARPGROUPS": 0}, *({"FORWARD_KEYS": size, "DQ_KEYS": size, "DKV_QUERIES": size} for size in (32, 64, 128)), {"ATTENTION_WARPS": 4}]
 SCALE, REPEATS = 0.125, 10

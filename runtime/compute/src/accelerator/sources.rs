@@ -57,8 +57,6 @@ impl Language {
                     include_str!("kernels/cuda/attention_common.cuh"),
                     include_str!("kernels/cuda/attention_tensor.cu"),
                     include_str!("kernels/cuda/attention_tensor_back.cu"),
-                    include_str!("kernels/cuda/attention_wgmma_forward.cu"),
-                    include_str!("kernels/cuda/attention_wgmma_back.cu"),
                 ],
                 #[cfg(any(test, target_os = "macos"))]
                 Self::Metal => &[ATTENTION, include_str!("kernels/metal/attention_tiles.metal"), ATTENTION_PLAIN],

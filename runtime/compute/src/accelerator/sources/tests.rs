@@ -52,16 +52,14 @@ fn letter(kernel: &str, parameter: &str) -> char {
     }
 }
 
-/// Every kernel that a module declares, with the letters of its parameters. One that stands twice, for warps and for
-/// warpgroups, has the same both times.
+/// Every kernel that a module declares, with the letters of its parameters.
 fn declared(language: Language, module: Module) -> BTreeMap<String, String> {
     let mut found = BTreeMap::new();
     for text in language.files(module) {
         for name in names(text) {
             let parameters = parameters_of(text, &name).unwrap_or_else(|| panic!("`{name}` has no parameters"));
-            let letters: String = parameters.split(',').map(|one| letter(&name, one)).collect();
-            let before = found.insert(name.clone(), letters.clone());
-            assert!(before.is_none_or(|before| before == letters), "`{name}` is there twice");
+            let letters = parameters.split(',').map(|one| letter(&name, one)).collect();
+            assert!(found.insert(name.clone(), letters).is_none(), "`{name}` is there twice");
         }
     }
     found

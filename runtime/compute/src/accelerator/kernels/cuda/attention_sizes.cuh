@@ -9,6 +9,8 @@
 #define WARPGROUPS 0
 #endif
 
+// Tiles that are in memory at a time: by warpgroups one is copied while the other is used.
+#define BUFFERS (1 + WARPGROUPS)
 // Copies of 16 bytes for a row.
 #define PIECES (HEAD_DIM / 8)
 #ifndef ATTENTION_WARPS
@@ -45,15 +47,15 @@
 #define DKV_FEATURES (HEAD_DIM / DKV_SPLIT)
 static_assert(DKV_FEATURES % 16 == 0, "HEAD_DIM past 128 is a multiple of 32");
 
-// Warpgroups: blocks of a multiprocessor for which registers are kept free.
+// Blocks of a multiprocessor for which registers are kept free, 0 for as many as the compiler likes.
 #ifndef FORWARD_BLOCKS
-#define FORWARD_BLOCKS (HEAD_DIM == 64 ? 4 : 1)
+#define FORWARD_BLOCKS (!WARPGROUPS ? 0 : HEAD_DIM == 64 ? 4 : 1)
 #endif
 #ifndef DQ_BLOCKS
-#define DQ_BLOCKS (HEAD_DIM == 64 ? 3 : 1)
+#define DQ_BLOCKS (!WARPGROUPS ? 0 : HEAD_DIM == 64 ? 3 : 1)
 #endif
 #ifndef DKV_BLOCKS
-#define DKV_BLOCKS (HEAD_DIM == 64 ? 3 : 1)
+#define DKV_BLOCKS (!WARPGROUPS ? 0 : HEAD_DIM == 64 ? 3 : 1)
 #endif
 
 // The first row of this warp in the first stack.
