@@ -7,6 +7,7 @@ mod change;
 mod device;
 mod flat;
 mod layout;
+mod sums;
 
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
@@ -21,6 +22,7 @@ use flat::update_pairs;
 pub(crate) use flat::{TASK_NUMBERS, square_sum, update_numbers, update_together};
 pub(crate) use layout::Layout;
 pub use layout::Slot;
+pub use sums::{GradientSums, TokenParts};
 
 /// The trained parameters and their gradients, each in a flat buffer in which every tensor has a slot.
 ///

@@ -88,6 +88,10 @@ pub enum Error {
     /// A request that this program does not support, on purpose.
     #[error("{0}")]
     Unsupported(String),
+    /// Another process of the run failed or does not answer.
+    #[error("{0}")]
+    #[explain(source)]
+    Ranks(Box<Explanation>),
     /// A tensor operation failed.
     #[error(transparent)]
     #[explain(source)]

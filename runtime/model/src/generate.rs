@@ -13,6 +13,7 @@ mod tests;
 use std::ops::Range;
 
 use sequence::Sequence;
+use serde::{Deserialize, Serialize};
 
 use crate::configuration::Configuration;
 use crate::decoder::head::OutputHead;
@@ -85,7 +86,7 @@ impl Sampling {
 }
 
 /// A generated completion of one prompt.
-#[derive(Debug, Clone, Default, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Completion {
     /// The new tokens, end tokens included, and those of replies.
     pub ids: Vec<u32>,

@@ -5,6 +5,7 @@
 //! callers.
 
 mod capture;
+mod division;
 mod edit_files;
 mod edits;
 mod memory;
@@ -35,6 +36,7 @@ use crate::decoder::network::Network;
 use crate::decoder::{EmbeddingNoise, Recompute, RopeTables};
 use crate::edit::Edits;
 use crate::error::{Error, Result};
+use crate::ranks::RankGroup;
 use crate::stream::Patches;
 
 /// The state of the weights that a pass runs with.
@@ -94,6 +96,8 @@ pub struct Policy {
     noise: Option<EmbeddingNoise>,
     /// Counts the bytes that scored rows save for their backward passes.
     saved: Budget,
+    /// The processes among which passes are divided.
+    ranks: RankGroup,
     deadline: Option<Instant>,
 }
 
@@ -143,6 +147,7 @@ impl Policy {
             learning_slices: AtomicU64::new(0),
             noise: None,
             saved: Budget::new(u64::MAX),
+            ranks: RankGroup::default(),
             deadline: None,
         }
     }
@@ -174,6 +179,25 @@ impl Policy {
     /// as in a new policy. Other passes have no noise.
     pub fn set_embedding_noise(&mut self, noise: Option<EmbeddingNoise>) {
         self.noise = noise;
+    }
+
+    /// Divides the rows of all passes of this policy among ranks, each of which has a policy with the same state and makes
+    /// the same calls; they return the same bits as without ranks. Generation is not divided.
+    ///
+    /// # Errors
+    /// [`Error::Unsupported`] for several ranks if all weights are trained, or the model is on another device than the CPU.
+    pub fn set_ranks(&mut self, ranks: RankGroup) -> Result<()> {
+        if ranks.are_several() && (self.adapter.is_full() || !self.model.weights.device().is_cpu()) {
+            return Err(Error::Unsupported("several ranks train an adapter on the CPU, nothing else".into()));
+        }
+        self.ranks = ranks;
+        Ok(())
+    }
+
+    /// The processes among which passes are divided.
+    #[must_use]
+    pub fn ranks(&self) -> &RankGroup {
+        &self.ranks
     }
 
     /// The base model that the policy was made from.
@@ -320,6 +344,7 @@ impl Policy {
             adapter,
             tables,
             learning_pass: None,
+            first_token: 0,
             noise: self.noise,
             edits,
             patches,

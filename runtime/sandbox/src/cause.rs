@@ -5,7 +5,7 @@
 use std::borrow::Cow;
 
 use tunebox_compute::error::Error as ComputeError;
-use tunebox_foundation::explain::Explain;
+use tunebox_foundation::explain::{Explain, Explanation};
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 
@@ -183,6 +183,13 @@ impl Cause {
     /// the method without blaming it. Takes over the error's category, text, reason and hint.
     pub(crate) fn from_compute_error(error: &ComputeError) -> Self {
         Self::Device { area: error.category(), what: error.to_string(), why: error.why(), hint: error.hint() }
+    }
+
+    /// Converts an explanation into a cause that ends the method without blaming it. Takes over the explanation's
+    /// category, text, reason and hint.
+    pub(crate) fn from_explanation(explanation: Explanation) -> Self {
+        let Explanation { category, what, why, hint, .. } = explanation;
+        Self::Device { area: category, what, why, hint }
     }
 
     /// Builds the cause for a method that ends because the system did not start a thread for its call.

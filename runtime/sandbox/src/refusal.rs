@@ -165,13 +165,16 @@ impl From<candle_core::Error> for Refusal {
 
 impl From<ModelError> for Refusal {
     /// Converts an error of the model crate: arguments and unsupported operations become errors that the method gets;
-    /// errors of the tensor library are converted as such; any other is a `device-error`.
+    /// errors of the tensor library are converted as such; a failure of another process of the run ends the method; any
+    /// other is a `device-error`.
     fn from(error: ModelError) -> Self {
         match error {
             ModelError::Argument(message) => Self::argument(message),
             ModelError::Unsupported(message) => Self::new(ErrorCode::Unsupported, message),
             ModelError::Compute(error) => error.into(),
             ModelError::Candle(error) => error.into(),
+            // The processes of a run must do the same: a method that went on here would not go on there.
+            ModelError::Ranks(explanation) => Cause::from_explanation(*explanation).into(),
             error => Self::new(ErrorCode::DeviceError, error.to_string()),
         }
     }

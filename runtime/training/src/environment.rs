@@ -63,26 +63,26 @@ impl Environment {
     /// Samples completions of every prompt, and has the environment answer each that ends by itself, until the
     /// environment ends the episode, the model had its turns or wrote `sampling.max_tokens` tokens, or the completion
     /// has `room` tokens, messages included. `questions` has one entry for each prompt. Drops the environment's
-    /// instance afterwards, so that no state reaches the next call. `end` is when answers must be complete.
+    /// instance afterwards, so that no state reaches the next call. `end` is when answers must be complete. `all` is the
+    /// number of completions on all ranks.
     ///
     /// # Errors
-    /// A failed generation. An environment that failed on all completions, or as soon as it failed on more than half of
-    /// them and more than eight. Answers that are not complete at `end`.
+    /// A failed generation. An environment, as soon as it failed on more than half of `all` completions and more than
+    /// eight. Answers that are not complete at `end`.
     pub(crate) fn generate(
         &mut self,
         (policy, view): (&Policy, &View),
-        prompts: &[Vec<u32>],
-        questions: &[&Question],
+        (prompts, questions): (&[Vec<u32>], &[&Question]),
         (sampling, room): (&Sampling, usize),
+        all: usize,
         end: Option<Instant>,
     ) -> Result<Vec<Completion>, Error> {
-        let completions = prompts.len() * sampling.completions;
         let mut episodes = Episodes {
             environment: self,
             model: policy.model(),
             questions,
             each: sampling.completions,
-            completions,
+            completions: all,
             end,
             open: BTreeMap::new(),
             failed: 0,
@@ -90,18 +90,17 @@ impl Environment {
         };
         let mut reply = |number: usize, completion: &Completion| episodes.reply(number, completion);
         let generated = generate_turns(policy, view, prompts, sampling, Turns { room, reply: &mut reply });
-        let (failed, failure) = (episodes.failed, episodes.failure.take());
+        let failure = episodes.failure.take();
         self.responder.forget();
         match failure {
             Some(error) => Err(error),
-            None if failed > 0 && failed == completions => Err(self.too_many_failures_error(failed, completions)),
             None => Ok(generated?),
         }
     }
 
     /// Builds the error about an environment that failed on `failed` of `all` completions, with the first cause in this
     /// step and the exit code of the sandbox.
-    fn too_many_failures_error(&self, failed: usize, all: usize) -> Error {
+    pub(crate) fn too_many_failures_error(&self, failed: usize, all: usize) -> Error {
         let what = format!("the environment `{}` failed on {failed} of {all} completions", self.name);
         let explanation = Explanation::new("training", what)
             .with_why(self.counts.reason.clone().unwrap_or_default())
@@ -127,7 +126,7 @@ struct Episodes<'a> {
     questions: &'a [&'a Question],
     /// The completions of each prompt.
     each: usize,
-    /// The completions of all prompts.
+    /// The completions of all prompts, on all ranks.
     completions: usize,
     end: Option<Instant>,
     /// The turns so far of the episodes that go on, by the number of their completion.

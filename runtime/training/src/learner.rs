@@ -321,7 +321,7 @@ impl RunHooks for Trainer {
             })
             .collect();
         let RewardState { verifiers, failure, .. } = &mut self.rewards;
-        let verdicts = verifiers.verdicts(tokenizer, &answers, end);
+        let verdicts = verifiers.verdicts(policy.ranks(), tokenizer, &answers, end);
         let verdicts = verdicts.map_err(|error| note_failure(failure, error, end))?;
         if self.shows_completions() && self.rewards.samples.is_empty() {
             let weights = self.rewards.verifiers.names_and_weights();

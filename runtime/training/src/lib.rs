@@ -22,6 +22,7 @@ mod metrics;
 mod observer;
 mod outcome;
 pub mod plan;
+mod ranks;
 mod report;
 mod run;
 mod runs;
@@ -45,6 +46,7 @@ pub use lock::{base_precision, is_run};
 pub use observer::{Answered, Event, Observer, Sample, StepEvent, Version};
 pub use outcome::Outcome;
 pub use plan::{NativeMethod, Plan, PlanSummary, PlannedRun, plan};
+pub use ranks::Connection;
 pub use report::{
     ComparedRun, Difference, FILE as REPORT_FILE, MetricSummary, RunComparison, compare_runs, write_report,
 };
@@ -54,5 +56,6 @@ pub use validation::{PassRate, Score, Validation};
 pub use verification::{Comparison, Replay, UnconfirmedComponents, Verification, verify};
 pub use verifiers::{Answer, Verifiers};
 pub use worker::{
-    active_rings, component_files, confine_memory, execute, memory_of_plan, model_files, package_files, readable, serve,
+    active_rings, component_files, confine_memory, execute, execute_on_ranks, memory_of_plan, model_files,
+    package_files, readable, serve,
 };

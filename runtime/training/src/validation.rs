@@ -123,7 +123,7 @@ pub(crate) fn score_completions<'a>(
         Some(Answer { question, ids, last_turn, reward: completion.reward })
     });
     let (answers, weights) = (answers.collect::<Vec<_>>(), verifiers.names_and_weights());
-    let verdicts = verifiers.verdicts(policy.model().tokenizer()?, &answers, None)?;
+    let verdicts = verifiers.verdicts(policy.ranks(), policy.model().tokenizer()?, &answers, None)?;
     let factors: Vec<f32> = weights.iter().map(|(_, weight)| *weight).collect();
     Ok(Scored { rate: compute_pass_rate(&verdicts, &factors, k), answers, verdicts, weights })
 }

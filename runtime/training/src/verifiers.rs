@@ -6,13 +6,16 @@
 mod judging;
 
 use std::borrow::Cow;
+use std::ops::Range;
 use std::time::{Duration, Instant};
 
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::format::seven_digits;
 use tunebox_model::generate::{Completion, Sampling, generate};
 use tunebox_model::tokenizer::Tokenizer;
-use tunebox_model::{Policy, View};
+use tunebox_model::{Policy, RankGroup, View};
 use tunebox_sandbox::{DECODED_BYTES, Question, Verdict};
 
 use crate::answers::cut_text;
@@ -80,7 +83,7 @@ struct Entry {
 }
 
 /// The results of a verifier or environment in one step.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
 pub(crate) struct Counts {
     /// The verdicts.
     values: Vec<f64>,
@@ -138,7 +141,8 @@ impl Verifiers {
     }
 
     /// Samples `sampling.completions` completions of every prompt. If the run has an environment and `questions` are
-    /// given, one for each prompt, it answers them, and a completion has at most `room` tokens with its messages.
+    /// given, one for each prompt, it answers them, and a completion has at most `room` tokens with its messages. The
+    /// prompts are divided among the ranks of the policy.
     ///
     /// # Errors
     /// A failed generation, and those of the environment ([`Environment::generate`]), also outside of a step after the
@@ -151,12 +155,31 @@ impl Verifiers {
         (sampling, room): (&Sampling, usize),
     ) -> Result<Vec<Completion>, Error> {
         let end = policy.deadline().or_else(|| self.own_end());
-        match (&mut self.environment, questions) {
-            (Some(environment), Some(questions)) => {
-                environment.generate((policy, view), prompts, questions, (sampling, room), end)
-            }
-            _ => Ok(generate(policy, view, prompts, sampling, &mut |_, _| true)?),
+        let written = sampling.completions * sampling.max_tokens;
+        let weights: Vec<usize> = prompts.iter().map(|prompt| prompt.len() + written).collect();
+        let (all, before) = (weights.len() * sampling.completions, self.environment_failures());
+        let completions =
+            share_work(policy.ranks(), "generate", &weights, &mut self.environment, |environment, own| {
+                let prompts = &prompts[own.clone()];
+                let first_prompt = sampling.first_prompt + own.start as u64;
+                let sampling = Sampling { first_prompt, ..sampling.clone() };
+                match (environment, questions.map(|questions| &questions[own])) {
+                    (Some(environment), Some(questions)) => {
+                        environment.generate((policy, view), (prompts, questions), (&sampling, room), all, end)
+                    }
+                    _ => Ok(generate(policy, view, prompts, &sampling, &mut |_, _| true)?),
+                }
+            })?;
+        let failed = self.environment_failures() - before;
+        match &self.environment {
+            Some(environment) if failed > 0 && failed == all => Err(environment.too_many_failures_error(failed, all)),
+            _ => Ok(completions),
         }
+    }
+
+    /// The completions on which the environment failed in the present step; 0 without one.
+    fn environment_failures(&self) -> usize {
+        self.environment.as_ref().map_or(0, |environment| environment.counts.failed)
     }
 
     /// When a call outside of a step that begins now must end; `None` if an [`Instant`] cannot hold the time.
@@ -168,7 +191,8 @@ impl Verifiers {
     /// the text of one completion are in use at a time. Returns `[completions][verifiers]`, NaN if a verifier abstained
     /// or failed; the last column has the rewards that the environment gave, if the run has one. Adds the verdicts and
     /// failures to the counts of the step. Drops every verifier's instance afterwards, so that no state reaches the
-    /// next call. `end` is when the time of the present step is over; `None` outside of a step.
+    /// next call. `end` is when the time of the present step is over; `None` outside of a step. The completions are
+    /// divided among `ranks`.
     ///
     /// # Errors
     /// Tokens that cannot be decoded. A verifier that failed on all completions, or as soon as it failed on more than half
@@ -176,18 +200,28 @@ impl Verifiers {
     /// to [`Verifiers::open`].
     pub fn verdicts(
         &mut self,
+        ranks: &RankGroup,
         tokenizer: &Tokenizer,
         answers: &[Answer<'_>],
         end: Option<Instant>,
     ) -> Result<Vec<Vec<f32>>, Error> {
         let end = end.or_else(|| self.own_end());
-        let mut rows = vec![Vec::with_capacity(self.entries.len()); answers.len()];
-        let mut texts = Texts { tokenizer, decoded: Vec::new(), bytes: 0 };
-        for entry in &mut self.entries {
-            let judged = entry.judge_all(&mut texts, answers, end);
-            // State of a verifier must not reach the next step: a resumed run would differ.
-            entry.judge.forget();
-            rows.iter_mut().zip(judged?).for_each(|(row, verdict)| row.push(verdict));
+        let before: Vec<usize> = self.entries.iter().map(|entry| entry.counts.failed).collect();
+        let weights: Vec<usize> = answers.iter().map(|answer| answer.last_turn.len() + 1).collect();
+        let mut rows = share_work(ranks, "judge", &weights, &mut self.entries, |entries, own| {
+            let (answers, all) = (&answers[own], weights.len());
+            let mut rows = vec![Vec::with_capacity(entries.len()); answers.len()];
+            let mut texts = Texts { tokenizer, decoded: Vec::new(), bytes: 0 };
+            for entry in entries {
+                let judged = entry.judge_all(&mut texts, answers, all, end);
+                // State of a verifier must not reach the next step: a resumed run would differ.
+                entry.judge.forget();
+                rows.iter_mut().zip(judged?).for_each(|(row, verdict)| row.push(verdict));
+            }
+            Ok(rows)
+        })?;
+        for (entry, before) in self.entries.iter().zip(before) {
+            entry.check_failures(entry.counts.failed - before, answers.len())?;
         }
         if let Some(environment) = &mut self.environment {
             for (row, answer) in rows.iter_mut().zip(answers) {
@@ -244,18 +278,72 @@ impl Verifiers {
     }
 }
 
+/// What counts the results of a step, and is divided among ranks: verifiers, or an environment.
+trait Counting {
+    /// The counts of the present step.
+    fn counts(&mut self) -> Vec<&mut Counts>;
+}
+
+impl Counting for Vec<Entry> {
+    /// One for each verifier.
+    fn counts(&mut self) -> Vec<&mut Counts> {
+        self.iter_mut().map(|entry| &mut entry.counts).collect()
+    }
+}
+
+impl Counting for Option<Environment> {
+    /// Those of the environment, if there is one.
+    fn counts(&mut self) -> Vec<&mut Counts> {
+        self.iter_mut().map(|environment| &mut environment.counts).collect()
+    }
+}
+
+/// Computes something for each of `weights.len()` items, a share of them on each rank: `compute` gets the range of this
+/// rank. Returns what all ranks computed, in order, and adds what they counted to the counts of `counting`. `weights`
+/// says how much work an item is.
+fn share_work<C: Counting, T: Serialize + DeserializeOwned>(
+    ranks: &RankGroup,
+    purpose: &'static str,
+    weights: &[usize],
+    counting: &mut C,
+    compute: impl FnOnce(&mut C, Range<usize>) -> Result<Vec<T>, Error>,
+) -> Result<Vec<T>, Error> {
+    if !ranks.are_several() {
+        return compute(counting, 0..weights.len());
+    }
+    let before: Vec<Counts> = counting.counts().into_iter().map(std::mem::take).collect();
+    let own = compute(counting, ranks.divide(weights)[ranks.position().0].clone());
+    let both = counting.counts().into_iter().zip(before);
+    let counted: Vec<Counts> = both.map(|(own, before)| std::mem::replace(own, before)).collect();
+    let message = match &own {
+        Ok(items) => postcard::to_stdvec(&(items, counted)).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let gathered = ranks.gather(purpose, message);
+    own?;
+    let mut all = Vec::with_capacity(weights.len());
+    for message in gathered? {
+        let wrong = |error| tunebox_model::Error::Argument(format!("a rank sent no result of `{purpose}`: {error}"));
+        let (items, counted): (Vec<T>, Vec<Counts>) = postcard::from_bytes(&message).map_err(wrong)?;
+        all.extend(items);
+        counting.counts().into_iter().zip(counted).for_each(|(counts, more)| counts.merge(more));
+    }
+    Ok(all)
+}
+
 impl Entry {
-    /// Judges every completion by this verifier; returns one verdict for each, in order, NaN if the verifier abstained or
-    /// failed. Adds each verdict to the counts. A verifier with a verdict on failures gives that one. Else this fails if the
-    /// verifier failed on all completions, and as soon as it failed on more than half of them and more than eight; also when
-    /// `end` is reached.
+    /// Judges completions by this verifier; returns one verdict for each, in order, NaN if the verifier abstained or
+    /// failed. Adds each verdict to the counts. A verifier with a verdict on failures gives that one. Else this fails as
+    /// soon as it failed on so many of `all` completions as [`check_failures`](Self::check_failures) says; also when `end` is
+    /// reached.
     fn judge_all(
         &mut self,
         texts: &mut Texts<'_>,
         answers: &[Answer<'_>],
+        all: usize,
         end: Option<Instant>,
     ) -> Result<Vec<f32>, Error> {
-        let (mut verdicts, mut failed, of) = (Vec::with_capacity(answers.len()), 0, answers.len());
+        let (mut verdicts, mut failed) = (Vec::with_capacity(answers.len()), 0);
         for (number, Answer { question, last_turn, .. }) in answers.iter().enumerate() {
             let verdict = self.judge.verdict(question, &texts.decode(number, last_turn)?, end);
             if end.is_some_and(|end| Instant::now() >= end) {
@@ -269,11 +357,16 @@ impl Entry {
             }
             failed += usize::from(is_failure);
             verdicts.push(found);
-            if failed > TOLERATED_FAILURES.max(of / 2) || failed == of {
-                return Err(self.too_many_failures_error(failed, of));
-            }
+            self.check_failures(failed, all)?;
         }
         Ok(verdicts)
+    }
+
+    /// Fails if the verifier failed on all of `all` completions, or on more than half of them and more than eight, unless it
+    /// has a verdict on failures.
+    fn check_failures(&self, failed: usize, all: usize) -> Result<(), Error> {
+        let too_many = failed > TOLERATED_FAILURES.max(all / 2) || failed == all && all > 0;
+        if too_many && self.on_failure.is_none() { Err(self.too_many_failures_error(failed, all)) } else { Ok(()) }
     }
 
     /// Builds the error about a verifier that failed on `failed` of `all` completions, with the first cause in this
@@ -352,6 +445,13 @@ pub(crate) fn sample_of(
 }
 
 impl Counts {
+    /// Adds what another rank counted.
+    fn merge(&mut self, other: Self) {
+        self.values.extend(other.values);
+        self.failed += other.failed;
+        self.reason = self.reason.take().or(other.reason);
+    }
+
     /// Adds a verdict to the counts; returns its value, or NaN if the verifier abstained or failed. Keeps the cause of
     /// the first failure.
     pub(crate) fn add(&mut self, verdict: Verdict) -> f32 {

@@ -1,14 +1,18 @@
 //! `tunebox train`: carries out one run.
 
 use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
 
 use clap::Args;
 use serde_json::json;
+use tunebox_foundation::environment;
 use tunebox_foundation::files::{self, FileError};
 use tunebox_foundation::format::grouped;
 use tunebox_foundation::paths::{self, simplify};
+use tunebox_ranks::{Launch, find_launch};
 use tunebox_sandbox::{Profiler, Recorded};
-use tunebox_training::{RunSettings, execute, plan};
+use tunebox_training::{Connection, RunSettings, execute, execute_on_ranks, plan};
 
 use crate::access::Access;
 use crate::arguments::{Global, RUN_FILE, RunOptions};
@@ -17,6 +21,9 @@ use crate::run::display::RunDisplay;
 use crate::run::plan::{find_rings, show_plan};
 use crate::run::summary::{SampleReport, show_summary};
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
+
+/// How long the ranks of a run wait for each other when they connect.
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(60);
 
 #[derive(Debug, Args)]
 pub(crate) struct Train {
@@ -78,6 +85,64 @@ impl Train {
     /// Checks the signers, unless [`prepare`](Self::prepare) did, then plans (`--dry-run`) or carries out the run, in a
     /// worker unless `--in-process` or `--guest-profile` is given. Writes the profile of a failed run too.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
+        match find_launch(|name| environment::variable(name)?.into_string().ok())?.filter(|_| !global.supervised) {
+            Some(launch) => self.run_on_rank(&launch, terminal, global),
+            None => self.run_alone(terminal, global),
+        }
+    }
+
+    /// Carries out the share of this process in a run that a launcher started on several ranks. Rank 0 alone writes to the
+    /// terminal; another rank does so only if the ranks have lost each other.
+    fn run_on_rank(self, launch: &Launch, terminal: Terminal, global: &Global) -> CommandResult {
+        let transport = tunebox_ranks::connect(launch, CONNECT_TIMEOUT)?;
+        let connection = Arc::new(Mutex::new(Connection::open(transport, CONNECT_TIMEOUT)?));
+        let quiet = Terminal { quiet: true, json: false, ..terminal };
+        let terminal = if launch.rank == 0 { terminal } else { quiet };
+        let result = self.execute_on_rank(terminal, global, &connection);
+        let Some(connection) = Arc::into_inner(connection) else { return result };
+        let mut connection = connection.into_inner().unwrap_or_else(PoisonError::into_inner);
+        let result = connection.finish(result);
+        let code = match &result {
+            Ok(_) => 0,
+            Err(failure) => failure.exit as i32,
+        };
+        // Shown before the ranks are ended, which may end this process.
+        let result = result.or_else(|failure| {
+            let exit = failure.exit;
+            if launch.rank == 0 || connection.has_lost_first() {
+                failure.show(terminal);
+            }
+            Ok(ExitStatus::Code(exit))
+        });
+        connection.close(code);
+        result
+    }
+
+    /// Reads the settings and carries out the run over the connection to the other ranks, in a worker.
+    fn execute_on_rank(
+        &self,
+        terminal: Terminal,
+        global: &Global,
+        connection: &Arc<Mutex<Connection>>,
+    ) -> CommandResult {
+        if self.trains_in_process() || self.dry_run || self.options.sample {
+            return Err(Failure::usage(
+                "several ranks train in worker processes, from a run file or a model and data",
+                "leave out `--in-process`, `--guest-profile`, `--dry-run` and `--sample`, or start one process",
+            ));
+        }
+        let settings = self.read_settings(global.offline)?;
+        self.options.trust.check_run(terminal, &settings)?;
+        let stop = stop_on_interrupt()?;
+        let mut display = RunDisplay::new(terminal).with_rings(find_rings(&settings, false));
+        let worker = worker_program(false)?;
+        let summary = execute_on_ranks(settings, worker.as_ref(), &mut display, &stop, connection);
+        display.clear();
+        show_summary(terminal, &summary?, None)
+    }
+
+    /// Carries out the run in this process and its worker alone.
+    fn run_alone(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut settings = self.read_settings(global.offline)?;
         if !self.is_in_process() {
             self.options.trust.check_run(terminal, &settings)?;

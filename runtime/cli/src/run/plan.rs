@@ -88,6 +88,16 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
         terminal.note(line);
     }
     terminal.status("Training", training_text(plan));
+    if let Some(ranks) = &plan.ranks {
+        let gradient = bytes(ranks.gradient_bytes);
+        terminal.status(
+            "Ranks",
+            format!(
+                "{}; each has the whole model and computes a share of the rows; a gradient is {gradient}",
+                ranks.count
+            ),
+        );
+    }
     let report = &plan.report;
     let dropped = match report.dropped.len() {
         1 => "skipped: its answer begins past `data.max-length`",

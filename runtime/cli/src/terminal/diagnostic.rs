@@ -36,6 +36,13 @@ impl<E: Explain> From<E> for Failure {
     }
 }
 
+impl std::fmt::Display for Failure {
+    /// Writes what happened.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        formatter.write_str(&self.explanation.what)
+    }
+}
+
 impl Failure {
     /// Creates a failure with an explanation and the exit code of the process.
     pub(crate) fn new(explanation: Explanation, exit: Exit) -> Self {

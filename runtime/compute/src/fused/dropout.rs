@@ -24,26 +24,29 @@ pub struct Dropout {
     pub seed: u64,
     /// Identifies the pass and the place in the model.
     pub name: String,
+    /// The number of rows before the first one, in the pass that the name identifies.
+    pub first_row: usize,
 }
 
 impl Dropout {
     /// Replaces each value by 0 with probability `rate` and multiplies the others by 1/(1 − rate). The result has the
-    /// shape and type of `values`. Value number i is dropped if word i of the random stream of the seed and the name,
-    /// as a number in [0, 1), is below `rate`. So the backward pass is a call of this function on the gradient of the
+    /// shape and type of `values`, `[rows, columns]`. Value number i is dropped if word `first_row` · columns + i of the
+    /// random stream of the seed and the name, as a number in [0, 1), is below `rate`. So the backward pass is a call of this function on the gradient of the
     /// result. Does not check that the rate is in `[0, 1)`.
     pub fn apply(&self, values: &Tensor) -> Result<Tensor> {
         let widened = 1.0 / (1.0 - self.rate);
+        let first = self.first_row * values.dims().last().copied().unwrap_or(1);
         if let Some(device) = accelerator_of([(values, "values")])? {
             let (act, numbers) = (expect_type(values, "values")?, values.elem_count());
             let key = device.upload(&Stream::new(self.seed, &self.name).key(), &[8])?;
             let grid = Grid::of(extent(numbers.div_ceil(16 * THREADS as usize))?, THREADS);
-            let arguments = arguments![values, &key, 0u64, numbers as u64, self.rate, widened];
+            let arguments = arguments![values, &key, first as u64, numbers as u64, self.rate, widened];
             return device.compute(&kernel::DROPOUT, act, grid, values.dims(), &arguments);
         }
         let mut mask = vec![widened; values.elem_count()];
         mask.par_chunks_mut(TASK).enumerate().for_each(|(task, mask)| {
             // A number takes one word, so each task knows where its own begin.
-            let mut stream = Stream::at(self.seed, &self.name, (task * TASK) as u64);
+            let mut stream = Stream::at(self.seed, &self.name, (first + task * TASK) as u64);
             mask.iter_mut().filter(|_| stream.uniform() < self.rate).for_each(|factor| *factor = 0.0);
         });
         let mask = Tensor::from_vec(mask, values.shape(), values.device())?;

@@ -7,7 +7,7 @@ use std::sync::Arc;
 
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, AttentionShape, Indices, RopeTable, Segments};
-use tunebox_compute::parameters::Parameters;
+use tunebox_compute::parameters::GradientSums;
 use tunebox_compute::precision::bytes;
 
 use super::linear::SavedLinear;
@@ -203,8 +203,8 @@ pub(crate) struct Context<'a> {
     pub(crate) positions: &'a Indices,
     /// Which tokens each token attends to.
     pub(crate) segments: &'a Segments,
-    /// The parameters to whose gradient buffer gradients are added.
-    pub(crate) gradients: &'a Parameters,
+    /// Where gradients are added.
+    pub(crate) gradients: &'a GradientSums<'a>,
     /// Whether the caller needs the gradient of this part's input, because something before the part is trained.
     pub(crate) want_input: bool,
 }

@@ -3,7 +3,7 @@
 
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, HeadInput, HeadOptions, HeadTaps, Indices, Tap, TapGradients, TapSet};
-use tunebox_compute::parameters::Parameters;
+use tunebox_compute::parameters::GradientSums;
 use tunebox_compute::precision::bytes;
 
 use super::network::{Matrix, Network};
@@ -148,7 +148,7 @@ impl OutputHead {
         saved: &SavedHead,
         targets: &Indices,
         seeds: TapGradients<'_>,
-        gradients: &Parameters,
+        gradients: &GradientSums<'_>,
     ) -> Result<Tensor> {
         let own: TapGradients<'_> = seeds.into_iter().filter(|(tap, _)| *tap != Tap::Divergence).collect();
         let upstream = match seeds.get(Tap::Divergence) {
@@ -171,7 +171,7 @@ impl OutputHead {
         saved: &SavedHead,
         targets: &Indices,
         seeds: TapGradients<'_>,
-        gradients: &Parameters,
+        gradients: &GradientSums<'_>,
     ) -> Result<Tensor> {
         let SavedHead { selected, taps, .. } = saved;
         let only_logprob = seeds.iter().all(|(tap, _)| tap == Tap::Logprob);
@@ -191,7 +191,7 @@ impl OutputHead {
 
     /// Returns the gradient of Σ seed·divergence with respect to the normalized hidden states, `[targets, hidden]`. Adds
     /// that of the head to `gradients` if it is trained. Errors: the forward pass computed no divergence.
-    fn divergence_gradient(&self, saved: &SavedHead, seeds: &[f32], gradients: &Parameters) -> Result<Tensor> {
+    fn divergence_gradient(&self, saved: &SavedHead, seeds: &[f32], gradients: &GradientSums<'_>) -> Result<Tensor> {
         let dtype = saved.selected.dtype();
         match &saved.divergence {
             Some(SavedDivergence::Slopes(slopes)) => Ok(fused::scale_head_gradient(slopes, seeds, dtype)?),

@@ -5,7 +5,7 @@
 //! + b with n = ‖W + s·B·A‖ of each row, a constant in the backward pass (Liu et al. 2024, section 4.3).
 
 use tunebox_compute::fused::{self, Dropout, LinearInput, LowRank};
-use tunebox_compute::parameters::Parameters;
+use tunebox_compute::parameters::GradientSums;
 use tunebox_compute::precision::bytes;
 use tunebox_compute::{DType, Tensor, Weight};
 
@@ -129,7 +129,7 @@ impl Linear {
         saved: &SavedLinear,
         want_input: bool,
         total: Option<Tensor>,
-        gradients: &Parameters,
+        gradients: &GradientSums<'_>,
     ) -> Result<Option<Tensor>> {
         if let Learned::LowRank(part) = &self.learned {
             let upstream = match (&part.magnitude, &saved.scaled) {
@@ -162,7 +162,7 @@ impl Linear {
         saved: &SavedLinear,
         want_input: bool,
         total: Option<Tensor>,
-        gradients: &Parameters,
+        gradients: &GradientSums<'_>,
     ) -> Result<Option<Tensor>> {
         let Some(reduced) = &saved.reduced else {
             return Err(Error::Argument("an adapter's backward pass needs what its forward pass saved".into()));
@@ -243,9 +243,16 @@ impl Magnitude {
 
     /// Returns the gradient `[tokens, out]` of the product before scaling, upstream · m/n, from `upstream`, the gradient
     /// of the output. Adds the gradient of m, Σ upstream ⊙ product / n over the tokens, to `gradients`.
-    pub(crate) fn backward(&self, upstream: &Tensor, saved: &SavedMagnitude, gradients: &Parameters) -> Result<Tensor> {
-        let along = fused::product_sums(upstream, &saved.product)?;
-        gradients.accumulate(self.slot, &fused::divide(&along, &saved.norm)?)?;
+    pub(crate) fn backward(
+        &self,
+        upstream: &Tensor,
+        saved: &SavedMagnitude,
+        gradients: &GradientSums<'_>,
+    ) -> Result<Tensor> {
+        gradients.accumulate_parts(self.slot, |tokens| {
+            let rows = |tensor: &Tensor| tensor.narrow(0, tokens.start, tokens.len());
+            fused::divide(&fused::product_sums(&rows(upstream)?, &rows(&saved.product)?)?, &saved.norm)
+        })?;
         Ok(fused::scale_columns(upstream, &fused::divide(&self.value, &saved.norm)?, None)?)
     }
 }

@@ -36,6 +36,8 @@ pub(crate) struct Network<'a> {
     /// The two numbers that identify the dropout masks and the noise of a pass for learning; equal numbers give equal
     /// masks and noise. `None` switches both off.
     pub(crate) learning_pass: Option<(u64, u64)>,
+    /// The number of tokens of the pass before the first one that is here: dropout masks and noise begin there.
+    pub(crate) first_token: usize,
     /// Noise on the embeddings, in passes for learning; `None` for none.
     pub(crate) noise: Option<EmbeddingNoise>,
     /// Edited weights, which replace those of the base; `None` for no edits.
@@ -221,6 +223,7 @@ impl Network<'_> {
             rate: settings.dropout as f32,
             seed: settings.seed,
             name: format!("dropout/{generation}/{pass}/{path}"),
+            first_row: self.first_token,
         });
         let slots = (module.a_slot, module.b_slot);
         Ok(LowRankPart { low, slots, initial: module.initial.clone(), magnitude, dropout })

@@ -30,7 +30,7 @@ impl EmbeddingNoise {
         let mut noise = vec![0.0_f32; tokens * hidden];
         noise.par_chunks_mut(hidden).zip(&bounds).enumerate().for_each(|(token, (row, bound))| {
             // A number takes one word, so each token knows where its own begin.
-            let mut stream = Stream::at(self.seed, &name, (token * hidden) as u64);
+            let mut stream = Stream::at(self.seed, &name, ((packing.first_token + token) * hidden) as u64);
             row.iter_mut().for_each(|number| *number = (2.0 * stream.uniform() - 1.0) * bound);
         });
         let noise = Tensor::from_vec(noise, (tokens, hidden), &Device::Cpu)?.to_dtype(embeddings.dtype())?;

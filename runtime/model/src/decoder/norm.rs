@@ -1,7 +1,7 @@
 //! Root-mean-square normalization with a weight, over rows or over heads.
 //! `fused` computes it; this file adds the gradient of a trained weight to the parameters.
 
-use tunebox_compute::parameters::Parameters;
+use tunebox_compute::parameters::GradientSums;
 use tunebox_compute::precision::bytes;
 use tunebox_compute::{Tensor, fused};
 
@@ -39,7 +39,7 @@ impl Norm {
         input: &Tensor,
         inverse: &Tensor,
         residual: Option<&Tensor>,
-        gradients: &Parameters,
+        gradients: &GradientSums<'_>,
     ) -> Result<Tensor> {
         if let Some(slot) = self.slot {
             let weight = fused::rms_norm_weight_gradient(upstream, input, inverse)?;
@@ -61,7 +61,7 @@ impl Norm {
         upstream: &Tensor,
         input: &Tensor,
         inverse: &Tensor,
-        gradients: &Parameters,
+        gradients: &GradientSums<'_>,
     ) -> Result<Tensor> {
         let heads = self.by_head(input)?;
         let output = self.backward(&self.by_head(upstream)?, &heads, inverse, None, gradients)?;

@@ -3,12 +3,14 @@
 //! A pass that scores leaves out rows without a target, and of each row the last target and all tokens after it, which
 //! predict no target. Prefixes that several rows share are packed once.
 
+mod parts;
 mod prefixes;
 
 use std::ops::Range;
 
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, Indices, Segments};
+use tunebox_compute::parameters::TokenParts;
 
 use super::hook::AnswerMask;
 use super::network::Network;
@@ -16,6 +18,7 @@ use super::tables::first_table_row;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
 use crate::rows::Rows;
+pub(crate) use parts::{RowParts, divide};
 use prefixes::{Piece, Pieces, RowTokens};
 
 /// Packed rows of one pass.
@@ -37,6 +40,11 @@ pub(crate) struct Packing {
     target_indices: Vec<usize>,
     /// For each packed token: whether it is a target itself.
     answers: Vec<bool>,
+    /// Which packed tokens belong to which part of the rows.
+    pub(crate) parts: TokenParts,
+    /// The number of tokens before the first packed one, in the parts that are not here. It is that of a pass over all
+    /// parts only if no prefixes are shared.
+    pub(crate) first_token: usize,
 }
 
 /// For each row of a slice, and each of its tokens: the index of that token among the packed ones.
@@ -59,19 +67,27 @@ fn find_tokens(pieces: &[Piece], ends: &[Option<usize>], lengths: &[usize], segm
 }
 
 impl Packing {
-    /// Packs the tokens that the targets of a slice of rows depend on: of each row the tokens before its last target, and
-    /// none of a row without a target. A target mark on a row's first token is ignored. `share` packs common prefixes
-    /// once, which must not be done where tokens of different rows need different dropout masks.
+    /// Packs the tokens that the targets of a slice of rows depend on, of the rows whose parts are here: of each row the
+    /// tokens before its last target, and none of a row without a target. A target mark on a row's first token is
+    /// ignored. `share` packs the common prefixes of a part once, which must not be done where tokens of different rows
+    /// need different dropout masks.
     ///
     /// # Errors
-    /// When a token is not in the vocabulary, or a row has another number of target marks than of tokens.
-    pub(crate) fn new(rows: &Rows, slice: Range<usize>, share: bool, configuration: &Configuration) -> Result<Self> {
-        // Targets depend on the tokens before the last of them.
-        let needed = |marks: &Vec<bool>| marks.iter().rposition(|mark| *mark).unwrap_or(0);
-        let lengths: Vec<usize> = rows.targets[slice.clone()].iter().map(needed).collect();
-        let (mut packing, token_positions) = Self::pack(rows, slice.clone(), &lengths, share, configuration)?;
+    /// When a token of the slice is not in the vocabulary, or a row has another number of target marks than of tokens.
+    pub(crate) fn new(
+        rows: &Rows,
+        slice: Range<usize>,
+        parts: &RowParts,
+        share: bool,
+        configuration: &Configuration,
+    ) -> Result<Self> {
+        let lengths = needed_lengths(rows, slice.clone());
+        let (mut packing, token_positions) = Self::pack(rows, slice.clone(), &lengths, (parts, share), configuration)?;
         let (width, mut predictors, mut targets) = (rows.width(), Vec::new(), Vec::new());
-        for (number, (row, last)) in slice.zip(lengths).enumerate() {
+        let mut own: Vec<usize> = parts.rows[parts.own()].concat();
+        own.sort_unstable();
+        for number in own {
+            let (row, last) = (slice.start + number, lengths[number]);
             for at in (1..=last).filter(|at| rows.targets[row].get(*at) == Some(&true)) {
                 predictors.push(token_positions[number][at - 1]);
                 targets.push(rows.ids[row][at]);
@@ -80,6 +96,38 @@ impl Packing {
         }
         (packing.predictors, packing.targets) = (predictors.into(), targets.into());
         Ok(packing)
+    }
+
+    /// For each rank, the indices in the `[rows, width]` of the batch of the targets in its parts of a slice of rows, in
+    /// ascending order.
+    pub(crate) fn target_indices(rows: &Rows, slice: &Range<usize>, parts: &RowParts) -> Vec<Vec<usize>> {
+        let width = rows.width();
+        let of_rank = |mut numbers: Vec<usize>| {
+            numbers.sort_unstable();
+            let places = |row: usize| {
+                let marks = rows.targets[row].iter().enumerate().skip(1).filter(|(_, mark)| **mark);
+                marks.map(move |(at, _)| row * width + at)
+            };
+            numbers.into_iter().flat_map(|number| places(slice.start + number)).collect()
+        };
+        parts.of_ranks().map(of_rank).collect()
+    }
+
+    /// Cuts a slice of rows into parts by the tokens that [`Packing::new`] packs, and divides the parts among ranks:
+    /// `rank` of `ranks`. `share` is that of [`Packing::new`].
+    pub(crate) fn cut(
+        rows: &Rows,
+        slice: Range<usize>,
+        share: bool,
+        configuration: &Configuration,
+        (rank, ranks): (usize, usize),
+    ) -> RowParts {
+        let lengths = needed_lengths(rows, slice.clone());
+        let tokens: Vec<RowTokens<'_>> = slice
+            .zip(&lengths)
+            .map(|(row, length)| row_tokens(rows, row, (*length).min(rows.ids[row].len()), configuration))
+            .collect();
+        RowParts::cut(&tokens, share, (rank, ranks))
     }
 
     /// Packs a prefix of each row of a slice, as long as `lengths` says, for passes that read activations instead of
@@ -100,27 +148,37 @@ impl Packing {
                 return Err(Error::Argument(format!("row `{row}` has `{count}` tokens, not `{length}`")));
             }
         }
-        let (mut packing, token_positions) = Self::pack(rows, slice, lengths, true, configuration)?;
+        let parts = (&RowParts::whole(slice.len()), true);
+        let (mut packing, token_positions) = Self::pack(rows, slice, lengths, parts, configuration)?;
         let last = |(number, length): (usize, &usize)| token_positions[number][length - 1];
         packing.predictors = lengths.iter().enumerate().map(last).collect::<Vec<u32>>().into();
         Ok((packing, token_positions))
     }
 
-    /// Packs a prefix of each row of a slice, as long as `lengths` says, and leaves predictors and targets empty. `share`
-    /// packs common prefixes once. Also returns the packed index of each token of each prefix. Errors: a row has another
-    /// number of target marks than of tokens, or a token past the vocabulary.
+    /// Packs a prefix of each row of a slice whose part is here, as long as `lengths` says, and leaves predictors and
+    /// targets empty. `share` packs the common prefixes of each part once. Also returns the packed index of each token of
+    /// each prefix; those of rows that are not packed mean nothing. Errors: a row has another number of target marks than
+    /// of tokens, or a token past the vocabulary.
     fn pack(
         rows: &Rows,
         slice: Range<usize>,
         lengths: &[usize],
-        share: bool,
+        (parts, share): (&RowParts, bool),
         configuration: &Configuration,
     ) -> Result<(Self, TokenPositions)> {
         slice.clone().try_for_each(|row| check_row(rows, row, configuration))?;
         let first = slice.start;
         let tokens: Vec<RowTokens<'_>> =
             slice.zip(lengths).map(|(row, length)| row_tokens(rows, row, *length, configuration)).collect();
-        let Pieces { pieces, ends } = if share { Pieces::shared(&tokens) } else { Pieces::unshared(&tokens) };
+        let mut found = Pieces { pieces: Vec::new(), ends: vec![None; tokens.len()] };
+        let part_tokens: Vec<usize> = parts.rows[parts.own()]
+            .iter()
+            .map(|part| {
+                let of_part: Vec<RowTokens<'_>> = part.iter().map(|row| tokens[*row]).collect();
+                found.append(if share { Pieces::shared(&of_part) } else { Pieces::unshared(&of_part) }, part)
+            })
+            .collect();
+        let Pieces { pieces, ends } = found;
         let sizes: Vec<(usize, Option<usize>)> =
             pieces.iter().map(|piece| (piece.tokens.len(), piece.parent)).collect();
         let segments = Segments::branching(&sizes)?;
@@ -144,6 +202,8 @@ impl Packing {
             targets: Indices::default(),
             target_indices: Vec::new(),
             answers,
+            parts: TokenParts::new(parts.count(), parts.own().start, &part_tokens),
+            first_token: parts.first_token(),
         };
         Ok((packing, token_positions))
     }
@@ -206,6 +266,11 @@ impl Packing {
     fn selects_every_token(&self) -> bool {
         self.predictors.len() == self.ids.len() && self.predictors.iter().zip(0_u32..).all(|(token, at)| *token == at)
     }
+}
+
+/// For each row of a slice, the number of its first tokens on which its targets depend: those before the last target.
+fn needed_lengths(rows: &Rows, slice: Range<usize>) -> Vec<usize> {
+    rows.targets[slice].iter().map(|marks| marks.iter().rposition(|mark| *mark).unwrap_or(0)).collect()
 }
 
 /// Checks that a row has as many target marks as tokens, and no token past the vocabulary.

@@ -4,7 +4,7 @@
 
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, LinearInput};
-use tunebox_compute::parameters::Parameters;
+use tunebox_compute::parameters::GradientSums;
 
 use super::hook::SiteHooks;
 use super::linear::{Linear, SavedLinear};
@@ -59,7 +59,7 @@ impl Projection {
         input: &Tensor,
         saved: &[SavedLinear],
         want_input: bool,
-        gradients: &Parameters,
+        gradients: &GradientSums<'_>,
     ) -> Result<Option<Tensor>> {
         let joined = if self.widths.is_empty() { None } else { Some(fused::concat_columns(upstream)?) };
         let upstream = joined.as_ref().map_or(upstream, std::slice::from_ref);
@@ -125,7 +125,7 @@ impl ResidualOutput {
         rows: impl FnOnce(Option<&Tensor>) -> Result<Tensor>,
         saved: &SavedOutput,
         want_rows: bool,
-        gradients: &Parameters,
+        gradients: &GradientSums<'_>,
     ) -> Result<Option<Tensor>> {
         let upstream = match (&self.norm, &saved.before_norm) {
             (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, None, gradients)?,

@@ -3,7 +3,7 @@
 
 use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, Indices};
-use tunebox_compute::parameters::Parameters;
+use tunebox_compute::parameters::GradientSums;
 use tunebox_compute::precision::Purpose;
 
 use super::attention::Context;
@@ -88,7 +88,7 @@ pub(crate) fn backward(
     packing: &Packing,
     mut saved: Vec<SavedBlock>,
     mut upstream: Tensor,
-    gradients: &Parameters,
+    gradients: &GradientSums<'_>,
 ) -> Result<()> {
     let layers = network.model.configuration.layers;
     let lowest = layers - saved.len();

@@ -9,6 +9,7 @@ mod gradients;
 mod passes;
 mod patches;
 mod quantized;
+mod ranks;
 mod sharing;
 mod slices;
 mod twin;

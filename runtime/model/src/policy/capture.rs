@@ -34,16 +34,39 @@ impl Policy {
         let configuration = &self.model_of(view).configuration;
         let last = layers.iter().copied().max().ok_or_else(|| Error::Argument("no layer is named".into()))?;
         configuration.check_layer(last)?;
-        let mut found: BTreeMap<usize, Vec<f32>> = layers.iter().map(|layer| (*layer, Vec::new())).collect();
-        if found.len() != layers.len() {
+        let hidden = configuration.hidden;
+        let none: BTreeMap<usize, Vec<f32>> = layers.iter().map(|layer| (*layer, Vec::new())).collect();
+        if none.len() != layers.len() {
             return Err(Error::Argument("a layer is named twice".into()));
         }
-        for slice in self.slices(rows, true) {
-            self.capture_slice(view, rows, slice, last, (site, token), &mut found)?;
-        }
-        let values: Vec<f32> = layers.iter().flat_map(|layer| found[layer].iter().copied()).collect();
-        let shape = (layers.len(), rows.count(), configuration.hidden);
-        Ok(Tensor::from_vec(values, shape, &Device::Cpu)?)
+        let values = self.map_rows("capture", rows, |slices| {
+            let mut found = none;
+            for slice in slices {
+                self.capture_slice(view, rows, slice, last, (site, token), &mut found)?;
+            }
+            let count = found.values().next().map_or(0, |values| values.len() / hidden);
+            let of_row = |row: usize| layers.iter().flat_map(move |layer| [(layer, row * hidden..(row + 1) * hidden)]);
+            let values = (0..count).flat_map(of_row).flat_map(|(layer, range)| found[layer][range].iter().copied());
+            Ok(values.collect())
+        })?;
+        let values = Tensor::from_vec(values, (rows.count(), layers.len(), hidden), &Device::Cpu)?;
+        Ok(values.transpose(0, 1)?.contiguous()?)
+    }
+
+    /// Computes numbers for each row, as many for one as for another, on the rank that has the row. `compute` gets the
+    /// slices of rows that are here. Returns the numbers of all rows, in order.
+    fn map_rows(
+        &self,
+        purpose: &'static str,
+        rows: &Rows,
+        compute: impl FnOnce(Vec<Range<usize>>) -> Result<Vec<f32>>,
+    ) -> Result<Vec<f32>> {
+        let weights: Vec<usize> = rows.ids.iter().map(Vec::len).collect();
+        self.ranks().map_items(purpose, &weights, |own| {
+            let slices = self.slices(rows, true).into_iter();
+            let clipped = slices.map(|slice| slice.start.max(own.start)..slice.end.min(own.end));
+            compute(clipped.filter(|slice| !slice.is_empty()).collect())
+        })
     }
 
     /// Runs one slice of rows up to layer `last`, each row up to the last token that is read. Appends the activations read
@@ -85,15 +108,18 @@ impl Policy {
     /// deadline has passed.
     pub fn next_token(&self, view: &View, rows: &Rows, ids: &[u32]) -> Result<Tensor> {
         self.model_of(view).configuration.check_tokens("the list of tokens", ids)?;
-        let mut found = Vec::with_capacity(rows.count() * ids.len());
-        for slice in self.slices(rows, true) {
-            for part in self.last_logits(view, rows, slice)? {
-                for logits in part? {
-                    let normalizer = logsumexp(&logits);
-                    found.extend(ids.iter().map(|id| (f64::from(logits[*id as usize]) - normalizer) as f32));
+        let found = self.map_rows("next-token", rows, |slices| {
+            let mut found = Vec::new();
+            for slice in slices {
+                for part in self.last_logits(view, rows, slice)? {
+                    for logits in part? {
+                        let normalizer = logsumexp(&logits);
+                        found.extend(ids.iter().map(|id| (f64::from(logits[*id as usize]) - normalizer) as f32));
+                    }
                 }
             }
-        }
+            Ok(found)
+        })?;
         Ok(Tensor::from_vec(found, (rows.count(), ids.len()), &Device::Cpu)?)
     }
 
@@ -103,13 +129,16 @@ impl Policy {
     /// # Errors
     /// When a row is empty, a token is not in the vocabulary, a snapshot does not exist, or the deadline has passed.
     pub fn divergence(&self, view: &View, other: &View, rows: &Rows) -> Result<Tensor> {
-        let mut found = Vec::with_capacity(rows.count());
-        for slice in self.slices(rows, true) {
-            let parts = self.last_logits(view, rows, slice.clone())?.zip(self.last_logits(other, rows, slice)?);
-            for (left, right) in parts {
-                found.extend(left?.iter().zip(right?).map(|(left, right)| divergence(left, &right)));
+        let found = self.map_rows("divergence", rows, |slices| {
+            let mut found = Vec::new();
+            for slice in slices {
+                let parts = self.last_logits(view, rows, slice.clone())?.zip(self.last_logits(other, rows, slice)?);
+                for (left, right) in parts {
+                    found.extend(left?.iter().zip(right?).map(|(left, right)| divergence(left, &right)));
+                }
             }
-        }
+            Ok(found)
+        })?;
         let count = found.len();
         Ok(Tensor::from_vec(found, count, &Device::Cpu)?)
     }

@@ -1,14 +1,15 @@
 //! Scoring, which computes the taps of rows through a view, and the backward pass, which takes the gradients of a loss
 //! with respect to those taps (seeds) to the flat gradient of the trained parameters.
 
-use std::ops::Range;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use tunebox_compute::Tensor;
 use tunebox_compute::budget::Reservation;
 use tunebox_compute::fused::{Tap, Taps};
+use tunebox_compute::parameters::GradientSums;
 
+use super::division::DividedSlice;
 use super::memory::token_bytes;
 use super::taps::{BatchTaps, SeedValues, TapRequest};
 use super::{Policy, Seeds, View};
@@ -126,47 +127,68 @@ impl Policy {
         if !(temperature.is_finite() && temperature > 0.0) {
             return Err(Error::Argument(format!("temperature `{temperature}` is not a positive number")));
         }
-        let configuration = &self.model_of(view).configuration;
         let learning = learning && *view == View::Policy;
         let share = self.shares_prefixes(view, learning);
-        let slices = self.slices(rows, share);
+        let slices = self.divided_slices(rows, view, (learning, share));
         let count = slices.len() as u64;
-        // What a batch is meant to take is kept; what is only there because memory is, while there is room.
-        let whole = count == 1 && self.settings.slice.holds(rows);
         let first = learning.then(|| (self.generation, self.learning_slices.fetch_add(count, Ordering::Relaxed)));
-        let (mut all, mut passes) = (BatchTaps::new(rows, asked.taps), Vec::new());
-        for (slice, number) in slices.into_iter().zip(0_u64..) {
-            let packing = Packing::new(rows, slice.clone(), share, configuration)?;
-            if packing.is_empty() {
-                passes.push(None);
-                continue;
-            }
-            let network = Network { learning_pass: slice_pass(first, number), ..self.network(view)? };
-            let head = OutputHead::new(&network, temperature, asked.taps)?;
-            let other = self.other_head(rows, slice, &asked, temperature)?;
-            if learning && (whole || self.has_room(packing.ids.len())) {
-                let mut pass = self.forward_pass(&network, &head, packing, other)?;
-                pass.reservation = Some(self.saved.reserve(pass.bytes() as u64)?);
-                all.add(&pass.packing, &pass.head.taps);
-                passes.push(Some(pass));
-            } else {
-                let hidden = stack::forward(&network, &packing)?;
-                let scored = head.forward(packing.select_predictors(&hidden)?, &packing.targets, false, other)?;
-                all.add(&packing, &scored.taps);
-                passes.push(None);
-            }
-        }
-        Ok(Scored {
+        let mut scored = Scored {
             view: view.clone(),
             rows: Arc::clone(rows),
-            taps: all.finish()?,
+            taps: Taps::default(),
             generation: self.generation,
             asked,
             temperature,
             learning_pass: first,
-            passes,
+            passes: Vec::new(),
             patches: self.patches.clone(),
-        })
+        };
+        let own = self.score_slices(&mut scored, &slices, share);
+        scored.taps = self.gather_taps(&scored, &slices, own)?.finish()?;
+        Ok(scored)
+    }
+
+    /// Scores the rows of `scored` whose parts are here, slice by slice, and saves what their backward passes need in it if
+    /// they are scored for learning. Returns the taps, which are 0 at other rows.
+    fn score_slices(&self, scored: &mut Scored, slices: &[DividedSlice], share: bool) -> Result<BatchTaps> {
+        let (rows, view, asked) = (Arc::clone(&scored.rows), scored.view.clone(), scored.asked.clone());
+        let configuration = &self.model_of(&view).configuration;
+        let (temperature, learning) = (scored.temperature, scored.learning_pass.is_some());
+        // What a batch is meant to take is kept; what is only there because memory is, while there is room.
+        let whole = slices.len() == 1 && self.settings.slice.holds(&rows);
+        let mut all = BatchTaps::new(&rows, asked.taps);
+        for (slice, number) in slices.iter().zip(0_u64..) {
+            let packing = Packing::new(&rows, slice.rows.clone(), &slice.parts, share, configuration)?;
+            if packing.is_empty() {
+                scored.passes.push(None);
+                continue;
+            }
+            let network = self.learning_network(&view, slice_pass(scored.learning_pass, number), &packing)?;
+            let head = OutputHead::new(&network, temperature, asked.taps)?;
+            let other = self.other_head(&rows, slice, &asked, temperature)?;
+            if learning && (whole || self.has_room(packing.ids.len())) {
+                let mut pass = self.forward_pass(&network, &head, packing, other)?;
+                pass.reservation = Some(self.saved.reserve(pass.bytes() as u64)?);
+                all.add(&pass.packing, &pass.head.taps);
+                scored.passes.push(Some(pass));
+            } else {
+                let hidden = stack::forward(&network, &packing)?;
+                let found = head.forward(packing.select_predictors(&hidden)?, &packing.targets, false, other)?;
+                all.add(&packing, &found.taps);
+                scored.passes.push(None);
+            }
+        }
+        Ok(all)
+    }
+
+    /// The network of a view for a pass over `packing`, with the dropout masks and the noise of `learning_pass`.
+    fn learning_network(
+        &self,
+        view: &View,
+        learning_pass: Option<(u64, u64)>,
+        packing: &Packing,
+    ) -> Result<Network<'_>> {
+        Ok(Network { learning_pass, first_token: packing.first_token, ..self.network(view)? })
     }
 
     /// Runs blocks and head over one slice and saves what its backward pass needs. `other` is the head that a divergence is
@@ -187,14 +209,14 @@ impl Policy {
     fn other_head(
         &self,
         rows: &Rows,
-        slice: Range<usize>,
+        slice: &DividedSlice,
         asked: &TapRequest,
         temperature: f32,
     ) -> Result<Option<OtherHead>> {
         let Some(to) = &asked.divergence else { return Ok(None) };
         let network = self.network(&to.view)?;
         // Its targets are those of the slice, in the same order.
-        let packing = Packing::new(rows, slice, true, &network.model.configuration)?;
+        let packing = Packing::new(rows, slice.rows.clone(), &slice.parts, true, &network.model.configuration)?;
         let selected = packing.select_predictors(&stack::forward(&network, &packing)?)?;
         let head = OutputHead::new(&network, temperature, asked.taps)?;
         Ok(Some(OtherHead::new(head, &selected, to.beta)?))
@@ -241,40 +263,60 @@ impl Policy {
         if self.adapter.trainable() == 0 {
             return Ok(());
         }
-        let configuration = &self.model.configuration;
         let share = self.shares_prefixes(&scored.view, scored.learning_pass.is_some());
-        let slices = self.slices(&scored.rows, share);
+        let slices = self.divided_slices(&scored.rows, &scored.view, (true, share));
         let kept = kept.into_iter().chain(std::iter::repeat_with(|| None));
-        for ((slice, number), kept) in slices.into_iter().zip(0_u64..).zip(kept) {
-            let (learning_pass, patches) = (slice_pass(scored.learning_pass, number), &scored.patches);
-            let network = Network { learning_pass, patches, ..self.network(&scored.view)? };
-            let head = OutputHead::new(&network, scored.temperature, scored.asked.taps)?;
-            let pass = match kept {
-                Some(pass) => pass,
-                None => {
-                    let packing = Packing::new(&scored.rows, slice.clone(), share, configuration)?;
-                    // Without a target, or without a seed that is not 0, there is nothing to walk back.
-                    if seeds.of(&packing).is_none() {
-                        continue;
-                    }
-                    let other = self.other_head(&scored.rows, slice, &scored.asked, scored.temperature)?;
-                    self.forward_pass(&network, &head, packing, other)?
-                }
-            };
-            let Some(seeds) = seeds.of(&pass.packing) else { continue };
-            self.backward_slice(&network, &head, pass, &seeds)?;
+        for ((slice, number), kept) in slices.iter().zip(0_u64..).zip(kept) {
+            // Without a target, or without a seed that is not 0, there is nothing to walk back.
+            if !seeds.has_any(&scored.rows, slice.rows.clone()) {
+                continue;
+            }
+            let sums = self.backward_slice((scored, number), slice, (kept, share), &seeds);
+            self.add_gradient(&slice.parts, sums)?;
         }
         Ok(())
     }
 
-    /// Runs the backward pass of one slice from the seeds of its targets into the flat gradient, and frees what it saved.
-    fn backward_slice(&self, network: &Network<'_>, head: &OutputHead, pass: Pass, seeds: &SeedValues) -> Result<()> {
+    /// Runs the backward pass over those parts of slice `number` of the scored rows that are here, from the seeds of its
+    /// targets, after its forward pass if nothing of it is `kept`. Frees what was kept. Returns the gradient, or where it was
+    /// added to.
+    fn backward_slice(
+        &self,
+        (scored, number): (&Scored, u64),
+        slice: &DividedSlice,
+        (kept, share): (Option<Pass>, bool),
+        seeds: &SeedValues,
+    ) -> Result<GradientSums<'_>> {
+        let pass = match kept {
+            Some(pass) => pass,
+            None => {
+                let configuration = &self.model.configuration;
+                let packing = Packing::new(&scored.rows, slice.rows.clone(), &slice.parts, share, configuration)?;
+                if seeds.of(&packing).is_none() {
+                    return self.gradient_sums(packing.parts);
+                }
+                let network = self.network_of(scored, number, &packing)?;
+                let head = OutputHead::new(&network, scored.temperature, scored.asked.taps)?;
+                let other = self.other_head(&scored.rows, slice, &scored.asked, scored.temperature)?;
+                self.forward_pass(&network, &head, packing, other)?
+            }
+        };
+        let network = self.network_of(scored, number, &pass.packing)?;
         let Pass { packing, blocks, head: kept, reservation: _reservation } = pass;
-        let gradients = self.adapter.parameters();
-        let selected = head.backward(&kept, &packing.targets, seeds.head(), gradients)?;
+        let gradients = self.gradient_sums(packing.parts.clone())?;
+        let Some(seeds) = seeds.of(&packing) else { return Ok(gradients) };
+        let head = OutputHead::new(&network, scored.temperature, scored.asked.taps)?;
+        let selected = head.backward(&kept, &packing.targets, seeds.head(), &gradients)?;
         drop(kept);
         let upstream = packing.scatter_gradients(&selected)?;
-        stack::backward(network, &packing, blocks, upstream, gradients)
+        stack::backward(&network, &packing, blocks, upstream, &gradients)?;
+        Ok(gradients)
+    }
+
+    /// The network of the rows' view, under the patches with which they were scored, for a pass over slice `number`.
+    fn network_of<'a>(&'a self, scored: &'a Scored, number: u64, packing: &Packing) -> Result<Network<'a>> {
+        let learning_pass = slice_pass(scored.learning_pass, number);
+        Ok(Network { patches: &scored.patches, ..self.learning_network(&scored.view, learning_pass, packing)? })
     }
 
     /// Checks that rows were scored through [`View::Policy`], that the update count has not changed since, and that each

@@ -1,5 +1,7 @@
 //! Assembles the taps of a batch from its slices, and splits the gradients of a loss with respect to them by slice.
 
+use std::ops::Range;
+
 use tunebox_compute::fused::{HeadTaps, Tap, TapGradients, TapSet, Taps};
 use tunebox_compute::{DType, Device, Tensor};
 
@@ -91,6 +93,25 @@ impl BatchTaps {
         }
     }
 
+    /// The values of all taps at these indices of `[rows, width]`: tap after tap, in their order.
+    pub(super) fn values_at(&self, indices: &[usize]) -> Vec<f32> {
+        self.values.iter().flat_map(|(_, all)| indices.iter().map(|at| all[*at])).collect()
+    }
+
+    /// Writes values that [`values_at`](Self::values_at) returned elsewhere at the same indices. Writes as many as there are.
+    pub(super) fn set_at(&mut self, indices: &[usize], mut values: impl Iterator<Item = f32>) {
+        for (_, all) in self.values.iter_mut() {
+            for (at, value) in indices.iter().zip(&mut values) {
+                all[*at] = value;
+            }
+        }
+    }
+
+    /// The number of taps.
+    pub(super) fn count(&self) -> usize {
+        self.values.iter().count()
+    }
+
     /// Converts the taps to tensors `[rows, width]` on the CPU.
     pub(super) fn finish(self) -> Result<Taps<Tensor>> {
         let tensor = |values: Vec<f32>| Tensor::from_vec(values, self.shape, &Device::Cpu);
@@ -112,6 +133,18 @@ impl SeedValues {
         let own: Taps<Vec<f32>> = self.0.iter().map(|(tap, all)| (tap, packing.gather(all))).collect();
         let all_zero = own.iter().all(|(_, seeds)| seeds.iter().all(|seed| *seed == 0.0));
         (!all_zero).then_some(Self(own))
+    }
+
+    /// Whether a target of these rows has a seed that is not 0.
+    pub(super) fn has_any(&self, rows: &Rows, slice: Range<usize>) -> bool {
+        let width = rows.width();
+        let is_target = |(at, _): &(usize, &f32)| rows.targets[at / width].get(at % width) == Some(&true);
+        let range = slice.start * width..slice.end * width;
+        let any = |seeds: &Vec<f32>| {
+            let seeds = seeds.iter().enumerate().take(range.end).skip(range.start);
+            seeds.filter(is_target).any(|(_, seed)| *seed != 0.0)
+        };
+        self.0.iter().any(|(_, seeds)| any(seeds))
     }
 
     /// The seeds as slices, in the form that the head's backward pass takes.

@@ -18,6 +18,7 @@ use serde::{Deserialize, Serialize};
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files;
 use tunebox_foundation::paths::simplify;
+use tunebox_model::RankGroup;
 use tunebox_package::Reference;
 use tunebox_sandbox::{CallObserver, Compiling, Profiler};
 
@@ -88,6 +89,9 @@ pub struct RunSettings {
     /// Told of the calls of the method while they go on, in this process.
     #[serde(skip)]
     pub(crate) call_observer: Option<CallObserver>,
+    /// The ranks among which the run is divided; this process alone by default.
+    #[serde(skip)]
+    pub(crate) ranks: RankGroup,
     /// Train on random records instead of the data file.
     #[serde(skip)]
     pub(crate) random: Option<RandomRecords>,
@@ -183,6 +187,7 @@ impl RunSettings {
             profiler: None,
             native: None,
             call_observer: None,
+            ranks: RankGroup::default(),
             random: None,
             document,
             folder,

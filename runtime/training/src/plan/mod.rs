@@ -41,7 +41,7 @@ pub(crate) use method::{lock_settings, prepare_native, prepare_revision};
 pub use model::fetch;
 pub(crate) use model::{digests, find_source, open_model};
 pub(crate) use planned::Revision;
-pub use planned::{Plan, PlanSummary, PlannedRun};
+pub use planned::{Plan, PlanSummary, PlannedRanks, PlannedRun};
 pub(crate) use problems::setting_problems;
 pub use reward::PlannedReward;
 pub(crate) use reward::{find_reward, open_reward_models, reward_folders, reward_sources};

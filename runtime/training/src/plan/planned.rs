@@ -156,8 +156,21 @@ pub struct PlanSummary {
     pub log_every: u32,
     /// Pairs of a use, such as activations, and its number format, as text.
     pub precision: Vec<(String, String)>,
-    /// The estimated memory in bytes, by use.
+    /// The estimated memory in bytes, by use; on several ranks that of each.
     pub memory: Estimate,
+    /// How the run is divided among several ranks.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ranks: Option<PlannedRanks>,
+}
+
+/// The ranks of a run.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub struct PlannedRanks {
+    /// The number of ranks.
+    pub count: usize,
+    /// The bytes of one gradient: each rank sends one or a few of them for every pass.
+    pub gradient_bytes: u64,
 }
 
 impl PlanSummary {
@@ -214,6 +227,7 @@ pub(super) fn build_summary(
         log_every: train.log_every,
         precision: number_formats(&model.weights, optimizer.kind()),
         memory: estimate_memory(settings, inputs, method, optimizer),
+        ranks: None,
     }
 }
 

@@ -30,11 +30,14 @@ pub use trial::{Trial, try_steps};
 /// end, if the method is given as a folder, warns about declared metrics that were never reported; after an error sends
 /// the log lines of the call that failed to the observer instead.
 ///
-/// Writes the report of the run as it goes on.
+/// Writes the report of the run as it goes on, on several ranks that of rank 0.
 ///
 /// # Errors
 /// An error of the start as it is, and [`Error::Step`] around any later one, with the last checkpoint, if there is one.
 pub fn run(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Summary, Error> {
+    if plan.run.settings.ranks.position().0 > 0 {
+        return run_observed(plan, observer, stop);
+    }
     let mut reporter = Reporter::new(observer);
     let ended = run_observed(plan, &mut reporter, stop);
     reporter.finish(ended.as_ref());
@@ -72,7 +75,7 @@ fn execute_steps(running: &mut ActiveRun<'_>, stop: &AtomicBool) -> Result<Summa
         }
         running.summary.seconds += begun.elapsed().as_secs_f64();
         running.estimate_cost();
-        let stopped = stop.load(Ordering::Relaxed);
+        let stopped = running.agree_on_stop(stop.load(Ordering::Relaxed))?;
         let is_due = running.plan.learning_rate.length.is_due(running.summary.step, every);
         if stopped || is_due || running.is_best_due() || running.is_at_end() {
             running.save_checkpoint()?;

@@ -19,6 +19,7 @@ use crate::learner::{TrainState, directions};
 use crate::metrics::MetricTotals;
 use crate::observer::{Event, Observer, StepEvent, show_lines};
 use crate::plan::peak_bytes;
+use crate::ranks::agree_on_step;
 use crate::validation::{Score, Validation, mean_loss, pass_rate};
 
 /// Checkpoints that an unfinished run keeps if `train.keep` is not given.
@@ -106,6 +107,12 @@ impl ActiveRun<'_> {
         self.summary.last = Some(event);
         let every = self.plan.settings.file.train.validate_every;
         if self.plan.learning_rate.length.is_due(self.summary.step, every) { self.run_validation() } else { Ok(()) }
+    }
+
+    /// Checks that all ranks computed the same numbers in the last step, and returns whether one of them is to stop.
+    pub(super) fn agree_on_stop(&self, stop: bool) -> Result<bool, Error> {
+        let ranks = &self.plan.settings.ranks;
+        self.summary.last.as_ref().map_or(Ok(stop), |last| agree_on_step(ranks, last, stop))
     }
 
     /// Sends the log and warnings of a call outside of steps to the observer, under the number of the next step, and
@@ -207,9 +214,9 @@ impl ActiveRun<'_> {
 
     /// Answers a few prompts of the validation data, else of the training data, and sends the answers to the observer;
     /// a failure becomes a warning. `step` is that of the present weights. Does nothing if there are none, or if
-    /// `train.show-completions` is 0.
+    /// `train.show-completions` is 0, or on another rank than 0.
     pub(super) fn show_answers(&mut self, step: u64) {
-        if self.plan.settings.file.train.show_completions == 0 {
+        if self.plan.settings.file.train.show_completions == 0 || self.plan.settings.ranks.position().0 > 0 {
             return;
         }
         let begun = Instant::now();

@@ -2,17 +2,18 @@
 
 use std::io::{self, BufReader, ErrorKind, Read, Write};
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
-use tunebox_model::watchdog;
+use tunebox_model::{RankGroup, Ranks, watchdog};
 use tunebox_sandbox::{CallEvent, CallObserver, Compiling};
 
 use super::confinement::{confine, confine_memory};
-use super::protocol::{Input, Job, Message, Order, Version, read, write};
+use super::protocol::{Input, Job, Message, Order, Version, read, read_bytes, write};
 use crate::error::Error;
 use crate::observer::{Event, Observer};
-use crate::plan::plan;
+use crate::ranks::plan_on_ranks;
 use crate::run::run;
 
 /// Executes the run of the job that arrives on `input`, and writes its events and its result to `output`. After it has
@@ -54,8 +55,13 @@ pub fn serve(
         })));
         let limit = confine(&settings).map_err(|error| confinement_error(&error))?;
         watch_parsers(sender.clone()).map_err(|error| confinement_error(&error))?;
-        listen(input, Arc::clone(stop), orphaned);
-        let plan = plan(settings)?;
+        let (gathered, answers) = channel();
+        listen(input, Arc::clone(stop), gathered, orphaned);
+        if let Some((rank, count)) = job.rank {
+            let ranks = WorkerRanks { rank, count, pipe: Mutex::new((sender.clone(), answers)) };
+            settings.ranks = RankGroup::among(Arc::new(ranks));
+        }
+        let plan = plan_on_ranks(settings)?;
         drop(limit);
         confine_memory(&plan.run).map_err(|error| confinement_error(&error))?;
         run(plan, &mut sender, stop)
@@ -94,15 +100,78 @@ fn watch_parsers(sender: Sender<impl Write + Send + 'static>) -> io::Result<()> 
     })
 }
 
-/// Starts a thread that sets `stop` for every stop order on `input`, and calls `orphaned` at the end of the pipe, which
-/// means that the parent is gone, or at the first line that is no order.
-fn listen(mut input: BufReader<impl Read + Send + 'static>, stop: Arc<AtomicBool>, orphaned: fn()) {
+/// The messages of all ranks, or why they could not be gathered.
+type Gathered = Result<Vec<Vec<u8>>, Box<Explanation>>;
+
+/// Starts a thread that sets `stop` for every stop order on `input`, sends the messages of other ranks to `gathered`, and
+/// calls `orphaned` at the end of the pipe, which means that the parent is gone, or at the first line that is no order.
+fn listen(
+    mut input: BufReader<impl Read + Send + 'static>,
+    stop: Arc<AtomicBool>,
+    gathered: std::sync::mpsc::Sender<Gathered>,
+    orphaned: fn(),
+) {
     std::thread::spawn(move || {
-        while let Input::Document(Order::Stop) = read(&mut input) {
-            stop.store(true, Ordering::SeqCst);
+        loop {
+            let answer = match read(&mut input) {
+                Input::Document(Order::Stop) => {
+                    stop.store(true, Ordering::SeqCst);
+                    continue;
+                }
+                Input::Document(Order::NotGathered(explanation)) => Err(explanation),
+                Input::Document(Order::Gathered(lengths)) => {
+                    let messages = lengths.into_iter().map(|length| read_bytes(&mut input, length));
+                    match messages.collect::<io::Result<_>>() {
+                        Ok(messages) => Ok(messages),
+                        Err(_) => break,
+                    }
+                }
+                Input::End | Input::Cut | Input::Invalid(_) => break,
+            };
+            if gathered.send(answer).is_err() {
+                break;
+            }
         }
         orphaned();
     });
+}
+
+/// The ranks of a run in a worker, which has its parent exchange the messages.
+struct WorkerRanks<W> {
+    rank: usize,
+    count: usize,
+    /// The pipe to the parent, and the answers from it.
+    pipe: Mutex<(Sender<W>, Receiver<Gathered>)>,
+}
+
+impl<W> std::fmt::Debug for WorkerRanks<W> {
+    /// Writes the number of the rank and the number of ranks.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "rank {} of {}", self.rank, self.count)
+    }
+}
+
+impl<W: Write + Send> Ranks for WorkerRanks<W> {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn gather(&self, purpose: &'static str, message: Result<Vec<u8>, String>) -> tunebox_model::Result<Vec<Vec<u8>>> {
+        let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
+        let announced = message.as_ref().map(|bytes| bytes.len() as u64).map_err(Clone::clone);
+        pipe.0.send_bytes_or_end(&Message::Gather(purpose.to_owned(), announced), &message.unwrap_or_default());
+        match pipe.1.recv() {
+            Ok(answer) => answer.map_err(tunebox_model::Error::Ranks),
+            Err(_) => {
+                let gone = Explanation::new("worker", "the process that started this one is gone");
+                Err(tunebox_model::Error::Ranks(Box::new(gone)))
+            }
+        }
+    }
 }
 
 /// Sends messages to the parent.
@@ -133,6 +202,16 @@ impl<W: Write> Sender<W> {
             // Only an event can be too long, and the run does not need it.
             Err(error) if error.kind() == ErrorKind::FileTooLarge => {}
             Err(_) => (self.orphaned)(),
+        }
+    }
+}
+
+impl<W: Write> Sender<W> {
+    /// Sends a message to the parent and the bytes that follow it. Calls `orphaned` on an error of the pipe.
+    fn send_bytes_or_end(&self, message: &Message, bytes: &[u8]) {
+        let output = &mut *self.output.lock().unwrap_or_else(PoisonError::into_inner);
+        if write(output, message).and_then(|()| output.write_all(bytes)).and_then(|()| output.flush()).is_err() {
+            (self.orphaned)();
         }
     }
 }

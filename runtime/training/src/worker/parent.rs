@@ -1,8 +1,9 @@
 //! The parent of a worker process: starts it, forwards its events, and reports how it ended.
 
-use std::io::{self, BufReader};
+use std::io::{self, BufRead, BufReader, Read, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin};
+use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
 use std::time::{Duration, Instant};
@@ -11,12 +12,13 @@ use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::paths::simplify;
 use tunebox_sandbox::child::{Program, StderrTail, ending, send_environment, wait_or_kill};
 
-use super::protocol::{Input, Job, Message, Order, Version, read, write};
+use super::protocol::{Input, Job, Message, Order, Version, read, read_bytes, write};
 use crate::checkpoint;
 use crate::configuration::RunSettings;
 use crate::error::{Error, describe_kept};
 use crate::observer::{Event, Observer};
 use crate::plan;
+use crate::ranks::{Connection, lock};
 use crate::report::settle_report;
 use crate::run::{Summary, run};
 
@@ -46,7 +48,7 @@ pub fn execute(
     stop: &AtomicBool,
 ) -> Result<Summary, Error> {
     match worker {
-        Some(program) => supervise(settings, program, observer, stop),
+        Some(program) => supervise(settings, program, observer, stop, None),
         None => run(plan::plan(settings)?, observer, stop),
     }
 }
@@ -55,16 +57,17 @@ pub fn execute(
 /// present step. Before it starts the process, it compiles the method and the verifiers, fetches a model of the hub, and
 /// creates the folder for runs if there is none. After the run has ended, waits up to 5 seconds for the process to exit, then
 /// kills it, writes the last report of a run that failed, and removes a folder for runs that this call created and that
-/// is empty.
+/// is empty. On several ranks exchanges the worker's messages over `connection`.
 ///
 /// # Errors
 /// Wrong settings, a model that cannot be fetched, a component that cannot be compiled, and a process that cannot be started,
 /// all before the run; and those of [`Worker::run_job`].
-fn supervise(
+pub(crate) fn supervise(
     mut settings: RunSettings,
     program: &Program,
     observer: &mut dyn Observer,
     stop: &AtomicBool,
+    connection: Option<&Mutex<Connection>>,
 ) -> Result<Summary, Error> {
     // The worker may write no code, which other runs would trust, so it is compiled here.
     let code = plan::compile(settings.clone(), true)?;
@@ -83,7 +86,12 @@ fn supervise(
         let hint = "`--in-process` does without it, for methods that you trust";
         Error::Explained(Box::new(problem.with_hint(hint)), Exit::Sandbox)
     })?;
-    let result = worker.run_job(&Job { parent: Version::this(), settings, code: code.folder.clone() }, observer, stop);
+    let rank = connection.map(|connection| {
+        let connection = lock(connection);
+        (connection.rank(), connection.count())
+    });
+    let job = Job { parent: Version::this(), settings, rank, code: code.folder.clone() };
+    let result = worker.run_job(&job, observer, stop, connection);
     let _ = wait_or_kill(&mut worker.child, EXIT_TIMEOUT);
     if let (Err(error), Some(folder)) = (&result, &worker.progress.folder) {
         // A worker that was killed left a report of a run that goes on.
@@ -100,7 +108,8 @@ fn supervise(
 struct Worker {
     child: Child,
     orders: Option<ChildStdin>,
-    messages: Receiver<Input<Message>>,
+    /// The worker's messages, each with the bytes that follow it.
+    messages: Receiver<(Input<Message>, Vec<u8>)>,
     stderr: Option<StderrTail>,
     progress: Progress,
 }
@@ -119,9 +128,9 @@ impl Worker {
         std::thread::spawn(move || {
             let mut output = BufReader::new(output);
             loop {
-                let message = read::<Message>(&mut output);
+                let (message, bytes) = read_message(&mut output);
                 let is_last = !matches!(message, Input::Document(_));
-                if send.send(message).is_err() || is_last {
+                if send.send((message, bytes)).is_err() || is_last {
                     return;
                 }
             }
@@ -138,7 +147,13 @@ impl Worker {
     /// this version at its place; the end of the pipe before the run has ended; and a call of the method that lasts
     /// more than a second longer than it may. In all cases but the first the worker is killed, at the end of the pipe
     /// only after 5 seconds.
-    fn run_job(&mut self, job: &Job, observer: &mut dyn Observer, stop: &AtomicBool) -> Result<Summary, Error> {
+    fn run_job(
+        &mut self,
+        job: &Job,
+        observer: &mut dyn Observer,
+        stop: &AtomicBool,
+        connection: Option<&Mutex<Connection>>,
+    ) -> Result<Summary, Error> {
         // A worker that is gone cannot take it; its messages, or their end, tell why.
         self.send(job);
         let (mut greeted, mut stopped, mut call) = (false, false, None);
@@ -146,15 +161,17 @@ impl Worker {
             if stop.load(Ordering::SeqCst) && !std::mem::replace(&mut stopped, true) {
                 self.send(&Order::Stop);
             }
-            let message = match self.messages.recv_timeout(POLL_INTERVAL) {
+            let (message, bytes) = match self.messages.recv_timeout(POLL_INTERVAL) {
                 Err(RecvTimeoutError::Timeout) => match call {
                     Some((end, seconds)) if Instant::now() > end => return Err(self.end_late_call(seconds)),
                     _ => continue,
                 },
                 // A worker that dies while it writes leaves a cut line.
-                Err(RecvTimeoutError::Disconnected) | Ok(Input::End | Input::Cut) => return Err(self.explain_death()),
-                Ok(Input::Invalid(why)) => return Err(self.reject(why)),
-                Ok(Input::Document(message)) => message,
+                Err(RecvTimeoutError::Disconnected) | Ok((Input::End | Input::Cut, _)) => {
+                    return Err(self.explain_death());
+                }
+                Ok((Input::Invalid(why), _)) => return Err(self.reject(why)),
+                Ok((Input::Document(message), bytes)) => (message, bytes),
             };
             match message {
                 message if !std::mem::replace(&mut greeted, true) => {
@@ -172,10 +189,30 @@ impl Worker {
                     let end = |seconds| Instant::now().checked_add(left(seconds)?);
                     call = seconds.and_then(|seconds| Some((end(seconds)?, seconds)));
                 }
+                Message::Gather(purpose, length) => match connection {
+                    Some(connection) => self.gather(connection, &purpose, length.map(|_| bytes)),
+                    None => return Err(self.reject("it asks for ranks that the run does not have".into())),
+                },
                 Message::Ended(summary) => return Ok(*summary),
                 Message::Failed(explanation, exit) => return Err(Error::Explained(explanation, exit)),
                 Message::Hello(_) => return Err(self.reject("it begins anew".into())),
             }
+        }
+    }
+
+    /// Exchanges a message of the worker with the other ranks, and sends it the messages of all, or why there are none.
+    fn gather(&mut self, connection: &Mutex<Connection>, purpose: &str, message: Result<Vec<u8>, String>) {
+        let gathered = lock(connection).gather(purpose, message);
+        let messages = match gathered {
+            Err(explanation) => return self.send(&Order::NotGathered(Box::new(explanation))),
+            Ok(messages) => messages,
+        };
+        self.send(&Order::Gathered(messages.iter().map(|message| message.len() as u64).collect()));
+        let written = |orders: &mut ChildStdin| {
+            messages.iter().try_for_each(|message| orders.write_all(message)).and_then(|()| orders.flush())
+        };
+        if self.orders.as_mut().is_some_and(|orders| written(orders).is_err()) {
+            self.orders = None;
         }
     }
 
@@ -223,6 +260,17 @@ impl Drop for Worker {
     /// Kills the worker if it still runs.
     fn drop(&mut self) {
         let _ = wait_or_kill(&mut self.child, Duration::ZERO);
+    }
+}
+
+/// Reads a message of the worker and the bytes that follow it.
+fn read_message(output: &mut (impl BufRead + Read)) -> (Input<Message>, Vec<u8>) {
+    let message = read::<Message>(output);
+    let Input::Document(Message::Gather(_, Ok(length))) = &message else { return (message, Vec::new()) };
+    match read_bytes(output, *length) {
+        Ok(bytes) => (message, bytes),
+        Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => (Input::Cut, Vec::new()),
+        Err(error) => (Input::Invalid(error.to_string()), Vec::new()),
     }
 }
 

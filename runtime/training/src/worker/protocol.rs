@@ -1,17 +1,20 @@
 //! The messages between parent and worker: one JSON document a line. Neither side trusts what it reads.
 //!
-//! Parent to worker: one [`Job`], then at most one [`Order`]. Worker to parent: [`Message::Hello`], events and lines,
-//! and at the end one [`Message::Ended`] or [`Message::Failed`]. Both sides limit the length of a line.
+//! Parent to worker: one [`Job`], then at most one [`Order::Stop`]. Worker to parent: [`Message::Hello`], events and lines,
+//! and at the end one [`Message::Ended`] or [`Message::Failed`]. Both sides limit the length of a line. On several ranks
+//! the worker also has messages gathered, whose bytes follow the line that announces them.
 
-use std::io::{self, BufRead, Write};
+use std::io::{self, BufRead, Read, Write};
 use std::path::PathBuf;
 
 use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tunebox_foundation::explain::{Exit, Explanation};
+use tunebox_ranks::MAX_MESSAGE;
 
 use crate::configuration::RunSettings;
 use crate::observer::Event;
+use crate::ranks::HEADER_BYTES;
 use crate::run::Summary;
 
 /// The version of the messages.
@@ -39,6 +42,8 @@ impl Version {
 pub(super) struct Job {
     pub(super) parent: Version,
     pub(super) settings: RunSettings,
+    /// The number of this rank and the number of ranks, of a run on several ranks.
+    pub(super) rank: Option<(usize, usize)>,
     /// The cache folder in which the parent had the method and the verifiers compiled; `None` if the worker compiles them.
     pub(super) code: Option<PathBuf>,
 }
@@ -49,6 +54,10 @@ pub(super) struct Job {
 pub(super) enum Order {
     /// Finish the present step, save a checkpoint, end.
     Stop,
+    /// The messages of all ranks, in answer to [`Message::Gather`]: their lengths. The bytes follow the line.
+    Gathered(Vec<u64>),
+    /// The ranks could not exchange messages, in answer to [`Message::Gather`].
+    NotGathered(Box<Explanation>),
 }
 
 /// A message of the worker.
@@ -63,10 +72,26 @@ pub(super) enum Message {
     Call(Option<f64>),
     /// The method logged a line in a call that goes on; an event has it again once the call has ended.
     Line(String),
+    /// Send a message to the other ranks, and answer with the messages of all: what it is for, and the number of bytes that
+    /// follow this line, or the text of the error with which this rank failed.
+    Gather(String, Result<u64, String>),
     /// The run is finished or was stopped.
     Ended(Box<Summary>),
     /// The run failed: what to show, and the exit code.
     Failed(Box<Explanation>, Exit),
+}
+
+/// Reads the bytes that follow a line.
+///
+/// # Errors
+/// More than [`MAX_MESSAGE`] bytes and a header, of which nothing is read; a pipe that ends before.
+pub(super) fn read_bytes(input: &mut impl Read, length: u64) -> io::Result<Vec<u8>> {
+    if length > (MAX_MESSAGE + HEADER_BYTES) as u64 {
+        return Err(io::Error::new(io::ErrorKind::InvalidData, "a message between ranks is too long"));
+    }
+    let mut bytes = vec![0; length as usize];
+    input.read_exact(&mut bytes)?;
+    Ok(bytes)
 }
 
 /// Writes a document as one line of JSON, in a single write, and flushes.

@@ -13,7 +13,7 @@ const SIDES: (usize, usize, usize, usize) = (23, 301, 67, 5);
 
 /// The dropout of all tests here, with a rate of 0.3.
 fn dropout() -> Dropout {
-    Dropout { rate: 0.3, seed: 7, name: "a place".into() }
+    Dropout { rate: 0.3, seed: 7, name: "a place".into(), first_row: 0 }
 }
 
 /// Draws the mask of a dropout one number after another: 0 or 1/(1 − rate), f64.

@@ -78,6 +78,22 @@ impl Pieces {
         pieces
     }
 
+    /// Appends the pieces of the rows with the indices `rows`; `part` has them in that order. Returns the number of tokens
+    /// of these pieces.
+    pub(super) fn append(&mut self, part: Self, rows: &[usize]) -> usize {
+        let before = self.pieces.len();
+        let later = |number: usize| number + before;
+        let tokens = part.pieces.iter().map(|piece| piece.tokens.len()).sum();
+        for piece in part.pieces {
+            let Piece { row, tokens, parent } = piece;
+            self.pieces.push(Piece { row: rows[row], tokens, parent: parent.map(later) });
+        }
+        for (row, end) in rows.iter().zip(part.ends) {
+            self.ends[*row] = end.map(later);
+        }
+        tokens
+    }
+
     /// Cuts rows into pieces so that a common prefix is one piece, if the piece has at least [`MIN_PREFIX`] tokens and saves
     /// at least [`MIN_TOKENS_SAVED`]. Shares nothing if the rows have fewer than [`MIN_TOKENS`] tokens in all.
     pub(super) fn shared(rows: &[RowTokens<'_>]) -> Self {

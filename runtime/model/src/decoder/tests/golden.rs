@@ -1,7 +1,7 @@
 //! Numbers of PEFT 0.21 for one linear map with y = x·W', loss ½‖y‖², computed in f64.
 
 use tunebox_compute::fused::LowRank;
-use tunebox_compute::parameters::Parameters;
+use tunebox_compute::parameters::{GradientSums, Parameters, TokenParts};
 use tunebox_compute::{Device, Tensor};
 
 use crate::adapter::AdapterKind;
@@ -59,7 +59,7 @@ fn check(kind: AdapterKind, golden: &Golden) {
     let x = tensor(&[1.0, 2.0, -1.0], (1, 3));
     let (y, kept) = linear.forward(&x).unwrap();
     near("y", &y, &golden.y);
-    linear.backward(&y, |_| Ok(x.clone()), &kept, true, None, &parameters).unwrap();
+    linear.backward(&y, |_| Ok(x.clone()), &kept, true, None, &sums(&parameters)).unwrap();
     near("gradient of A", &parameters.gradient(0).unwrap(), &golden.a);
     near("gradient of B", &parameters.gradient(1).unwrap(), &golden.b);
     let Learned::LowRank(part) = &linear.learned else { panic!("the map has an adapter") };
@@ -111,6 +111,11 @@ fn dora_gives_the_golden_gradient_of_the_lengths() {
     let (linear, parameters, _) = setting(AdapterKind::Dora);
     let x = tensor(&[1.0, 2.0, -1.0], (1, 3));
     let (y, kept) = linear.forward(&x).unwrap();
-    linear.backward(&y, |_| Ok(x.clone()), &kept, false, None, &parameters).unwrap();
+    linear.backward(&y, |_| Ok(x.clone()), &kept, false, None, &sums(&parameters)).unwrap();
     near("gradient of m", &parameters.gradient(2).unwrap(), &[11.054_980_9, 11.881_258_4]);
+}
+
+/// Sums into the gradient buffer of parameters, for a product over any number of tokens.
+fn sums(parameters: &Parameters) -> GradientSums<'_> {
+    GradientSums::new(parameters, TokenParts::whole(0)).unwrap()
 }

@@ -1,0 +1,323 @@
+//! Where a backward pass adds the gradients of the trained parameters, and in which order it adds up the tokens.
+//!
+//! The tokens of a pass are cut into parts. The gradient of each part is computed alone, and the parts are added up
+//! along a binary tree that follows from their number only. So the sum has the same bits if the parts are computed by
+//! several processes, each of which has some consecutive parts.
+
+use std::ops::Range;
+
+use candle_core::Tensor;
+
+use super::flat::update_pairs;
+use super::{Parameters, update_numbers, zeros};
+use crate::error::{Error, Result};
+use crate::fused::linear_weight_gradient;
+
+/// Consecutive parts of all parts into which the tokens of a batch are cut.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct TokenParts {
+    /// The number of parts of the whole batch.
+    count: usize,
+    /// The index of the first part that is here.
+    first: usize,
+    /// The tokens of each part that is here, in order and without gaps, from token 0.
+    tokens: Vec<Range<usize>>,
+}
+
+impl TokenParts {
+    /// The parts `first` and following of `count` parts, with these numbers of tokens.
+    #[must_use]
+    pub fn new(count: usize, first: usize, lengths: &[usize]) -> Self {
+        let end = lengths.iter().scan(0, |end, length| {
+            *end += length;
+            Some(*end)
+        });
+        let tokens = end.zip(lengths).map(|(end, length)| end - length..end).collect();
+        Self { count, first, tokens }
+    }
+
+    /// All tokens as one part.
+    #[must_use]
+    pub fn whole(tokens: usize) -> Self {
+        Self::new(1, 0, &[tokens])
+    }
+
+    /// The indices of the parts that are here.
+    #[must_use]
+    pub fn own(&self) -> Range<usize> {
+        self.first..self.first + self.tokens.len()
+    }
+
+    /// The largest subtrees of the tree of all parts whose parts are all in `own`, in order.
+    #[must_use]
+    pub fn subtrees(count: usize, own: &Range<usize>) -> Vec<Range<usize>> {
+        let mut found = Vec::new();
+        collect_subtrees(0..count, own, &mut found);
+        found
+    }
+}
+
+/// Appends the largest subtrees of the tree over the parts `all` whose parts are all in `own`.
+fn collect_subtrees(all: Range<usize>, own: &Range<usize>, found: &mut Vec<Range<usize>>) {
+    if all.is_empty() || all.end <= own.start || own.end <= all.start {
+        return;
+    }
+    if own.start <= all.start && all.end <= own.end {
+        found.push(all);
+        return;
+    }
+    let middle = middle(&all);
+    collect_subtrees(all.start..middle, own, found);
+    collect_subtrees(middle..all.end, own, found);
+}
+
+/// Where a tree over more than one part splits into two.
+fn middle(parts: &Range<usize>) -> usize {
+    parts.start + parts.len().div_ceil(2)
+}
+
+/// Adds up `leaf(part)` over parts, at least one, along their tree.
+fn sum_tree(parts: Range<usize>, leaf: &mut impl FnMut(usize) -> Result<Tensor>) -> Result<Tensor> {
+    if parts.len() <= 1 {
+        return leaf(parts.start);
+    }
+    let middle = middle(&parts);
+    let left = sum_tree(parts.start..middle, leaf)?;
+    let right = sum_tree(middle..parts.end, leaf)?;
+    update_pairs(&left, &right, |to, from| *to += from)?;
+    Ok(left)
+}
+
+/// Where a backward pass adds gradients: the gradient buffer of parameters, or one buffer for each of the
+/// [`TokenParts::subtrees`], which [`Parameters::add_subtrees`] joins with those of other processes.
+#[derive(Debug)]
+pub struct GradientSums<'a> {
+    parameters: &'a Parameters,
+    parts: TokenParts,
+    /// The buffers; `None` to add to the gradient buffer of the parameters.
+    subtrees: Option<Vec<(Range<usize>, Tensor)>>,
+}
+
+impl<'a> GradientSums<'a> {
+    /// Sums over these parts, which are all of the batch, into the gradient buffer of the parameters.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if parts of the batch are missing, or for more than one part on an accelerator.
+    pub fn new(parameters: &'a Parameters, parts: TokenParts) -> Result<Self> {
+        if parts.tokens.len() != parts.count {
+            return Err(Error::argument("some parts of the batch are missing"));
+        }
+        if parts.count > 1 && parameters.accelerator.is_some() {
+            return Err(Error::argument("on an accelerator the tokens of a pass are one part"));
+        }
+        Ok(Self { parameters, parts, subtrees: None })
+    }
+
+    /// Sums over these parts of a batch into new buffers of 0, one for each of the [`TokenParts::subtrees`].
+    ///
+    /// # Errors
+    /// [`Error::Argument`] for parameters on an accelerator; also when there is no memory for the buffers.
+    pub fn apart(parameters: &'a Parameters, parts: TokenParts) -> Result<Self> {
+        if parameters.accelerator.is_some() {
+            return Err(Error::argument("gradients on an accelerator are not divided among processes"));
+        }
+        let zeros = |parts| Ok((parts, zeros(parameters.layout.size, parameters.device())?));
+        let subtrees = TokenParts::subtrees(parts.count, &parts.own()).into_iter().map(zeros);
+        let subtrees = Some(subtrees.collect::<Result<_>>()?);
+        Ok(Self { parameters, parts, subtrees })
+    }
+
+    /// Adds `gradient`, which is not a sum over tokens cut into parts, to the gradient of the slot number `index`.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the tokens are in more than one part; those of [`Parameters::accumulate`].
+    pub fn accumulate(&self, index: usize, gradient: &Tensor) -> Result<()> {
+        if self.parts.count > 1 || self.subtrees.is_some() {
+            return Err(Error::argument("this gradient is not summed in parts"));
+        }
+        self.parameters.accumulate(index, gradient)
+    }
+
+    /// Adds the sum of `gradient(tokens)` over the parts to the gradient of the slot number `index`. The tensor is that of
+    /// the slot's shape for the tokens of one part.
+    ///
+    /// # Errors
+    /// Those of `gradient` and of [`Parameters::accumulate`].
+    pub fn accumulate_parts(&self, index: usize, gradient: impl Fn(Range<usize>) -> Result<Tensor>) -> Result<()> {
+        let mut leaf = |part: usize| gradient(self.parts.tokens[part - self.parts.first].clone());
+        let Some(subtrees) = &self.subtrees else {
+            return self.parameters.accumulate(index, &sum_tree(self.parts.own(), &mut leaf)?);
+        };
+        for (parts, buffer) in subtrees {
+            let sum = self.parameters.fitted(index, &sum_tree(parts.clone(), &mut leaf)?)?;
+            update_pairs(&self.parameters.view(buffer, index)?, &sum, |to, from| *to += from)?;
+        }
+        Ok(())
+    }
+
+    /// Adds `factor · leftᵀ·right` to the gradient of the slot number `index`, a matrix: `left` is `[tokens, rows]`, `right`
+    /// is `[tokens, columns]`.
+    ///
+    /// # Errors
+    /// Those of [`Parameters::accumulate_product`].
+    pub fn accumulate_product(&self, index: usize, factor: f32, left: &Tensor, right: &Tensor) -> Result<()> {
+        if self.parts.count == 1 && self.subtrees.is_none() {
+            return self.parameters.accumulate_product(index, factor, left, right);
+        }
+        self.accumulate_parts(index, |tokens| {
+            let rows = |tensor: &Tensor| tensor.narrow(0, tokens.start, tokens.len());
+            linear_weight_gradient(factor, &rows(left)?, &rows(right)?)
+        })
+    }
+
+    /// The sums of the subtrees that are here, with their parts; none if they went to the parameters' gradient buffer.
+    #[must_use]
+    pub fn into_subtrees(self) -> Vec<(Range<usize>, Tensor)> {
+        self.subtrees.unwrap_or_default()
+    }
+}
+
+impl Parameters {
+    /// The number of f32 numbers in the flat buffers, gaps included.
+    #[must_use]
+    pub fn flat_len(&self) -> usize {
+        self.layout.size
+    }
+
+    /// Adds the sum of all parts of a batch to the flat gradient from number `start` on, on the CPU. `subtrees` gives the
+    /// sums of subtrees that together hold the `count` parts, in order, each with as many numbers.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the subtrees are not those of the tree, have different numbers of numbers, or more than the
+    /// gradient has after `start`; also for parameters on an accelerator.
+    pub fn add_subtrees(&self, start: usize, count: usize, subtrees: &[(Range<usize>, Vec<f32>)]) -> Result<()> {
+        let mut rest = subtrees;
+        let sum = join(0..count, &mut rest).filter(|_| rest.is_empty());
+        let sum = sum.ok_or_else(|| Error::argument("the sums of subtrees do not make up the batch"))?;
+        let slots = self.gradients.narrow(0, start, sum.len())?;
+        update_numbers(&slots, |numbers: &mut [f32]| add(numbers, &sum))
+    }
+}
+
+/// Adds `from` to `to`, number by number.
+fn add(to: &mut [f32], from: &[f32]) {
+    to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
+}
+
+/// The sum over the parts `parts` from the sums of subtrees at the beginning of `subtrees`, which it removes from the
+/// slice. `None` if the subtrees there do not make up the parts, or differ in length.
+fn join(parts: Range<usize>, subtrees: &mut &[(Range<usize>, Vec<f32>)]) -> Option<Vec<f32>> {
+    let (first, rest) = subtrees.split_first()?;
+    if first.0 == parts {
+        *subtrees = rest;
+        return Some(first.1.clone());
+    }
+    if parts.len() <= 1 {
+        return None;
+    }
+    let middle = middle(&parts);
+    let mut left = join(parts.start..middle, subtrees)?;
+    let right = join(middle..parts.end, subtrees)?;
+    if left.len() != right.len() {
+        return None;
+    }
+    add(&mut left, &right);
+    Some(left)
+}
+
+#[cfg(test)]
+mod tests {
+    use candle_core::{DType, Device};
+
+    use super::*;
+
+    /// Numbers of which sums depend on their order.
+    fn numbers(shape: (usize, usize), seed: usize) -> Tensor {
+        let count = shape.0 * shape.1;
+        let value = |at: usize| ((at * 7919 + seed * 104_729) % 1000) as f32 / 37.0 - 13.0;
+        Tensor::from_vec((0..count).map(value).collect::<Vec<f32>>(), shape, &Device::Cpu).unwrap()
+    }
+
+    fn parameters() -> Parameters {
+        let list = vec![("one".into(), vec![3, 5]), ("other".into(), vec![4])];
+        let parameters = Parameters::new(list, &Device::Cpu).unwrap();
+        parameters.accumulate(0, &numbers((3, 5), 3)).unwrap();
+        parameters
+    }
+
+    const LENGTHS: [usize; 7] = [5, 1, 9, 30, 2, 8, 17];
+
+    /// Accumulates the gradients of some parts and returns the sums.
+    fn accumulate(sums: &GradientSums<'_>, tokens: Range<usize>) {
+        let rows = |width, seed| numbers((72, width), seed).narrow(0, tokens.start, tokens.len()).unwrap();
+        sums.accumulate_product(0, 0.7, &rows(3, 1), &rows(5, 2)).unwrap();
+        let columns = rows(4, 5);
+        sums.accumulate_parts(1, |tokens| Ok(columns.narrow(0, tokens.start, tokens.len())?.sum(0)?)).unwrap();
+    }
+
+    fn bits(parameters: &Parameters) -> Vec<u32> {
+        parameters.gradients().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits).collect()
+    }
+
+    #[test]
+    fn the_sum_has_the_same_bits_in_one_process_and_in_several() {
+        let together = parameters();
+        accumulate(&GradientSums::new(&together, TokenParts::new(7, 0, &LENGTHS)).unwrap(), 0..72);
+        for cuts in [vec![0, 7], vec![0, 3, 7], vec![0, 2, 4, 7], vec![0, 1, 1, 5, 7], vec![0, 1, 2, 3, 4, 5, 6, 7]] {
+            let apart = parameters();
+            let mut subtrees = Vec::new();
+            for own in cuts.windows(2) {
+                let (first, lengths) = (own[0], &LENGTHS[own[0]..own[1]]);
+                let begin = LENGTHS[..first].iter().sum::<usize>();
+                let sums = GradientSums::apart(&apart, TokenParts::new(7, first, lengths)).unwrap();
+                accumulate(&sums, begin..begin + lengths.iter().sum::<usize>());
+                subtrees.extend(sums.into_subtrees());
+            }
+            let numbers = |(parts, flat): (Range<usize>, Tensor)| (parts, flat.to_vec1::<f32>().unwrap());
+            let subtrees: Vec<_> = subtrees.into_iter().map(numbers).collect();
+            for start in [0, 8, 16] {
+                let end = (start + 8).min(apart.flat_len());
+                let part = |(parts, all): &(Range<usize>, Vec<f32>)| (parts.clone(), all[start..end].to_vec());
+                apart.add_subtrees(start, 7, &subtrees.iter().map(part).collect::<Vec<_>>()).unwrap();
+            }
+            assert_eq!(bits(&together), bits(&apart), "{cuts:?}");
+        }
+    }
+
+    #[test]
+    fn the_order_of_the_sum_is_that_of_the_tree() {
+        let parameters = parameters();
+        let before = parameters.gradient(1).unwrap().to_vec1::<f32>().unwrap();
+        let sums = GradientSums::new(&parameters, TokenParts::new(3, 0, &[1, 1, 1])).unwrap();
+        let values = [1e8_f32, 1.0, -1e8];
+        let value =
+            |tokens: Range<usize>| Ok((Tensor::ones(4, DType::F32, &Device::Cpu)? * f64::from(values[tokens.start]))?);
+        sums.accumulate_parts(1, value).unwrap();
+        assert_eq!(before, [0.0; 4]);
+        assert_eq!(parameters.gradient(1).unwrap().to_vec1::<f32>().unwrap(), [(1e8_f32 + 1.0) + -1e8; 4]);
+    }
+
+    #[test]
+    fn subtrees_that_are_not_whole_are_refused() {
+        let parameters = parameters();
+        let subtree = |parts: Range<usize>, length| (parts, vec![1.0; length]);
+        for wrong in [
+            vec![subtree(0..1, 4)],
+            vec![subtree(0..2, 4)],
+            vec![subtree(0..2, 4), subtree(2..3, 3)],
+            vec![subtree(0..3, 4), subtree(3..4, 4)],
+            vec![subtree(0..3, 400)],
+            vec![],
+        ] {
+            assert!(parameters.add_subtrees(0, 3, &wrong).is_err(), "{wrong:?}");
+        }
+        parameters.add_subtrees(0, 3, &[subtree(0..2, 4), subtree(2..3, 4)]).unwrap();
+    }
+
+    #[test]
+    fn a_gradient_that_is_not_a_sum_over_tokens_needs_one_part() {
+        let parameters = parameters();
+        let sums = GradientSums::new(&parameters, TokenParts::new(2, 0, &[1, 1])).unwrap();
+        assert!(sums.accumulate(1, &Tensor::ones(4, DType::F32, &Device::Cpu).unwrap()).is_err());
+    }
+}

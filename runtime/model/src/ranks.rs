@@ -1,0 +1,107 @@
+//! Division of the work of one run among several processes (ranks), each of which has the whole model.
+//!
+//! Every rank makes the same calls with the same arguments. A call that is heavy computes a share of the rows on each rank
+//! and gathers the results, so that it returns the same bits on every rank and for every number of ranks.
+
+use std::fmt::Debug;
+use std::ops::Range;
+use std::sync::Arc;
+
+use crate::decoder::packing::divide;
+use crate::error::{Error, Result};
+
+/// The ranks of a run, seen from one of them.
+pub trait Ranks: Debug + Send + Sync {
+    /// The number of this rank, from 0.
+    fn rank(&self) -> usize;
+
+    /// The number of ranks.
+    fn count(&self) -> usize;
+
+    /// Sends a message to all ranks and returns the messages of all, in the order of the ranks. `purpose` names the call;
+    /// it must be the same on all ranks. An `Err` is the message of the error with which this rank failed.
+    ///
+    /// # Errors
+    /// When a rank sent an error or another purpose, or does not answer. Then no rank gets a message.
+    fn gather(&self, purpose: &'static str, message: std::result::Result<Vec<u8>, String>) -> Result<Vec<Vec<u8>>>;
+}
+
+/// The ranks of a run; one process alone by default.
+#[derive(Debug, Clone, Default)]
+pub struct RankGroup(Option<Arc<dyn Ranks>>);
+
+impl RankGroup {
+    /// Divides the work among ranks.
+    #[must_use]
+    pub fn among(ranks: Arc<dyn Ranks>) -> Self {
+        Self((ranks.count() > 1).then_some(ranks))
+    }
+
+    /// The number of this rank and the number of ranks: 0 of 1 for one process alone.
+    #[must_use]
+    pub fn position(&self) -> (usize, usize) {
+        self.0.as_ref().map_or((0, 1), |ranks| (ranks.rank(), ranks.count()))
+    }
+
+    /// Whether there is more than one rank.
+    #[must_use]
+    pub fn are_several(&self) -> bool {
+        self.0.is_some()
+    }
+
+    /// Divides items with these weights among the ranks, and returns the range of items of each rank.
+    #[must_use]
+    pub fn divide(&self, weights: &[usize]) -> Vec<Range<usize>> {
+        divide(weights, self.position().1)
+    }
+
+    /// Sends a message to all ranks and returns the messages of all, in the order of the ranks; that of this process alone
+    /// if there are no others. An `Err` is the message of the error with which this rank failed.
+    ///
+    /// # Errors
+    /// Those of [`Ranks::gather`]; a message that is an `Err`.
+    pub fn gather(&self, purpose: &'static str, message: std::result::Result<Vec<u8>, String>) -> Result<Vec<Vec<u8>>> {
+        match &self.0 {
+            Some(ranks) => ranks.gather(purpose, message),
+            None => Ok(vec![message.map_err(Error::Argument)?]),
+        }
+    }
+
+    /// Computes something for each of `weights.len()` items, a share of them on each rank. `compute` gets the range of
+    /// this rank and returns for each item as many numbers as for every other one. Returns the numbers of all items, in
+    /// order. `weights` says how much work an item is.
+    ///
+    /// # Errors
+    /// Those of `compute`, and of [`Ranks::gather`].
+    pub fn map_items(
+        &self,
+        purpose: &'static str,
+        weights: &[usize],
+        compute: impl FnOnce(Range<usize>) -> Result<Vec<f32>>,
+    ) -> Result<Vec<f32>> {
+        if !self.are_several() {
+            return compute(0..weights.len());
+        }
+        let (rank, _) = self.position();
+        let own = compute(self.divide(weights)[rank].clone());
+        let message = own.as_ref().map(|numbers| bytes_of(numbers)).map_err(ToString::to_string);
+        let gathered = self.gather(purpose, message);
+        own?;
+        Ok(gathered?.iter().flat_map(|message| numbers_of(message)).collect())
+    }
+}
+
+/// The numbers as bytes, little-endian.
+pub(crate) fn bytes_of(numbers: &[f32]) -> Vec<u8> {
+    numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
+}
+
+/// The numbers that bytes hold; a rest of less than four bytes is ignored.
+pub(crate) fn numbers_of(bytes: &[u8]) -> impl Iterator<Item = f32> {
+    bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
+}
+
+/// The error for a message of another rank that is not what the call sends.
+pub(crate) fn wrong_message(purpose: &str) -> Error {
+    Error::Argument(format!("a rank sent a message of another size than `{purpose}` has"))
+}

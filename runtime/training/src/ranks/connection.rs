@@ -1,0 +1,299 @@
+//! The connection of one rank to all others: numbered exchanges, of which each must have the same purpose on all ranks.
+
+use std::fmt::Display;
+use std::fs;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::time::Duration;
+
+use serde::{Deserialize, Serialize};
+use tunebox_foundation::explain::{Exit, Explain, Explanation};
+use tunebox_model::Ranks;
+use tunebox_ranks::{RankError, Transport};
+
+use crate::error::Error;
+
+/// How long a rank other than 0 leaves rank 0 to report why the ranks are no longer connected, before it ends all of them.
+const GRACE: Duration = Duration::from_secs(5);
+
+/// The exchange with which every rank ends the run.
+const END: &str = "end";
+
+/// The bytes that a message may have besides its content.
+pub(crate) const HEADER_BYTES: usize = 1 << 10;
+
+/// What precedes the content of every message.
+#[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
+struct Header {
+    /// The number of the exchange, from 0.
+    number: u64,
+    /// What the exchange is for.
+    purpose: String,
+    /// Whether the content is the text of the error with which the rank failed.
+    failed: bool,
+}
+
+/// What every rank says about itself first.
+#[derive(Serialize, Deserialize)]
+struct Greeting {
+    version: String,
+    host: String,
+}
+
+/// The connection of this rank to the other ranks of a run.
+pub struct Connection {
+    transport: Box<dyn Transport>,
+    timeout: Duration,
+    /// The number of the next exchange.
+    number: u64,
+    /// The host of each rank.
+    hosts: Vec<String>,
+    /// Why the ranks can no longer go on together.
+    failure: Option<Explanation>,
+    /// Whether the transport itself failed, so that no message reaches the others.
+    is_broken: bool,
+    /// Whether that is because of rank 0, or of an unknown rank.
+    has_lost_first: bool,
+}
+
+impl Connection {
+    /// Greets the other ranks, and checks that all are of this version of the program. An exchange waits `timeout` for the
+    /// other ranks.
+    ///
+    /// # Errors
+    /// A rank that does not answer, or is another version.
+    pub fn open(transport: Box<dyn Transport>, timeout: Duration) -> Result<Self, Error> {
+        let hosts = vec![String::new(); transport.count()];
+        let mut connection =
+            Self { transport, timeout, number: 0, hosts, failure: None, is_broken: false, has_lost_first: false };
+        let version = env!("CARGO_PKG_VERSION");
+        let greeting = Greeting { version: version.to_owned(), host: host_name() };
+        let message = postcard::to_stdvec(&greeting).map_err(|error| error.to_string());
+        for (rank, message) in connection.gather("greeting", message)?.iter().enumerate() {
+            let read = postcard::from_bytes::<Greeting>(message);
+            let Some(greeting) = read.ok().filter(|greeting| greeting.version == version) else {
+                let what = format!("rank {rank} is another version of tunebox than rank {}", connection.rank());
+                return Err(Explanation::new("ranks", what).with_hint("install one version on all hosts").into());
+            };
+            connection.hosts[rank] = greeting.host;
+        }
+        Ok(connection)
+    }
+
+    /// The number of this rank.
+    #[must_use]
+    pub fn rank(&self) -> usize {
+        self.transport.rank()
+    }
+
+    /// The number of ranks.
+    #[must_use]
+    pub fn count(&self) -> usize {
+        self.transport.count()
+    }
+
+    /// How long an exchange waits for the other ranks, from now on.
+    pub fn set_timeout(&mut self, timeout: Duration) {
+        self.timeout = timeout;
+    }
+
+    /// Sends a message to all ranks, or the text of the error with which this rank failed, and returns the messages of all
+    /// ranks in their order.
+    ///
+    /// # Errors
+    /// A rank that failed, does not answer, or is at another exchange. After that every exchange fails, unless all ranks
+    /// failed with the same text: then they go on together.
+    pub(crate) fn gather(
+        &mut self,
+        purpose: &str,
+        message: Result<Vec<u8>, String>,
+    ) -> Result<Vec<Vec<u8>>, Explanation> {
+        if let Some(failure) = &self.failure {
+            return Err(failure.clone());
+        }
+        let gathered = self.exchange(purpose, message);
+        match gathered {
+            Ok(messages) => Ok(messages),
+            Err((failure, is_final)) => {
+                self.failure = is_final.then(|| failure.clone());
+                Err(failure)
+            }
+        }
+    }
+
+    /// Carries out one exchange. An error comes with whether the ranks can no longer go on together.
+    fn exchange(
+        &mut self,
+        purpose: &str,
+        message: Result<Vec<u8>, String>,
+    ) -> Result<Vec<Vec<u8>>, (Explanation, bool)> {
+        let header = Header { number: self.number, purpose: purpose.to_owned(), failed: message.is_err() };
+        let content = message.unwrap_or_else(String::into_bytes);
+        let sent = encode(&header, &content).map_err(|error| (error, true))?;
+        let gathered = self.transport.gather(&sent, self.timeout).map_err(|error| {
+            self.is_broken = !matches!(error, RankError::TooLong { .. });
+            self.has_lost_first = match &error {
+                RankError::Missing { ranks, .. } => ranks.contains(&0),
+                RankError::Lost { rank, .. } => *rank == 0,
+                _ => self.is_broken,
+            };
+            (self.explain_loss(&error), true)
+        })?;
+        self.number += 1;
+        let decoded: Option<Vec<(Header, Vec<u8>)>> = gathered.into_iter().map(decode).collect();
+        let Some(decoded) = decoded else { return Err((self.explain_difference(purpose, None), true)) };
+        let failed = decoded.iter().position(|(header, _)| header.failed);
+        if let Some(rank) = failed {
+            let text = &decoded[rank].1;
+            let alike = decoded.iter().all(|(other, content)| *other == header && content == text);
+            return Err((self.explain_failure(rank, &String::from_utf8_lossy(text)), !alike));
+        }
+        if let Some(rank) = decoded.iter().position(|(other, _)| *other != header) {
+            let other = &decoded[rank].0.purpose;
+            return Err((self.explain_difference(purpose, Some((rank, other))), true));
+        }
+        Ok(decoded.into_iter().map(|(_, content)| content).collect())
+    }
+
+    /// The rank and its host, as in `rank 2 on node7`.
+    pub(crate) fn name(&self, rank: usize) -> String {
+        match self.hosts.get(rank).map(String::as_str) {
+            None | Some("") => format!("rank {rank}"),
+            Some(host) => format!("rank {rank} on {host}"),
+        }
+    }
+
+    /// The explanation of an error of the transport, with the hosts of the ranks.
+    fn explain_loss(&self, error: &RankError) -> Explanation {
+        let mut explanation = error.explanation();
+        let names = |ranks: &[usize]| ranks.iter().map(|rank| self.name(*rank)).collect::<Vec<_>>().join(", ");
+        if let RankError::Missing { ranks, seconds } = error {
+            explanation.what = format!("{} did not answer within {seconds} s", names(ranks));
+            explanation.why =
+                Some("every rank takes part in every pass; `limits.rank-seconds` is how long they wait".into());
+            explanation.hint = Some("look at the processes on these hosts".into());
+        }
+        if let RankError::Lost { rank, why } = error {
+            explanation.what = format!("the connection to {} is lost: {why}", self.name(*rank));
+            explanation.hint = Some("look at the processes on this host".into());
+        }
+        explanation
+    }
+
+    /// The explanation of a rank that failed with this text.
+    fn explain_failure(&self, rank: usize, text: &str) -> Explanation {
+        Explanation::new("ranks", format!("{} failed: {text}", self.name(rank)))
+            .with_why("the ranks of a run compute every step together")
+    }
+
+    /// The explanation of ranks that are not at the same exchange: this one at `purpose`, another one, if known, at its own.
+    fn explain_difference(&self, purpose: &str, other: Option<(usize, &str)>) -> Explanation {
+        let other = other.map_or("another rank at something else".to_owned(), |(rank, other)| {
+            format!("{} at `{other}`", self.name(rank))
+        });
+        Explanation::new("ranks", "the ranks of the run no longer do the same")
+            .with_why(format!("exchange {}: this rank is at `{purpose}`, {other}", self.number.saturating_sub(1)))
+            .with_hint("start all ranks with the same program, files and settings, on one kind of processor")
+    }
+
+    /// Ends the run on this rank: tells the other ranks how it ended here, and waits for them. Returns `result`, or the
+    /// failure of another rank in the place of a success.
+    ///
+    /// # Errors
+    /// The error in `result`, else that of a rank that failed or does not answer.
+    pub fn finish<T, E: Display + From<Error>>(&mut self, result: Result<T, E>) -> Result<T, E> {
+        let outcome = result.as_ref().map(|_| Vec::new()).map_err(ToString::to_string);
+        let ended = self.gather(END, outcome);
+        match (result, ended) {
+            (Ok(_), Err(failure)) => Err(Error::Explained(Box::new(failure), Exit::Sandbox).into()),
+            (result, _) => result,
+        }
+    }
+
+    /// Whether rank 0 is lost, so that it can report nothing.
+    #[must_use]
+    pub fn has_lost_first(&self) -> bool {
+        self.has_lost_first
+    }
+
+    /// Closes the connection, in order if the ranks are still connected. Else ends all ranks with this exit code; other
+    /// ranks than 0 do that only after a few seconds, in which rank 0 can report the failure.
+    pub fn close(mut self, code: i32) {
+        if !self.is_broken {
+            // All ranks are done: what fails now changes nothing.
+            let _ = self.transport.close();
+            return;
+        }
+        if self.rank() != 0 {
+            std::thread::sleep(GRACE);
+        }
+        self.transport.abort(code);
+    }
+}
+
+/// Joins header and content of a message: the length of the header (`u16`, little-endian), header, content.
+fn encode(header: &Header, content: &[u8]) -> Result<Vec<u8>, Explanation> {
+    let wrong = |why: String| Explanation::new("ranks", "a message between ranks cannot be written").with_why(why);
+    let header = postcard::to_stdvec(header).map_err(|error| wrong(error.to_string()))?;
+    let length = u16::try_from(header.len()).map_err(|error| wrong(error.to_string()))?;
+    Ok([&length.to_le_bytes()[..], &header, content].concat())
+}
+
+/// Splits a message into header and content; `None` if it is no message.
+fn decode(mut message: Vec<u8>) -> Option<(Header, Vec<u8>)> {
+    let (length, rest) = message.split_first_chunk::<2>()?;
+    let length = usize::from(u16::from_le_bytes(*length));
+    let header = postcard::from_bytes(rest.get(..length)?).ok()?;
+    message.drain(..2 + length);
+    Some((header, message))
+}
+
+/// The name of this host; empty if it is unknown.
+fn host_name() -> String {
+    let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
+    name.trim().to_owned()
+}
+
+/// The ranks of a run in the process that holds the connection.
+pub(crate) struct Direct {
+    rank: usize,
+    count: usize,
+    connection: Arc<Mutex<Connection>>,
+}
+
+impl Direct {
+    /// The ranks of this connection.
+    pub(crate) fn new(connection: Arc<Mutex<Connection>>) -> Self {
+        let (rank, count) = {
+            let connection = lock(&connection);
+            (connection.rank(), connection.count())
+        };
+        Self { rank, count, connection }
+    }
+}
+
+impl std::fmt::Debug for Direct {
+    /// Writes the number of the rank and the number of ranks.
+    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        write!(formatter, "rank {} of {}", self.rank, self.count)
+    }
+}
+
+impl Ranks for Direct {
+    fn rank(&self) -> usize {
+        self.rank
+    }
+
+    fn count(&self) -> usize {
+        self.count
+    }
+
+    fn gather(&self, purpose: &'static str, message: Result<Vec<u8>, String>) -> tunebox_model::Result<Vec<Vec<u8>>> {
+        let gathered = lock(&self.connection).gather(purpose, message);
+        gathered.map_err(|explanation| tunebox_model::Error::Ranks(Box::new(explanation)))
+    }
+}
+
+/// Locks a connection. A panic under the lock leaves it usable.
+pub(crate) fn lock(connection: &Mutex<Connection>) -> std::sync::MutexGuard<'_, Connection> {
+    connection.lock().unwrap_or_else(PoisonError::into_inner)
+}

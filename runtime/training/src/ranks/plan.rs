@@ -1,0 +1,172 @@
+//! Plans a run on every rank, and checks that all ranks plan and compute the same.
+
+use std::fs;
+use std::path::{Path, PathBuf};
+
+use serde::{Deserialize, Serialize};
+use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::files;
+use tunebox_model::RankGroup;
+
+use crate::checkpoint::Identity;
+use crate::configuration::RunSettings;
+use crate::error::Error;
+use crate::observer::StepEvent;
+use crate::plan::{Plan, PlannedRanks, plan};
+
+/// The most bytes of a file that ranks exchange at a time.
+const CHUNK_BYTES: usize = 32 << 20;
+
+/// Plans the run of these settings on this rank, and divides its passes among the ranks of the settings. A run that is
+/// resumed is planned by rank 0 first; then rank 0 sends the files of its folder to the other ranks.
+///
+/// # Errors
+/// Those of [`plan`], a rank that failed or plans another run, and a run that cannot be divided.
+pub(crate) fn plan_on_ranks(mut settings: RunSettings) -> Result<Plan, Error> {
+    let ranks = settings.ranks.clone();
+    if !ranks.are_several() {
+        return plan(settings);
+    }
+    let mut planned = match (settings.resume, ranks.position().0) {
+        (false, _) => plan(settings),
+        (true, 0) => {
+            let planned = plan(settings)?;
+            send_folder(&ranks, Some(&planned.run.folder), Path::new(""))?;
+            Ok(planned)
+        }
+        (true, _) => {
+            let runs = PathBuf::from(&settings.file.run.folder);
+            settings.file.run.name = Some(send_folder(&ranks, None, &runs)?);
+            plan(settings)
+        }
+    }?;
+    compare_plans(&ranks, &planned)?;
+    let gradient_bytes = 4 * planned.policy.parameters().flat_len() as u64;
+    planned.run.summary.ranks = Some(PlannedRanks { count: ranks.position().1, gradient_bytes });
+    planned.policy.set_ranks(ranks).map_err(|error| {
+        Explanation::new("ranks", error.to_string())
+            .with_why("each rank holds the whole model, and computes a share of the rows")
+            .with_hint("`train.adapter.kind = \"lora\"` and `train.device = \"cpu\"`, or one rank")
+    })?;
+    Ok(planned)
+}
+
+/// Checks that all ranks have the identity of this rank's plan, and the same kind of processor.
+fn compare_plans(ranks: &RankGroup, planned: &Plan) -> Result<(), Error> {
+    let kind = tunebox_compute::device::processor_kind();
+    let own = (&planned.run.identity, planned.run.summary.steps, &kind);
+    let message = serde_json::to_vec(&own).map_err(|error| error.to_string());
+    let (rank, _) = ranks.position();
+    for (other, message) in ranks.gather("plan", message)?.iter().enumerate() {
+        let read = serde_json::from_slice::<(Identity, u64, String)>(message);
+        let different = match read {
+            Err(error) => format!("its plan cannot be read: {error}"),
+            Ok((identity, steps, other_kind)) => {
+                let mut differences = planned.run.identity.differences(&identity);
+                if steps != planned.run.summary.steps {
+                    differences.push(format!("{steps} steps instead of {}", planned.run.summary.steps));
+                }
+                if other_kind != kind {
+                    differences.push(format!("its processor computes with {other_kind}, this one with {kind}"));
+                }
+                differences.join("; ")
+            }
+        };
+        if !different.is_empty() {
+            let what = format!("rank {other} has another run than rank {rank}: {different}");
+            let hint = "start all ranks with the same program, files and settings, on one kind of processor";
+            return Err(Explanation::new("ranks", what).with_hint(hint).into());
+        }
+    }
+    Ok(())
+}
+
+/// Sends the files of a run's folder from rank 0, which gives the folder, to the other ranks, which write them into the
+/// folder of the same name in `runs`. Returns the name.
+fn send_folder(ranks: &RankGroup, folder: Option<&Path>, runs: &Path) -> Result<String, Error> {
+    let own = folder.map_or(Ok((String::new(), Vec::new())), |folder| {
+        let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
+        Ok::<_, files::FileError>((name, list_files(folder)?))
+    });
+    let message = own.map_err(|error| error.to_string());
+    let message = message.and_then(|own| serde_json::to_vec(&own).map_err(|error| error.to_string()));
+    let first = ranks.gather("folder", message)?.swap_remove(0);
+    let (name, listed): (String, Vec<(String, u64)>) = serde_json::from_slice(&first).map_err(unreadable)?;
+    for (path, length) in listed {
+        let target = runs.join(&name).join(&path);
+        let mut content = Vec::new();
+        let source = folder.map(|folder| files::read(&folder.join(&path), length)).transpose();
+        let source = source.map_err(|error| error.to_string());
+        for start in (0..length.max(1)).step_by(CHUNK_BYTES) {
+            let (start, end) = (start as usize, length.min(start + CHUNK_BYTES as u64) as usize);
+            let part = source.as_ref().map(|bytes| bytes.as_ref().map_or(Vec::new(), |all| all[start..end].to_vec()));
+            content.extend(ranks.gather("file", part.map_err(Clone::clone))?.swap_remove(0));
+        }
+        if folder.is_none() {
+            let parent = target.parent().unwrap_or(runs);
+            fs::create_dir_all(parent).map_err(files::FileError::at("created", parent))?;
+            files::write(&target, &content)?;
+        }
+    }
+    Ok(name)
+}
+
+/// The files of a run's folder that a resumed run reads, by their path in it, with their lengths. Leaves out the report and
+/// the event files.
+fn list_files(folder: &Path) -> Result<Vec<(String, u64)>, files::FileError> {
+    let mut found = Vec::new();
+    let mut waiting = vec![PathBuf::new()];
+    while let Some(below) = waiting.pop() {
+        for name in files::names(&folder.join(&below))? {
+            let path = below.join(&name);
+            let about =
+                folder.join(&path).symlink_metadata().map_err(files::FileError::at("read", &folder.join(&path)))?;
+            let is_output = name.ends_with(".html") || name.contains("tfevents");
+            if about.is_dir() {
+                waiting.push(path);
+            } else if about.is_file() && !is_output {
+                found.push((path.to_string_lossy().into_owned(), about.len()));
+            }
+        }
+    }
+    Ok(found)
+}
+
+/// The error for a message of rank 0 that cannot be read.
+fn unreadable(error: serde_json::Error) -> Error {
+    Explanation::new("ranks", format!("a message of rank 0 cannot be read: {error}")).into()
+}
+
+/// What a rank says about a step that it has executed.
+#[derive(Serialize, Deserialize, PartialEq, Clone)]
+struct StepReport {
+    step: u64,
+    /// The bits of the gradient's norm and of the metrics.
+    numbers: Vec<u64>,
+}
+
+/// Checks that all ranks have computed the same numbers in a step. Returns whether a rank is to stop after it.
+///
+/// # Errors
+/// A rank that failed, or computed other numbers.
+pub(crate) fn agree_on_step(ranks: &RankGroup, event: &StepEvent, stop: bool) -> Result<bool, Error> {
+    if !ranks.are_several() {
+        return Ok(stop);
+    }
+    let metrics = event.metrics.iter().map(|(_, value)| *value);
+    let numbers = std::iter::once(event.gradient_norm).chain(metrics).map(f64::to_bits).collect();
+    let own = StepReport { step: event.step, numbers };
+    let message = postcard::to_stdvec(&(stop, &own)).map_err(|error| error.to_string());
+    let mut stops = false;
+    for (rank, message) in ranks.gather("step", message)?.iter().enumerate() {
+        let read = postcard::from_bytes::<(bool, StepReport)>(message).ok();
+        let Some((other_stops, _)) = read.filter(|(_, other)| *other == own) else {
+            let what =
+                format!("rank {rank} computed other numbers than rank {} in step {}", ranks.position().0, own.step);
+            let hint = "the ranks need one kind of processor, and the same program and files";
+            return Err(Explanation::new("ranks", what).with_hint(hint).into());
+        };
+        stops |= other_stops;
+    }
+    Ok(stops)
+}
