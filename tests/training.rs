@@ -8,6 +8,7 @@ mod escapes;
 mod methods;
 mod own_updates;
 mod policy_gradient;
+mod ranks;
 mod rewards;
 mod runs;
 #[path = "../runtime/training/benches/twin/tests.rs"]

@@ -9,7 +9,7 @@ use tunebox_foundation::explain::Exit;
 use tunebox_sandbox::Compiling;
 use tunebox_sandbox::child::Program;
 
-use crate::terminal::Failure;
+use crate::terminal::{Failure, Terminal};
 
 /// Returns the program to start as a run's worker process: this one with the command `worker`. `None` if `in_process` is
 /// true. Fails if the path of this program is unknown.
@@ -36,15 +36,19 @@ fn this_program(command: &str) -> Result<Program, Failure> {
 /// Two interrupt signals within this time count as one Ctrl-C: the terminal sends one, and the parent passes on another.
 const INTERRUPT_WINDOW: Duration = Duration::from_millis(200);
 
-/// Installs the handler of Ctrl-C and returns the flag that the first Ctrl-C sets to true. A second one, more than 200 ms
+/// Installs the handler of Ctrl-C and of SIGTERM, and returns the flag that the first one sets to true; it also shows
+/// `note`, if one is given. A second one, more than 200 ms
 /// after the first, ends the process with exit code 130, unless the flag was set to false in between. Fails if the process
 /// has a handler already.
-pub(crate) fn stop_on_interrupt() -> Result<Arc<AtomicBool>, Failure> {
+pub(crate) fn stop_on_interrupt(note: Option<(Terminal, &'static str)>) -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let (flag, mut first) = (Arc::clone(&stop), Instant::now());
     ctrlc::set_handler(move || {
         if !flag.swap(true, Ordering::SeqCst) {
             first = Instant::now();
+            if let Some((terminal, text)) = note {
+                terminal.note(text);
+            }
         } else if first.elapsed() > INTERRUPT_WINDOW {
             std::process::exit(Exit::Interrupted as i32);
         }

@@ -182,13 +182,14 @@ impl Policy {
     }
 
     /// Divides the rows of all passes of this policy among ranks, each of which has a policy with the same state and makes
-    /// the same calls; they return the same bits as without ranks. Generation is not divided.
+    /// the same calls; they return the same bits as without ranks. Generation is not divided, and passes for learning are
+    /// not if all weights are trained.
     ///
     /// # Errors
-    /// [`Error::Unsupported`] for several ranks if all weights are trained, or the model is on another device than the CPU.
+    /// [`Error::Unsupported`] for several ranks if the model is on another device than the CPU.
     pub fn set_ranks(&mut self, ranks: RankGroup) -> Result<()> {
-        if ranks.are_several() && (self.adapter.is_full() || !self.model.weights.device().is_cpu()) {
-            return Err(Error::Unsupported("several ranks train an adapter on the CPU, nothing else".into()));
+        if ranks.are_several() && !self.model.weights.device().is_cpu() {
+            return Err(Error::Unsupported("several ranks compute on the CPU only".into()));
         }
         self.ranks = ranks;
         Ok(())

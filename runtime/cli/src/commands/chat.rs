@@ -72,7 +72,7 @@ impl Chat {
             sampling: sampling_parameters(&self.sampling),
             messages: opening.clone(),
             opening,
-            stop: stop_on_interrupt()?,
+            stop: stop_on_interrupt(None)?,
         };
         let unreadable = |error: ReadlineError| {
             Failure::usage(format!("the terminal cannot be read: {error}"), "`tunebox generate` needs no terminal")

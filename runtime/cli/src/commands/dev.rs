@@ -41,7 +41,7 @@ impl Dev {
     /// code 130. An error of a run is shown, and the command waits for a change. It ends with the error only after Ctrl-C,
     /// and for an error of exit code 2 before any run has begun.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        let stop = stop_on_interrupt()?;
+        let stop = stop_on_interrupt(None)?;
         let mut session = Session::open(terminal, self.folder.clone(), self.run_file(), global.offline)?;
         // Whether a run has had a step; then errors no longer end the command, and runs get new names.
         let mut has_trained = false;

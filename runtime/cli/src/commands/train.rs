@@ -67,6 +67,12 @@ impl Train {
     /// process, also fetches the model and compiles the components, and returns the files that the run reaches. `None` for a
     /// run in a worker, on an accelerator or with a profile.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
+        if !global.supervised && launched()?.is_some() && self.is_in_process() {
+            return Err(Failure::usage(
+                "several ranks train in worker processes, from a run file or a model and data",
+                "leave out `--in-process`, `--guest-profile`, `--dry-run` and `--sample`, or start one process",
+            ));
+        }
         let settings = self.read_settings(global.offline)?;
         if !global.supervised {
             self.options.trust.check_run(terminal, &settings)?;
@@ -85,7 +91,7 @@ impl Train {
     /// Checks the signers, unless [`prepare`](Self::prepare) did, then plans (`--dry-run`) or carries out the run, in a
     /// worker unless `--in-process` or `--guest-profile` is given. Writes the profile of a failed run too.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        match find_launch(|name| environment::variable(name)?.into_string().ok())?.filter(|_| !global.supervised) {
+        match launched()?.filter(|_| !global.supervised) {
             Some(launch) => self.run_on_rank(&launch, terminal, global),
             None => self.run_alone(terminal, global),
         }
@@ -125,15 +131,13 @@ impl Train {
         global: &Global,
         connection: &Arc<Mutex<Connection>>,
     ) -> CommandResult {
-        if self.trains_in_process() || self.dry_run || self.options.sample {
-            return Err(Failure::usage(
-                "several ranks train in worker processes, from a run file or a model and data",
-                "leave out `--in-process`, `--guest-profile`, `--dry-run` and `--sample`, or start one process",
-            ));
-        }
         let settings = self.read_settings(global.offline)?;
         self.options.trust.check_run(terminal, &settings)?;
-        let stop = stop_on_interrupt()?;
+        // A launcher that ends the run after a signal leaves no time for more.
+        let stop = stop_on_interrupt(Some((
+            terminal,
+            "stopping after this step; if the launcher ends the run before that, `--resume` continues from the last checkpoint",
+        )))?;
         let mut display = RunDisplay::new(terminal).with_rings(find_rings(&settings, false));
         let worker = worker_program(false)?;
         let summary = execute_on_ranks(settings, worker.as_ref(), &mut display, &stop, connection);
@@ -156,7 +160,7 @@ impl Train {
             show_own_limits(terminal, &settings);
         }
         let sample = self.options.sample.then(|| SampleReport::new(&settings));
-        let stop = stop_on_interrupt()?;
+        let stop = stop_on_interrupt(None)?;
         let mut display = RunDisplay::new(terminal).with_rings(find_rings(&settings, self.guest_profile.is_some()));
         if self.open {
             display = display.with_open(simplify(Path::new(&settings.file.run.folder)));
@@ -207,6 +211,11 @@ impl Train {
         settings.compiling = compile_settings()?;
         Ok(settings)
     }
+}
+
+/// How a launcher started this process as one of several ranks; `None` if none did.
+fn launched() -> Result<Option<Launch>, Failure> {
+    Ok(find_launch(|name| environment::variable(name)?.into_string().ok())?)
 }
 
 /// Shows the limits that the `run.toml` of the method's folder raises for a run on the sample. Shows nothing if it raises none.

@@ -127,7 +127,7 @@ impl Verify {
         if !self.replay {
             return Ok(self.suggest_next(terminal, &verification));
         }
-        let stop = stop_on_interrupt()?;
+        let stop = stop_on_interrupt(None)?;
         let worker = worker_program(self.in_process)?;
         let mut progress = ReplayProgress { terminal, bar: None };
         // The child has a temporary folder for that, beside the run.

@@ -89,14 +89,12 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
     }
     terminal.status("Training", training_text(plan));
     if let Some(ranks) = &plan.ranks {
-        let gradient = bytes(ranks.gradient_bytes);
-        terminal.status(
-            "Ranks",
-            format!(
-                "{}; each has the whole model and computes a share of the rows; a gradient is {gradient}",
-                ranks.count
-            ),
-        );
+        let learning = match ranks.gradient_bytes {
+            0 => "; each runs every pass for learning".to_owned(),
+            gradient => format!("; a gradient is {}", bytes(gradient)),
+        };
+        let text = format!("{}; each has the whole model and computes a share of the rows{learning}", ranks.count);
+        terminal.status("Ranks", text);
     }
     let report = &plan.report;
     let dropped = match report.dropped.len() {

@@ -22,6 +22,12 @@ pub(super) struct DividedSlice {
 }
 
 impl Policy {
+    /// Whether passes are divided among several ranks. Where all weights are trained, those for learning are not: every
+    /// rank runs all of them, because a gradient is as large as the model.
+    pub(super) fn divides(&self, learning: bool) -> bool {
+        self.ranks.are_several() && !(learning && self.adapter.is_full())
+    }
+
     /// Cuts a batch into slices, and each slice into parts that are divided among the ranks. One process alone cuts
     /// parts only where gradients are added up on the CPU for an adapter, so that they have the bits of several ranks.
     /// `share` is whether common prefixes run once.
@@ -33,8 +39,9 @@ impl Policy {
     ) -> Vec<DividedSlice> {
         let configuration = &self.model_of(view).configuration;
         let sums_in_parts = self.model.weights.device().is_cpu() && !self.adapter.is_full();
-        let is_cut = self.ranks.are_several() || learning && sums_in_parts && self.adapter.trainable() > 0;
-        let position = self.ranks.position();
+        let divides = self.divides(learning);
+        let is_cut = divides || learning && sums_in_parts && self.adapter.trainable() > 0;
+        let position = if divides { self.ranks.position() } else { (0, 1) };
         let divide = |slice: Range<usize>| {
             let parts = match is_cut {
                 true => Packing::cut(rows, slice.clone(), share, configuration, position),
@@ -45,10 +52,10 @@ impl Policy {
         self.slices(rows, share).into_iter().map(divide).collect()
     }
 
-    /// Where the gradients of these parts are added: to the parameters, or to buffers if there are several ranks.
+    /// Where the gradients of these parts are added: to the parameters, or to buffers if they are divided among ranks.
     pub(super) fn gradient_sums(&self, parts: TokenParts) -> Result<GradientSums<'_>> {
         let parameters = self.adapter.parameters();
-        let sums = match self.ranks.are_several() {
+        let sums = match self.divides(true) {
             true => GradientSums::apart(parameters, parts),
             false => GradientSums::new(parameters, parts),
         };
@@ -62,7 +69,7 @@ impl Policy {
         slices: &[DividedSlice],
         own: Result<BatchTaps>,
     ) -> Result<BatchTaps> {
-        if !self.ranks.are_several() {
+        if !self.divides(scored.learning_pass.is_some()) {
             return own;
         }
         let (rank, ranks) = self.ranks.position();
@@ -84,10 +91,10 @@ impl Policy {
         Ok(taps)
     }
 
-    /// Adds the gradient of one slice of rows to the flat gradient. `own` has the sums over the parts that are here; with
-    /// several ranks, gathers those of the others.
+    /// Adds the gradient of one slice of rows to the flat gradient. `own` has the sums over the parts that are here; if they
+    /// are divided among ranks, gathers those of the others.
     pub(super) fn add_gradient(&self, parts: &RowParts, own: Result<GradientSums<'_>>) -> Result<()> {
-        if !self.ranks.are_several() {
+        if !self.divides(true) {
             return own.map(|_| ());
         }
         let parameters = self.adapter.parameters();

@@ -169,7 +169,8 @@ pub struct PlanSummary {
 pub struct PlannedRanks {
     /// The number of ranks.
     pub count: usize,
-    /// The bytes of one gradient: each rank sends one or a few of them for every pass.
+    /// The bytes of one gradient: each rank sends one or a few of them for every pass for learning. 0 if every rank runs
+    /// these passes itself, because all weights are trained, or nothing is.
     pub gradient_bytes: u64,
 }
 

@@ -41,12 +41,13 @@ pub(crate) fn plan_on_ranks(mut settings: RunSettings) -> Result<Plan, Error> {
         }
     }?;
     compare_plans(&ranks, &planned)?;
-    let gradient_bytes = 4 * planned.policy.parameters().flat_len() as u64;
+    let (parameters, is_full) = (planned.policy.parameters(), planned.policy.adapter().is_full());
+    let gradient_bytes = if is_full { 0 } else { 4 * parameters.flat_len() as u64 };
     planned.run.summary.ranks = Some(PlannedRanks { count: ranks.position().1, gradient_bytes });
     planned.policy.set_ranks(ranks).map_err(|error| {
         Explanation::new("ranks", error.to_string())
             .with_why("each rank holds the whole model, and computes a share of the rows")
-            .with_hint("`train.adapter.kind = \"lora\"` and `train.device = \"cpu\"`, or one rank")
+            .with_hint("`--set train.device=cpu`, or one rank")
     })?;
     Ok(planned)
 }

@@ -159,10 +159,7 @@ fn an_error_of_one_rank_is_an_error_on_all() {
 }
 
 #[test]
-fn all_weights_are_not_divided() {
+fn every_rank_computes_the_whole_gradient_of_all_weights() {
     let adapter = AdapterSettings { kind: AdapterKind::Full, ..AdapterSettings::default() };
-    on_ranks(2, |ranks| {
-        let mut policy = Policy::new(tiny::model(tiny::llama(), 1), &adapter, PolicySettings::default()).unwrap();
-        assert!(matches!(policy.set_ranks(ranks), Err(Error::Unsupported(_))));
-    });
+    check("full", &Case { model: tiny::model(tiny::llama(), 1), adapter, noise: true, slice: Slice::Rows(9) });
 }

@@ -1,0 +1,210 @@
+//! Ranks that are interrupted, killed or stopped: the run ends on all of them, and resumes to the same bytes.
+
+use std::process::{Child, Output};
+use std::time::{Duration, Instant};
+
+use rustix::process::{Pid, Signal, kill_process};
+
+use super::{BINARY, GRPO, LORA, Mpi, Workspace, text, train_words};
+
+/// How long is waited for what must come.
+const PATIENCE: Duration = Duration::from_secs(240);
+
+/// Steps enough that a run is reached before it ends.
+const LONG: [&str; 2] = ["--set", "train.steps=24"];
+
+/// The process that the launcher started, or the worker below it.
+#[derive(Clone, Copy, PartialEq)]
+enum Part {
+    Parent,
+    Worker,
+}
+
+/// A run on three ranks of Open MPI.
+struct Run<'place> {
+    workspace: &'place Workspace,
+    name: &'static str,
+    launcher: Child,
+    /// The processes of the ranks: of each the one that the launcher started, and its worker.
+    ranks: [(u32, u32); 3],
+}
+
+impl<'place> Run<'place> {
+    /// Starts a run and waits until its ranks have workers.
+    fn start(workspace: &'place Workspace, name: &'static str, more: &[&str]) -> Self {
+        let mut launcher = workspace.train(Some((Mpi::Open, 3)), &train_words(name, more)).spawn().unwrap();
+        let ranks = [0, 1, 2].map(|rank| {
+            wait_for(&mut launcher, "a rank with a worker", || {
+                let parent = find_process(|process| is_rank(workspace, process, rank))?;
+                Some((parent, find_process(|process| is_worker(process, parent))?))
+            })
+        });
+        Self { workspace, name, launcher, ranks }
+    }
+
+    /// Waits until the run has written this many lines of metrics.
+    fn wait_for_step(mut self, step: usize) -> Self {
+        let metrics = self.workspace.path(&format!("runs/{}/metrics.jsonl", self.name));
+        let lines = || std::fs::read_to_string(&metrics).map_or(0, |text| text.lines().count());
+        wait_for(&mut self.launcher, "a step", || (lines() >= step).then_some(()));
+        self
+    }
+
+    /// Sends a signal to a process of a rank and waits for the end of the run and of all its processes.
+    fn end(self, signal: Signal, part: Part, rank: usize) -> (Output, String) {
+        let (parent, worker) = self.ranks[rank];
+        send(if part == Part::Parent { parent } else { worker }, signal);
+        let output = self.launcher.wait_with_output().unwrap();
+        let text = text(&output);
+        let begun = Instant::now();
+        for process in self.ranks.into_iter().flat_map(|(parent, worker)| [parent, worker]) {
+            while status(process).is_some_and(|(state, _)| state != 'Z') {
+                assert!(begun.elapsed() < PATIENCE, "process {process} is left: {text}");
+                std::thread::sleep(Duration::from_millis(20));
+            }
+        }
+        (output, text)
+    }
+}
+
+/// Waits for something of a running child.
+fn wait_for<T>(child: &mut Child, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
+    let begun = Instant::now();
+    loop {
+        if let Some(found) = look() {
+            return found;
+        }
+        assert!(child.try_wait().unwrap().is_none(), "the run ended before: {what}");
+        assert!(begun.elapsed() < PATIENCE, "it does not come: {what}");
+        std::thread::sleep(Duration::from_millis(1));
+    }
+}
+
+fn send(process: u32, signal: Signal) {
+    kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), signal).unwrap();
+}
+
+/// The first process of which `is_wanted` is true.
+fn find_process(is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
+    let entries = std::fs::read_dir("/proc").unwrap();
+    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    numbers.into_iter().find(|process| is_wanted(*process))
+}
+
+/// Whether a process is the one that the launcher started for this rank.
+fn is_rank(workspace: &Workspace, process: u32, rank: usize) -> bool {
+    let has = |file: &str, wanted: String| {
+        let content = std::fs::read(format!("/proc/{process}/{file}")).unwrap_or_default();
+        content.split(|byte| *byte == 0).any(|word| word == wanted.as_bytes())
+    };
+    has("environ", format!("TMPDIR={}", workspace.path("tmp").display()))
+        && has("environ", format!("OMPI_COMM_WORLD_RANK={rank}"))
+        && has("cmdline", "train".to_owned())
+}
+
+/// Whether a process is the worker below `parent`.
+fn is_worker(process: u32, parent: u32) -> bool {
+    status(process).is_some_and(|(_, above)| above == parent)
+        && std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|words| words.ends_with(b"\0worker\0"))
+}
+
+/// The state of a process, and its parent.
+fn status(process: u32) -> Option<(char, u32)> {
+    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
+    let mut fields = text.rsplit_once(") ")?.1.split(' ');
+    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
+}
+
+/// Resumes a run on this many ranks of Open MPI, or alone, to the bytes of `whole`.
+fn resume(workspace: &Workspace, count: usize, (name, more): (&str, &[&str]), whole: &[u8]) {
+    let under = (count > 1).then_some((Mpi::Open, count));
+    let adapter = workspace.adapter(under, name, &[more, &["--resume"]].concat());
+    assert!(adapter == whole, "{name} on {count} ranks: the adapters differ");
+}
+
+#[test]
+#[ignore = "needs Open MPI"]
+fn an_interrupted_run_resumes_on_fewer_ranks() {
+    Mpi::Open.require();
+    let (workspace, more) = (Workspace::new(), [&LORA[..], &LONG].concat());
+    let whole = workspace.adapter(None, "whole", &more);
+    for (name, signal, rank, count) in
+        [("int-0", Signal::INT, 0, 2), ("int-1", Signal::INT, 1, 1), ("term-2", Signal::TERM, 2, 3)]
+    {
+        let (output, text) = Run::start(&workspace, name, &more).wait_for_step(3).end(signal, Part::Parent, rank);
+        assert_eq!(output.status.code(), Some(130), "{text}");
+        assert!(text.contains("Stopped at step ") && text.contains(&format!(", saved runs/{name}/steps/")), "{text}");
+        assert_eq!(workspace.rank_folders(), 0, "{text}");
+        resume(&workspace, count, (name, &more), &whole);
+    }
+    let replay = workspace.command(&[BINARY, "verify", "runs/term-2", "--replay"]).output().unwrap();
+    assert!(replay.status.success() && super::text(&replay).contains("every bit"), "{}", super::text(&replay));
+}
+
+#[test]
+#[ignore = "needs Open MPI"]
+fn a_killed_worker_of_another_rank_is_named_and_the_run_resumes() {
+    Mpi::Open.require();
+    let workspace = Workspace::new();
+    for (name, method) in [("lora", &LORA[..]), ("grpo", &GRPO)] {
+        let more = [method, &LONG].concat();
+        let whole = workspace.adapter(None, &format!("whole-{name}"), &more);
+        let run = Run::start(&workspace, name, &more).wait_for_step(3);
+        let (output, text) = run.end(Signal::KILL, Part::Worker, 1);
+        assert!(!output.status.success(), "{text}");
+        let killed = format!("failed: the worker of `{name}` was killed (signal 9, SIGKILL) in step ");
+        assert!(text.contains("error[ranks]: rank 1 on ") && text.contains(&killed), "{text}");
+        assert!(text.contains(&format!("runs/{name}/steps/0000")) && text.contains("`--resume`"), "{text}");
+        assert_eq!(workspace.rank_folders(), 0, "{text}");
+        resume(&workspace, 1, (name, &more), &whole);
+    }
+}
+
+#[test]
+#[ignore = "needs Open MPI"]
+fn a_worker_killed_while_it_writes_a_checkpoint_leaves_a_whole_one() {
+    Mpi::Open.require();
+    let (workspace, more) = (Workspace::new(), [&LORA[..], &LONG].concat());
+    let whole = workspace.adapter(None, "whole", &more);
+    let is_torn = |name: &'static str| {
+        let partial = workspace.path(&format!("runs/{name}/steps/.000004.partial"));
+        let mut run = Run::start(&workspace, name, &more);
+        let steps = workspace.path(&format!("runs/{name}/steps/000006"));
+        wait_for(&mut run.launcher, "a checkpoint", || (partial.exists() || steps.exists()).then_some(()));
+        let (output, text) = run.end(Signal::KILL, Part::Worker, 0);
+        assert!(!output.status.success() && text.contains("was killed (signal 9, SIGKILL)"), "{text}");
+        let is_torn = partial.exists();
+        resume(&workspace, 3, (name, &more), &whole);
+        is_torn
+    };
+    assert!(["torn-0", "torn-1", "torn-2", "torn-3", "torn-4"].into_iter().any(is_torn), "no kill hit a write");
+}
+
+#[test]
+#[ignore = "needs Open MPI"]
+fn a_killed_rank_ends_the_run_which_resumes() {
+    Mpi::Open.require();
+    let (workspace, more) = (Workspace::new(), [&LORA[..], &LONG].concat());
+    let whole = workspace.adapter(None, "whole", &more);
+    for (name, rank, count) in [("first", 0, 1), ("second", 1, 2)] {
+        let run = Run::start(&workspace, name, &more).wait_for_step(3);
+        let (output, text) = run.end(Signal::KILL, Part::Parent, rank);
+        assert!(!output.status.success() && text.contains("signal 9"), "{text}");
+        workspace.remove_rank_folders();
+        resume(&workspace, count, (name, &more), &whole);
+    }
+}
+
+#[test]
+#[ignore = "needs Open MPI"]
+fn a_worker_that_hangs_ends_the_run_within_the_limit() {
+    Mpi::Open.require();
+    let (workspace, more) = (Workspace::new(), [&LORA[..], &LONG, &["--set", "limits.rank-seconds=5"]].concat());
+    let whole = workspace.adapter(None, "whole", &more);
+    let (output, text) = Run::start(&workspace, "hung", &more).wait_for_step(3).end(Signal::STOP, Part::Worker, 2);
+    assert!(!output.status.success(), "{text}");
+    assert!(text.contains("error[ranks]: rank 2 on ") && text.contains(" did not answer within 5 s"), "{text}");
+    assert!(text.contains("runs/hung/steps/0000") && text.contains("`--resume`"), "{text}");
+    workspace.remove_rank_folders();
+    resume(&workspace, 1, ("hung", &more), &whole);
+}
