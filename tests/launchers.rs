@@ -1,5 +1,5 @@
-//! Claims about runs on several ranks under real launchers: the number of ranks changes no bit, a fault ends the run on all
-//! ranks and leaves a checkpoint from which it resumes exactly, and ranks that do not belong together are refused.
+//! Claims about runs on several ranks under real launchers: the number of ranks changes no bit, a fault ends the run on
+//! all ranks and leaves a checkpoint from which it resumes exactly, and ranks that do not belong together are refused.
 #![cfg(target_os = "linux")]
 
 mod faults;
@@ -103,9 +103,7 @@ impl Workspace {
     fn train(&self, under: Option<(Mpi, usize)>, words: &[&str]) -> Command {
         match under {
             None => self.command(&[&[BINARY], words].concat()),
-            Some((mpi, count)) => {
-                self.command(&[mpi.words(), &["-n", &count.to_string(), BINARY], words].concat())
-            }
+            Some((mpi, count)) => self.command(&[mpi.words(), &["-n", &count.to_string(), BINARY], words].concat()),
         }
     }
 

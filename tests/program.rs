@@ -8,6 +8,7 @@ mod dev;
 mod device;
 mod drift;
 mod languages;
+mod launchers;
 mod memory;
 mod parsers;
 mod sharing;

@@ -7,12 +7,14 @@ use crate::support::guest;
 #[ignore = "needs Open MPI"]
 fn ranks_with_different_runs_are_refused_before_the_first_step() {
     let (mpi, workspace) = (Mpi::Open.require(), Workspace::new());
+    write_method(&workspace, "other", "");
     let first = train_words("refused", &LORA);
-    let replaced = |from: &str, to: &'static str| first.iter().map(|word| if *word == from { to } else { word }).collect();
+    let replaced =
+        |from: &str, to: &'static str| first.iter().map(|word| if *word == from { to } else { word }).collect();
     let with = |set: &'static str| [&first[..], &["--set", set]].concat();
     let cases: [(Vec<&str>, &str); 5] = [
         (replaced("answers.jsonl", "fewer.jsonl"), "the data file is another"),
-        (replaced("lora", "dpo"), "METHOD"),
+        (replaced("lora", "other.wasm"), "the method's component is another"),
         (with("train.rate=0.5"), "`train.rate` was not set, is `0.5`"),
         (with("train.seed=7"), "`train.seed` was `42`, is `7`"),
         (with("train.steps=9"), "`train.steps` was `8`, is `9`; 9 steps instead of 8"),
@@ -21,7 +23,8 @@ fn ranks_with_different_runs_are_refused_before_the_first_step() {
         let words = [mpi.words(), &["-n", "1", BINARY], &first, &[":", "-n", "1", BINARY], &second].concat();
         let output = workspace.command(&words).output().unwrap();
         let text = text(&output);
-        let message = format!("error[ranks]: rank 1 has another run than rank 0: {difference}\nhint: start all ranks with ");
+        let message =
+            format!("error[ranks]: rank 1 has another run than rank 0: {difference}\nhint: start all ranks with ");
         assert!(output.status.code() == Some(2) && text.contains(&message), "{difference}: {text}");
         assert!(!workspace.path("runs/refused/metrics.jsonl").exists(), "{difference}: a step was taken");
         assert_eq!(workspace.rank_folders(), 0, "{difference}");
@@ -36,7 +39,8 @@ fn a_library_of_another_mpi_is_refused() {
     let words = train_words("refused", &LORA);
     let output = workspace.train(Some((mpi, 2)), &words).env("TUNEBOX_MPI", "libmpi.so.40").output().unwrap();
     let text = text(&output);
-    let message = "error[ranks]: `libmpi.so.40` (Open MPI) finds 1 of the 2 ranks that MPICH's `mpirun` started\nwhy:  ";
+    let message =
+        "error[ranks]: `libmpi.so.40` (Open MPI) finds 1 of the 2 ranks that MPICH's `mpirun` started\nwhy:  ";
     assert!(!output.status.success() && text.contains(message), "{text}");
     assert!(!workspace.path("runs").exists(), "{text}");
 }

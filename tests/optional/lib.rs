@@ -16,17 +16,20 @@ const NEEDS: &str = ", needs ";
 pub const DEVICES: [&str; 2] = ["cuda", "metal"];
 
 /// The programs that `TUNEBOX_TOOLS` may require.
-pub const TOOLS: [&str; 11] = [
+pub const TOOLS: [&str; 14] = [
     "chromium",
     "clang",
     "componentize-py",
     "docker-registry",
     "gdb",
     "llama.cpp",
+    "mpich",
     "mypy",
     "nvrtc",
+    "openmpi",
     "openssl",
     "profiler-cli",
+    "slurm",
     "wkg",
 ];
 

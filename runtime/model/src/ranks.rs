@@ -30,7 +30,31 @@ pub trait Ranks: Debug + Send + Sync {
 #[derive(Debug, Clone, Default)]
 pub struct RankGroup(Option<Arc<dyn Ranks>>);
 
+/// Ranks of which only the number is known.
+#[derive(Debug)]
+struct Planned(usize);
+
+impl Ranks for Planned {
+    fn rank(&self) -> usize {
+        0
+    }
+
+    fn count(&self) -> usize {
+        self.0
+    }
+
+    fn gather(&self, _: &'static str, _: std::result::Result<Vec<u8>, String>) -> Result<Vec<Vec<u8>>> {
+        Err(Error::Unsupported("this run is only planned".into()))
+    }
+}
+
 impl RankGroup {
+    /// This many ranks, to estimate what a run on them needs. They exchange no messages.
+    #[must_use]
+    pub fn planned(count: usize) -> Self {
+        Self::among(Arc::new(Planned(count)))
+    }
+
     /// Divides the work among ranks.
     #[must_use]
     pub fn among(ranks: Arc<dyn Ranks>) -> Self {

@@ -11,6 +11,17 @@ fn program() -> PathBuf {
     test.parent().and_then(|folder| folder.parent()).unwrap().join("examples/gather")
 }
 
+/// The launchers of MPI, with the names of what a machine may lack.
+const LAUNCHERS: [(&str, &str); 2] = [("openmpi", "mpirun.openmpi"), ("mpich", "mpirun.mpich")];
+
+/// Returns the launchers of MPI. Fails a test as skipped if this machine lacks one.
+fn launchers() -> [&'static str; 2] {
+    LAUNCHERS.map(|(name, launcher)| match Command::new(launcher).arg("--version").output() {
+        Ok(_) => launcher,
+        Err(error) => panic!("absent `{name}`: `{launcher}`: {error}"),
+    })
+}
+
 /// Runs the program with `arguments` on `count` ranks under one of the launchers, with the MPI library `library`.
 fn run(launcher: &str, count: usize, library: Option<&str>, arguments: &[&str]) -> Output {
     let mut command = Command::new(launcher);
@@ -32,7 +43,7 @@ fn text(output: &Output) -> String {
 #[test]
 #[ignore = "needs Open MPI and MPICH"]
 fn ranks_of_mpi_exchange_messages() {
-    for launcher in ["mpirun.openmpi", "mpirun.mpich"] {
+    for launcher in launchers() {
         for count in [2, 4] {
             let output = run(launcher, count, None, &[]);
             let text = text(&output);
@@ -45,7 +56,7 @@ fn ranks_of_mpi_exchange_messages() {
 #[test]
 #[ignore = "needs Open MPI and MPICH"]
 fn a_rank_of_mpi_that_hangs_is_named_by_all_others() {
-    for launcher in ["mpirun.openmpi", "mpirun.mpich"] {
+    for launcher in launchers() {
         let output = run(launcher, 4, None, &["hang", "2"]);
         let text = text(&output);
         assert!(!output.status.success(), "{launcher}: {text}");
@@ -58,6 +69,7 @@ fn a_rank_of_mpi_that_hangs_is_named_by_all_others() {
 #[test]
 #[ignore = "needs Open MPI and MPICH"]
 fn a_library_that_does_not_belong_to_the_launcher_is_reported() {
+    launchers();
     let cases = [
         (
             "mpirun.mpich",

@@ -38,6 +38,9 @@ pub(crate) struct Check {
     /// code 1 instead if the estimated memory is more than the free memory
     #[arg(long)]
     fit: bool,
+    /// Number of ranks to plan the run for: shows what each holds, and how large the gradients are that they send
+    #[arg(long, value_name = "COUNT", conflicts_with = "fit")]
+    ranks: Option<usize>,
     #[command(flatten)]
     trust: TrustOptions,
 }
@@ -96,6 +99,7 @@ impl Check {
             let (name, state) = (&run.name, if run.finished { "is finished" } else { "has begun" });
             terminal.note(format!("the run `{name}` {state}; this checks a new run with the same settings"));
         }
+        self.ranks.into_iter().for_each(|count| settings.plan_for_ranks(count));
         let limit = MemoryLimit::set(memory_of_plan(&settings)).map_err(FileError::at("used", &self.subject))?;
         // Before the model is opened: the memory for it is part of the estimate.
         let free = free(&settings);
@@ -113,7 +117,8 @@ impl Check {
             show_cost(terminal, plan)?;
         }
         let name = if existing.is_some() { " --name NAME" } else { "" };
-        terminal.suggest(format!("tunebox train {}{name}", self.subject.display()));
+        let launcher = self.ranks.map_or_else(String::new, |count| format!("mpirun -n {count} "));
+        terminal.suggest(format!("{launcher}tunebox train {}{name}", self.subject.display()));
         Ok(ExitStatus::Success)
     }
 

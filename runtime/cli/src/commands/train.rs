@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 use tunebox_foundation::environment;
 use tunebox_foundation::files::{self, FileError};
-use tunebox_foundation::format::grouped;
+use tunebox_foundation::format::{bytes, grouped};
 use tunebox_foundation::paths::{self, simplify};
 use tunebox_ranks::{Launch, find_launch};
 use tunebox_sandbox::{Profiler, Recorded};
@@ -142,7 +142,13 @@ impl Train {
         let worker = worker_program(false)?;
         let summary = execute_on_ranks(settings, worker.as_ref(), &mut display, &stop, connection);
         display.clear();
-        show_summary(terminal, &summary?, None)
+        let summary = summary?;
+        let traffic = connection.lock().unwrap_or_else(PoisonError::into_inner).traffic();
+        let sent = bytes(traffic.bytes);
+        terminal
+            .status("Ranks", format!("this one sent {sent} to each other, and took {:.1} s for it", traffic.seconds));
+        terminal.event(json!({ "event": "ranks", "bytes": traffic.bytes, "seconds": traffic.seconds }));
+        show_summary(terminal, &summary, None)
     }
 
     /// Carries out the run in this process and its worker alone.

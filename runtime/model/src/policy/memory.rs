@@ -31,13 +31,16 @@ pub struct PassMemory {
 
 impl Policy {
     /// Estimates the memory of learning, if one pass runs `slice` tokens, `together` tokens are scored before one
-    /// backward pass, and passes save the activations that `recompute` says. Raises the tokens of a pass to what
+    /// backward pass, and passes save the activations that `recompute` says; on several ranks that of one with an even
+    /// share. Raises the tokens of a pass to what
     /// `min_slice_bytes` allows, under [`Slice::Whole`] to all, and caps them at `together`. If `together` exceeds
     /// `slice`, adds the activations of further slices, up to `max_saved_bytes`. Without trained parameters, nothing is
     /// saved and a pass runs `slice` tokens.
     #[must_use]
     pub fn pass_memory(&self, slice: u64, together: u64, recompute: Recompute) -> PassMemory {
         let (sizes, settings, precision) = (&self.model.configuration, &self.settings, self.precision());
+        let ranks = if self.divides(true) { self.ranks().position().1 as u64 } else { 1 };
+        let (slice, together) = (slice.div_ceil(ranks), together.div_ceil(ranks));
         let beside = |tokens| (scratch(sizes, precision, tokens), self.head_bytes(tokens));
         if self.adapter.trainable() == 0 {
             let (scratch, head) = beside(slice);
@@ -62,8 +65,13 @@ impl Policy {
         let model = self.model_of(view);
         let (sizes, settings, precision) = (&model.configuration, &self.settings, model.weights.precision());
         let share = self.shares_prefixes(&View::Policy, learning);
-        let slices: Vec<u64> =
-            self.slices(rows, share).into_iter().map(|slice| self.packed(rows, slice, share)).collect();
+        let slices: Vec<u64> = match self.divides(learning) {
+            true => {
+                let divided = self.divided_slices(rows, view, (learning, share));
+                divided.iter().map(|slice| slice.parts.largest_share() as u64).collect()
+            }
+            false => self.slices(rows, share).into_iter().map(|slice| self.packed(rows, slice, share)).collect(),
+        };
         let (all, largest) = (slices.iter().sum::<u64>(), slices.iter().max().copied().unwrap_or(0));
         let token = token_bytes(sizes, precision, settings.recompute) + self.adapted_bytes(settings.recompute);
         let kept = match slices.as_slice() {
@@ -109,6 +117,12 @@ impl Policy {
         let token = 2 * (sizes.layers * sizes.kv_heads * sizes.head_dim) as u64;
         let all = sequences.min(BATCH as u64).saturating_mul(tokens).saturating_mul(token);
         model.weights.precision().bytes(Purpose::Scratch, all)
+    }
+
+    /// Estimates the bytes of gradients that one of several ranks sums apart and sends: two subtrees, and a copy of each.
+    #[must_use]
+    pub fn exchange_bytes(&self) -> u64 {
+        if self.divides(true) { 4 * bytes(self.parameters().gradients()) as u64 } else { 0 }
     }
 
     /// The bytes that the policy keeps beside the model and the adapter: [`snapshot_bytes`](Self::snapshot_bytes) for each

@@ -106,6 +106,11 @@ pub struct RunSettings {
 }
 
 impl RunSettings {
+    /// Plans the run for this many ranks, without a connection to them.
+    pub fn plan_for_ranks(&mut self, count: usize) {
+        self.ranks = RankGroup::planned(count);
+    }
+
     /// Reads a run file and applies every `--set` in order. Paths in the file are relative to its folder, whose
     /// `tunebox.lock` lists the packages that the run may use.
     ///

@@ -5,6 +5,7 @@
 use std::sync::Arc;
 
 use tunebox_compute::Device;
+use tunebox_foundation::explain::Explanation;
 use tunebox_model::decoder::{EmbeddingNoise, Recompute};
 use tunebox_model::{Model, Policy, PolicySettings, Slice};
 
@@ -54,6 +55,11 @@ impl Inputs {
             None => read_datasets(settings, &model, &reading)?,
         };
         let mut policy = build_policy(settings, model, method.learns(), data.sides_per_example())?;
+        policy.set_ranks(settings.ranks.clone()).map_err(|error| {
+            let why = "each rank holds the whole model, and computes a share of the rows";
+            let problem = Explanation::new("ranks", error.to_string()).with_why(why);
+            problem.with_hint("`--set train.device=cpu`, or one rank")
+        })?;
         let train = &settings.file.train;
         policy.set_embedding_noise(train.neftune_alpha.map(|alpha| EmbeddingNoise { alpha, seed: train.seed }));
         let teacher_digests = teachers.iter().map(|teacher| teacher.digest.clone()).collect();

@@ -66,7 +66,9 @@ impl Estimate {
         runtime: u64,
     ) -> Self {
         let trainable = policy.adapter().trainable() as u64;
-        let caches = tokens.generated.map_or(0, |rows| policy.cache_memory(&View::Policy, rows.rows, rows.length));
+        let ranks = policy.ranks().position().1 as u64;
+        let cache = |rows: Generated| policy.cache_memory(&View::Policy, rows.rows.div_ceil(ranks), rows.length);
+        let caches = tokens.generated.map_or(0, cache);
         let (pass, precision) = (policy.pass_memory(tokens.slice, tokens.together, recompute), policy.precision());
         // Products use the trained numbers in the format of activations, of which a copy is kept.
         let teachers: Vec<&Model> = policy.teachers().map(|(_, model)| model).collect();
@@ -77,6 +79,7 @@ impl Estimate {
             training: 2 * precision.bytes(Purpose::Trained, trainable)
                 + optimizer.map_or(0, |settings| settings.state_bytes(policy.parameters().slots()))
                 + copied
+                + policy.exchange_bytes()
                 + policy.adapter().initial_bytes(),
             activations: pass.kept.max(caches),
             scratch: pass.scratch,

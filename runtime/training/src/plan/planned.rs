@@ -228,8 +228,15 @@ pub(super) fn build_summary(
         log_every: train.log_every,
         precision: number_formats(&model.weights, optimizer.kind()),
         memory: estimate_memory(settings, inputs, method, optimizer),
-        ranks: None,
+        ranks: planned_ranks(&inputs.policy),
     }
+}
+
+/// How the passes of a policy are divided; `None` for one process alone.
+fn planned_ranks(policy: &Policy) -> Option<PlannedRanks> {
+    let ranks = policy.ranks();
+    let gradient_bytes = if policy.adapter().is_full() { 0 } else { 4 * policy.parameters().flat_len() as u64 };
+    ranks.are_several().then(|| PlannedRanks { count: ranks.position().1, gradient_bytes })
 }
 
 /// Estimates the memory of a run in bytes by use, with `train.batch` and `train.recompute` of its settings.

@@ -3,7 +3,7 @@
 use std::fmt::Display;
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::time::Duration;
+use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
@@ -39,6 +39,15 @@ struct Greeting {
     host: String,
 }
 
+/// What the exchanges of one rank took.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Traffic {
+    /// The bytes that this rank sent to each other rank.
+    pub bytes: u64,
+    /// The seconds from the beginning to the end of all exchanges: the transfers, and waiting for slower ranks.
+    pub seconds: f64,
+}
+
 /// The connection of this rank to the other ranks of a run.
 pub struct Connection {
     transport: Box<dyn Transport>,
@@ -48,11 +57,12 @@ pub struct Connection {
     /// The host of each rank.
     hosts: Vec<String>,
     /// Why the ranks can no longer go on together.
-    failure: Option<Explanation>,
+    failure: Option<Box<Explanation>>,
     /// Whether the transport itself failed, so that no message reaches the others.
     is_broken: bool,
     /// Whether that is because of rank 0, or of an unknown rank.
     has_lost_first: bool,
+    traffic: Traffic,
 }
 
 impl Connection {
@@ -63,12 +73,20 @@ impl Connection {
     /// A rank that does not answer, or is another version.
     pub fn open(transport: Box<dyn Transport>, timeout: Duration) -> Result<Self, Error> {
         let hosts = vec![String::new(); transport.count()];
-        let mut connection =
-            Self { transport, timeout, number: 0, hosts, failure: None, is_broken: false, has_lost_first: false };
+        let mut connection = Self {
+            transport,
+            timeout,
+            number: 0,
+            hosts,
+            failure: None,
+            is_broken: false,
+            has_lost_first: false,
+            traffic: Traffic::default(),
+        };
         let version = env!("CARGO_PKG_VERSION");
         let greeting = Greeting { version: version.to_owned(), host: host_name() };
         let message = postcard::to_stdvec(&greeting).map_err(|error| error.to_string());
-        for (rank, message) in connection.gather("greeting", message)?.iter().enumerate() {
+        for (rank, message) in connection.gather("greeting", message).map_err(|failure| *failure)?.iter().enumerate() {
             let read = postcard::from_bytes::<Greeting>(message);
             let Some(greeting) = read.ok().filter(|greeting| greeting.version == version) else {
                 let what = format!("rank {rank} is another version of tunebox than rank {}", connection.rank());
@@ -106,7 +124,7 @@ impl Connection {
         &mut self,
         purpose: &str,
         message: Result<Vec<u8>, String>,
-    ) -> Result<Vec<Vec<u8>>, Explanation> {
+    ) -> Result<Vec<Vec<u8>>, Box<Explanation>> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
@@ -125,31 +143,35 @@ impl Connection {
         &mut self,
         purpose: &str,
         message: Result<Vec<u8>, String>,
-    ) -> Result<Vec<Vec<u8>>, (Explanation, bool)> {
+    ) -> Result<Vec<Vec<u8>>, (Box<Explanation>, bool)> {
         let header = Header { number: self.number, purpose: purpose.to_owned(), failed: message.is_err() };
         let content = message.unwrap_or_else(String::into_bytes);
         let sent = encode(&header, &content).map_err(|error| (error, true))?;
-        let gathered = self.transport.gather(&sent, self.timeout).map_err(|error| {
+        let begun = Instant::now();
+        let gathered = self.transport.gather(&sent, self.timeout);
+        self.traffic.bytes += sent.len() as u64;
+        self.traffic.seconds += begun.elapsed().as_secs_f64();
+        let gathered = gathered.map_err(|error| {
             self.is_broken = !matches!(error, RankError::TooLong { .. });
             self.has_lost_first = match &error {
                 RankError::Missing { ranks, .. } => ranks.contains(&0),
                 RankError::Lost { rank, .. } => *rank == 0,
                 _ => self.is_broken,
             };
-            (self.explain_loss(&error), true)
+            (Box::new(self.explain_loss(&error)), true)
         })?;
         self.number += 1;
         let decoded: Option<Vec<(Header, Vec<u8>)>> = gathered.into_iter().map(decode).collect();
-        let Some(decoded) = decoded else { return Err((self.explain_difference(purpose, None), true)) };
+        let Some(decoded) = decoded else { return Err((Box::new(self.explain_difference(purpose, None)), true)) };
         let failed = decoded.iter().position(|(header, _)| header.failed);
         if let Some(rank) = failed {
             let text = &decoded[rank].1;
             let alike = decoded.iter().all(|(other, content)| *other == header && content == text);
-            return Err((self.explain_failure(rank, &String::from_utf8_lossy(text)), !alike));
+            return Err((Box::new(self.explain_failure(rank, &String::from_utf8_lossy(text))), !alike));
         }
         if let Some(rank) = decoded.iter().position(|(other, _)| *other != header) {
             let other = &decoded[rank].0.purpose;
-            return Err((self.explain_difference(purpose, Some((rank, other))), true));
+            return Err((Box::new(self.explain_difference(purpose, Some((rank, other)))), true));
         }
         Ok(decoded.into_iter().map(|(_, content)| content).collect())
     }
@@ -204,9 +226,15 @@ impl Connection {
         let outcome = result.as_ref().map(|_| Vec::new()).map_err(ToString::to_string);
         let ended = self.gather(END, outcome);
         match (result, ended) {
-            (Ok(_), Err(failure)) => Err(Error::Explained(Box::new(failure), Exit::Sandbox).into()),
+            (Ok(_), Err(failure)) => Err(Error::Explained(failure, Exit::Sandbox).into()),
             (result, _) => result,
         }
+    }
+
+    /// What the exchanges took so far.
+    #[must_use]
+    pub fn traffic(&self) -> Traffic {
+        self.traffic
     }
 
     /// Whether rank 0 is lost, so that it can report nothing.
@@ -231,8 +259,9 @@ impl Connection {
 }
 
 /// Joins header and content of a message: the length of the header (`u16`, little-endian), header, content.
-fn encode(header: &Header, content: &[u8]) -> Result<Vec<u8>, Explanation> {
-    let wrong = |why: String| Explanation::new("ranks", "a message between ranks cannot be written").with_why(why);
+fn encode(header: &Header, content: &[u8]) -> Result<Vec<u8>, Box<Explanation>> {
+    let wrong =
+        |why: String| Box::new(Explanation::new("ranks", "a message between ranks cannot be written").with_why(why));
     let header = postcard::to_stdvec(header).map_err(|error| wrong(error.to_string()))?;
     let length = u16::try_from(header.len()).map_err(|error| wrong(error.to_string()))?;
     Ok([&length.to_le_bytes()[..], &header, content].concat())
@@ -289,11 +318,86 @@ impl Ranks for Direct {
 
     fn gather(&self, purpose: &'static str, message: Result<Vec<u8>, String>) -> tunebox_model::Result<Vec<Vec<u8>>> {
         let gathered = lock(&self.connection).gather(purpose, message);
-        gathered.map_err(|explanation| tunebox_model::Error::Ranks(Box::new(explanation)))
+        gathered.map_err(tunebox_model::Error::Ranks)
     }
 }
 
 /// Locks a connection. A panic under the lock leaves it usable.
 pub(crate) fn lock(connection: &Mutex<Connection>) -> std::sync::MutexGuard<'_, Connection> {
     connection.lock().unwrap_or_else(PoisonError::into_inner)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// Runs `work` on each rank of a group of threads, and returns the results.
+    fn on_ranks<T: Send>(count: usize, work: impl Fn(Connection) -> T + Sync) -> Vec<T> {
+        let transports = tunebox_ranks::local(count);
+        std::thread::scope(|scope| {
+            let start = |transport| {
+                let work = &work;
+                scope.spawn(move || work(Connection::open(Box::new(transport), Duration::from_secs(60)).unwrap()))
+            };
+            let threads: Vec<_> = transports.into_iter().map(start).collect();
+            threads.into_iter().map(|thread| thread.join().unwrap()).collect()
+        })
+    }
+
+    #[test]
+    fn ranks_that_fail_alike_go_on_and_others_do_not() {
+        let told = on_ranks(3, |mut connection| {
+            let rank = connection.rank();
+            let alike = connection.gather("score", Err("no token 99".into())).unwrap_err().what;
+            assert!(alike.ends_with("failed: no token 99"), "{alike}");
+            let all = connection.gather("score", Ok(vec![rank as u8])).unwrap();
+            assert_eq!(all, [[0], [1], [2]]);
+            let message = if rank == 1 { Err("out of memory".to_owned()) } else { Ok(Vec::new()) };
+            let first = connection.gather("score", message).unwrap_err().what;
+            assert_eq!(
+                connection.gather("score", Ok(Vec::new())).unwrap_err().what,
+                first,
+                "nothing goes on after that"
+            );
+            first
+        });
+        assert!(
+            told.iter().all(|text| text.starts_with("rank 1") && text.ends_with("failed: out of memory")),
+            "{told:?}"
+        );
+    }
+
+    #[test]
+    fn ranks_at_different_exchanges_end_the_run() {
+        let told = on_ranks(2, |mut connection| {
+            let purpose = if connection.rank() == 0 { "score" } else { "generate" };
+            connection.gather(purpose, Ok(Vec::new())).unwrap_err().why.unwrap()
+        });
+        assert!(told[0].contains("this rank is at `score`, rank 1") && told[0].ends_with("at `generate`"), "{told:?}");
+        assert!(told[1].contains("this rank is at `generate`, rank 0"), "{told:?}");
+    }
+
+    #[test]
+    fn a_rank_that_ended_with_an_error_is_named_wherever_the_others_are() {
+        let told = on_ranks(2, |mut connection| match connection.rank() {
+            1 => connection.finish(Err::<(), Error>(Explanation::new("model", "a weight is missing").into())).is_err(),
+            _ => {
+                let failure = connection.gather("score", Ok(Vec::new())).unwrap_err().what;
+                assert!(failure.ends_with("failed: a weight is missing"), "{failure}");
+                let ended = connection.finish(Ok::<(), Error>(())).unwrap_err();
+                ended.to_string() == failure
+            }
+        });
+        assert_eq!(told, [true, true]);
+    }
+
+    #[test]
+    fn a_message_that_is_cut_is_no_message() {
+        let header = Header { number: 3, purpose: "score".into(), failed: false };
+        let message = encode(&header, b"content").unwrap();
+        for length in 0..message.len() - b"content".len() {
+            assert!(decode(message[..length].to_vec()).is_none(), "{length}");
+        }
+        assert_eq!(decode(message).unwrap(), (header, b"content".to_vec()));
+    }
 }

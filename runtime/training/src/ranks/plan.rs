@@ -12,22 +12,22 @@ use crate::checkpoint::Identity;
 use crate::configuration::RunSettings;
 use crate::error::Error;
 use crate::observer::StepEvent;
-use crate::plan::{Plan, PlannedRanks, plan};
+use crate::plan::{Plan, plan};
 
 /// The most bytes of a file that ranks exchange at a time.
 const CHUNK_BYTES: usize = 32 << 20;
 
-/// Plans the run of these settings on this rank, and divides its passes among the ranks of the settings. A run that is
+/// Plans the run of these settings on this rank, and compares the plan with those of the other ranks. A run that is
 /// resumed is planned by rank 0 first; then rank 0 sends the files of its folder to the other ranks.
 ///
 /// # Errors
-/// Those of [`plan`], a rank that failed or plans another run, and a run that cannot be divided.
+/// Those of [`plan`], and a rank that failed or plans another run.
 pub(crate) fn plan_on_ranks(mut settings: RunSettings) -> Result<Plan, Error> {
     let ranks = settings.ranks.clone();
     if !ranks.are_several() {
         return plan(settings);
     }
-    let mut planned = match (settings.resume, ranks.position().0) {
+    let planned = match (settings.resume, ranks.position().0) {
         (false, _) => plan(settings),
         (true, 0) => {
             let planned = plan(settings)?;
@@ -41,14 +41,6 @@ pub(crate) fn plan_on_ranks(mut settings: RunSettings) -> Result<Plan, Error> {
         }
     }?;
     compare_plans(&ranks, &planned)?;
-    let (parameters, is_full) = (planned.policy.parameters(), planned.policy.adapter().is_full());
-    let gradient_bytes = if is_full { 0 } else { 4 * parameters.flat_len() as u64 };
-    planned.run.summary.ranks = Some(PlannedRanks { count: ranks.position().1, gradient_bytes });
-    planned.policy.set_ranks(ranks).map_err(|error| {
-        Explanation::new("ranks", error.to_string())
-            .with_why("each rank holds the whole model, and computes a share of the rows")
-            .with_hint("`--set train.device=cpu`, or one rank")
-    })?;
     Ok(planned)
 }
 

@@ -1,6 +1,6 @@
 //! The parent of a worker process: starts it, forwards its events, and reports how it ended.
 
-use std::io::{self, BufRead, BufReader, Read, Write};
+use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin};
 use std::sync::Mutex;
@@ -204,7 +204,7 @@ impl Worker {
     fn gather(&mut self, connection: &Mutex<Connection>, purpose: &str, message: Result<Vec<u8>, String>) {
         let gathered = lock(connection).gather(purpose, message);
         let messages = match gathered {
-            Err(explanation) => return self.send(&Order::NotGathered(Box::new(explanation))),
+            Err(explanation) => return self.send(&Order::NotGathered(explanation)),
             Ok(messages) => messages,
         };
         self.send(&Order::Gathered(messages.iter().map(|message| message.len() as u64).collect()));
@@ -264,7 +264,7 @@ impl Drop for Worker {
 }
 
 /// Reads a message of the worker and the bytes that follow it.
-fn read_message(output: &mut (impl BufRead + Read)) -> (Input<Message>, Vec<u8>) {
+fn read_message(output: &mut impl BufRead) -> (Input<Message>, Vec<u8>) {
     let message = read::<Message>(output);
     let Input::Document(Message::Gather(_, Ok(length))) = &message else { return (message, Vec::new()) };
     match read_bytes(output, *length) {

@@ -8,7 +8,7 @@ use tunebox_compute::parameters::TokenParts;
 use super::prefixes::{Pieces, RowTokens};
 
 /// The fewest tokens of a part, if the rows after it fill another one.
-const MIN_TOKENS: usize = 128;
+const MIN_TOKENS: usize = 256;
 
 /// About the most parts of one pass: adding up a part takes a pass over all gradients.
 const MAX_PARTS: usize = 32;
@@ -79,6 +79,11 @@ impl RowParts {
         self.shares[self.rank].clone()
     }
 
+    /// The most tokens that a rank runs.
+    pub(crate) fn largest_share(&self) -> usize {
+        self.shares.iter().map(|own| self.tokens[own.clone()].iter().sum()).max().unwrap_or(0)
+    }
+
     /// The number of tokens of the parts before those that are here, if no prefix is shared.
     pub(super) fn first_token(&self) -> usize {
         self.tokens[..self.own().start].iter().sum()
@@ -143,10 +148,10 @@ mod tests {
 
     #[test]
     fn rows_fill_parts_of_enough_tokens_in_their_order() {
-        let rows: Vec<Vec<u32>> = (1..8).map(|seed| row(seed, 0, 60)).collect();
+        let rows: Vec<Vec<u32>> = (1..8).map(|seed| row(seed, 0, 90)).collect();
         let parts = cut(&rows, true, 2);
         assert_eq!(parts.rows, [vec![0, 1, 2], vec![3, 4, 5, 6]]);
-        assert_eq!(parts.tokens, [180, 240]);
+        assert_eq!(parts.tokens, [270, 360]);
         assert_eq!(parts.shares, [0..1, 1..2]);
         assert_eq!(cut(&rows[..3], true, 3).rows, [vec![0, 1, 2]]);
     }
@@ -161,7 +166,7 @@ mod tests {
         let parts = cut(&rows, true, 2);
         assert_eq!(parts.rows, [vec![0, 2, 4, 6], vec![1, 3, 5, 7]]);
         assert_eq!(parts.tokens, [260, 260]);
-        assert_eq!(cut(&rows, false, 2).rows.len(), 8);
+        assert_eq!(cut(&rows, false, 2).rows.len(), 4);
     }
 
     #[test]

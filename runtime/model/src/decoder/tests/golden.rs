@@ -59,7 +59,7 @@ fn check(kind: AdapterKind, golden: &Golden) {
     let x = tensor(&[1.0, 2.0, -1.0], (1, 3));
     let (y, kept) = linear.forward(&x).unwrap();
     near("y", &y, &golden.y);
-    linear.backward(&y, |_| Ok(x.clone()), &kept, true, None, &sums(&parameters)).unwrap();
+    linear.backward(&y, |_| Ok(x.clone()), &kept, true, None, &sums(&parameters, &x)).unwrap();
     near("gradient of A", &parameters.gradient(0).unwrap(), &golden.a);
     near("gradient of B", &parameters.gradient(1).unwrap(), &golden.b);
     let Learned::LowRank(part) = &linear.learned else { panic!("the map has an adapter") };
@@ -111,11 +111,11 @@ fn dora_gives_the_golden_gradient_of_the_lengths() {
     let (linear, parameters, _) = setting(AdapterKind::Dora);
     let x = tensor(&[1.0, 2.0, -1.0], (1, 3));
     let (y, kept) = linear.forward(&x).unwrap();
-    linear.backward(&y, |_| Ok(x.clone()), &kept, false, None, &sums(&parameters)).unwrap();
+    linear.backward(&y, |_| Ok(x.clone()), &kept, false, None, &sums(&parameters, &x)).unwrap();
     near("gradient of m", &parameters.gradient(2).unwrap(), &[11.054_980_9, 11.881_258_4]);
 }
 
-/// Sums into the gradient buffer of parameters, for a product over any number of tokens.
-fn sums(parameters: &Parameters) -> GradientSums<'_> {
-    GradientSums::new(parameters, TokenParts::whole(0)).unwrap()
+/// Sums into the gradient buffer of parameters, over all tokens of `rows`.
+fn sums<'a>(parameters: &'a Parameters, rows: &Tensor) -> GradientSums<'a> {
+    GradientSums::new(parameters, TokenParts::whole(rows.dims()[0])).unwrap()
 }

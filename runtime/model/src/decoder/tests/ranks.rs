@@ -16,10 +16,13 @@ use crate::rows::Rows;
 use crate::stream::{Site, Token};
 use crate::{Model, tiny};
 
+/// What a rank sends: the purpose of the call, and the message or an error.
+type Sent = (&'static str, std::result::Result<Vec<u8>, String>);
+
 /// What all threads of a group share: their messages, and a barrier before and after they are read.
 #[derive(Debug)]
 struct Board {
-    messages: Mutex<Vec<(&'static str, std::result::Result<Vec<u8>, String>)>>,
+    messages: Mutex<Vec<Sent>>,
     barrier: Barrier,
 }
 
@@ -68,8 +71,8 @@ fn on_ranks<T: Send>(count: usize, work: impl Fn(RankGroup) -> T + Sync) -> Vec<
 fn rows() -> Arc<Rows> {
     let some = |seed: u32, length: u32| (0..length).map(move |at| 2 + (seed * 11 + at * at * 7 + at) % 37);
     let (mut ids, mut targets) = (Vec::new(), Vec::new());
-    for number in 0..18_u32 {
-        let (prompt, length) = if number < 12 { (5 + number % 2 * 40, 20 + number * 7 % 31) } else { (3, 60 + number) };
+    for number in 0..36_u32 {
+        let (prompt, length) = if number < 24 { (5 + number % 2 * 40, 20 + number * 7 % 31) } else { (3, 60 + number) };
         let row: Vec<u32> = some(prompt, prompt).chain(some(number + 60, length)).collect();
         targets.push((0..row.len() as u32).map(|at| number != 4 && at >= prompt && at % 3 < 2).collect());
         ids.push(row);
