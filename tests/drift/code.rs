@@ -12,6 +12,7 @@ use crate::support::golden::root;
 const ARROWS: &[(&str, &[&str])] = &[
     ("tunebox-explain-derive", &[]),
     ("tunebox-foundation", &["tunebox-explain-derive"]),
+    ("tunebox-ranks", &["tunebox-foundation"]),
     ("tunebox-compute", &["tunebox-foundation"]),
     ("tunebox-model", &["tunebox-compute", "tunebox-foundation"]),
     ("tunebox-contract", &[]),
@@ -19,11 +20,19 @@ const ARROWS: &[(&str, &[&str])] = &[
     ("tunebox-package", &["tunebox-foundation"]),
     (
         "tunebox-training",
-        &["tunebox-package", "tunebox-sandbox", "tunebox-model", "tunebox-compute", "tunebox-foundation"],
+        &[
+            "tunebox-package",
+            "tunebox-ranks",
+            "tunebox-sandbox",
+            "tunebox-model",
+            "tunebox-compute",
+            "tunebox-foundation",
+        ],
     ),
     (
         "tunebox-cli",
         &[
+            "tunebox-ranks",
             "tunebox-training",
             "tunebox-package",
             "tunebox-sandbox",
@@ -151,6 +160,9 @@ const UNSAFE: &[(&str, usize)] = &[
     ("runtime/compute/src/fused/product/bf16/pack.rs", 4),
     ("runtime/compute/src/fused/product/tile.rs", 1),
     ("runtime/model/src/weights/mapped.rs", 2),
+    ("runtime/ranks/src/mpi/functions.rs", 10),
+    ("runtime/ranks/src/mpi/library.rs", 7),
+    ("runtime/ranks/src/mpi/mod.rs", 7),
     ("runtime/sandbox/src/child.rs", 1),
     ("runtime/sandbox/src/confinement/linux.rs", 2),
     ("runtime/sandbox/src/precompiled.rs", 1),

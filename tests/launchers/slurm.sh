@@ -38,7 +38,7 @@ munged --foreground --key-file="$folder/munge/key" --socket="$folder/munge/socke
     --seed-file="$folder/munge/seed" --log-file="$folder/munge/log" &>"$folder/munged.log" &
 daemons+=($!)
 await munge --no-input --socket="$folder/munge/socket" ||
-    absent "munged: $(tail -n 5 "$folder/munged.log" "$folder/munge/log")"
+    absent "munged: $(tail -q -n 3 "$folder/munged.log" "$folder/munge/log" | tr '\n' ' ')"
 
 sed -e "s|FOLDER|$folder|g; s|HOST|$(hostname -s)|g; s|PORT1|$((port + 1))|g; s|PORT|$port|g" \
     "$(dirname "$0")/slurm.conf" >"$SLURM_CONF"
@@ -47,7 +47,7 @@ daemons+=($!)
 slurmd -D &>"$folder/slurmd.log" &
 daemons+=($!)
 is_idle() { [[ $(timeout 10 sinfo --noheader --format=%t) == idle ]]; }
-await is_idle || absent "slurmd: $(tail -n 5 "$folder/slurmctld.log" "$folder/slurmd.log")"
+await is_idle || absent "slurmd: $(tail -q -n 3 "$folder/slurmctld.log" "$folder/slurmd.log" | tr '\n' ' ')"
 
 { echo "#!/bin/bash"; printf '%q ' "$@"; echo; } >"$folder/job.sh"
 sbatch --wait --ntasks=2 --output="$folder/output" "$folder/job.sh" >/dev/null

@@ -98,7 +98,7 @@ impl Train {
     }
 
     /// Carries out the share of this process in a run that a launcher started on several ranks. Rank 0 alone writes to the
-    /// terminal; another rank does so only if the ranks have lost each other.
+    /// terminal and has an exit code other than 0, that of the rank that failed; another rank does so only if rank 0 is lost.
     fn run_on_rank(self, launch: &Launch, terminal: Terminal, global: &Global) -> CommandResult {
         let transport = tunebox_ranks::connect(launch, CONNECT_TIMEOUT)?;
         let connection = Arc::new(Mutex::new(Connection::open(transport, CONNECT_TIMEOUT)?));
@@ -107,17 +107,20 @@ impl Train {
         let result = self.execute_on_rank(terminal, global, &connection);
         let Some(connection) = Arc::into_inner(connection) else { return result };
         let mut connection = connection.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let result = connection.finish(result);
-        let code = match &result {
-            Ok(_) => 0,
-            Err(failure) => failure.exit as i32,
-        };
+        let result = connection.finish(result, |failure| failure.exit);
+        let code = result.as_ref().map_or_else(|failure| failure.exit as i32, |_| 0);
         // Shown before the ranks are ended, which may end this process.
-        let result = result.or_else(|failure| {
-            let exit = failure.exit;
-            if launch.rank == 0 || connection.has_lost_first() {
-                failure.show(terminal);
+        let result = result.or_else(|mut failure| {
+            let exit = connection.other_exit().unwrap_or(failure.exit);
+            if launch.rank != 0 && !connection.has_lost_first() {
+                // The launcher goes by the exit code of rank 0.
+                return Ok(ExitStatus::Success);
             }
+            if launch.rank != 0 {
+                failure.explanation.kept =
+                    Some("the last checkpoint, in the folder of the run on the host of rank 0".into());
+            }
+            failure.show(terminal);
             Ok(ExitStatus::Code(exit))
         });
         connection.close(code);

@@ -93,7 +93,11 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
             0 => "; each runs every pass for learning".to_owned(),
             gradient => format!("; a gradient is {}", bytes(gradient)),
         };
-        let text = format!("{}; each has the whole model and computes a share of the rows{learning}", ranks.count);
+        let threads = counted(ranks.threads as u64, "thread");
+        let text = format!(
+            "{}, here with {threads}; each has the model and computes a share of the rows{learning}",
+            ranks.count
+        );
         terminal.status("Ranks", text);
     }
     let report = &plan.report;

@@ -169,6 +169,8 @@ pub struct PlanSummary {
 pub struct PlannedRanks {
     /// The number of ranks.
     pub count: usize,
+    /// The threads of this rank; a launcher may leave a rank one processor only.
+    pub threads: usize,
     /// The bytes of one gradient: each rank sends one or a few of them for every pass for learning. 0 if every rank runs
     /// these passes itself, because all weights are trained, or nothing is.
     pub gradient_bytes: u64,
@@ -236,7 +238,11 @@ pub(super) fn build_summary(
 fn planned_ranks(policy: &Policy) -> Option<PlannedRanks> {
     let ranks = policy.ranks();
     let gradient_bytes = if policy.adapter().is_full() { 0 } else { 4 * policy.parameters().flat_len() as u64 };
-    ranks.are_several().then(|| PlannedRanks { count: ranks.position().1, gradient_bytes })
+    ranks.are_several().then(|| PlannedRanks {
+        count: ranks.position().1,
+        threads: rayon::current_num_threads(),
+        gradient_bytes,
+    })
 }
 
 /// Estimates the memory of a run in bytes by use, with `train.batch` and `train.recompute` of its settings.

@@ -28,8 +28,8 @@ struct Header {
     number: u64,
     /// What the exchange is for.
     purpose: String,
-    /// Whether the content is the text of the error with which the rank failed.
-    failed: bool,
+    /// The exit code of the error with which the rank failed, whose text is the content.
+    failed: Option<u8>,
 }
 
 /// What every rank says about itself first.
@@ -62,6 +62,8 @@ pub struct Connection {
     is_broken: bool,
     /// Whether that is because of rank 0, or of an unknown rank.
     has_lost_first: bool,
+    /// The exit code of another rank that failed.
+    other_exit: Option<Exit>,
     traffic: Traffic,
 }
 
@@ -81,6 +83,7 @@ impl Connection {
             failure: None,
             is_broken: false,
             has_lost_first: false,
+            other_exit: None,
             traffic: Traffic::default(),
         };
         let version = env!("CARGO_PKG_VERSION");
@@ -125,6 +128,15 @@ impl Connection {
         purpose: &str,
         message: Result<Vec<u8>, String>,
     ) -> Result<Vec<Vec<u8>>, Box<Explanation>> {
+        self.gather_or_fail(purpose, message.map_err(|text| (text, Exit::Sandbox)))
+    }
+
+    /// Gathers messages as [`gather`](Self::gather) does; an error comes with the exit code of the program.
+    fn gather_or_fail(
+        &mut self,
+        purpose: &str,
+        message: Result<Vec<u8>, (String, Exit)>,
+    ) -> Result<Vec<Vec<u8>>, Box<Explanation>> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
         }
@@ -142,10 +154,11 @@ impl Connection {
     fn exchange(
         &mut self,
         purpose: &str,
-        message: Result<Vec<u8>, String>,
+        message: Result<Vec<u8>, (String, Exit)>,
     ) -> Result<Vec<Vec<u8>>, (Box<Explanation>, bool)> {
-        let header = Header { number: self.number, purpose: purpose.to_owned(), failed: message.is_err() };
-        let content = message.unwrap_or_else(String::into_bytes);
+        let failed = message.as_ref().err().map(|(_, exit)| *exit as u8);
+        let header = Header { number: self.number, purpose: purpose.to_owned(), failed };
+        let content = message.unwrap_or_else(|(text, _)| text.into_bytes());
         let sent = encode(&header, &content).map_err(|error| (error, true))?;
         let begun = Instant::now();
         let gathered = self.transport.gather(&sent, self.timeout);
@@ -163,9 +176,10 @@ impl Connection {
         self.number += 1;
         let decoded: Option<Vec<(Header, Vec<u8>)>> = gathered.into_iter().map(decode).collect();
         let Some(decoded) = decoded else { return Err((Box::new(self.explain_difference(purpose, None)), true)) };
-        let failed = decoded.iter().position(|(header, _)| header.failed);
+        let failed = decoded.iter().position(|(header, _)| header.failed.is_some());
         if let Some(rank) = failed {
-            let text = &decoded[rank].1;
+            let (failed, text) = &decoded[rank];
+            self.other_exit = failed.failed.filter(|_| rank != self.rank()).map(exit_of);
             let alike = decoded.iter().all(|(other, content)| *other == header && content == text);
             return Err((Box::new(self.explain_failure(rank, &String::from_utf8_lossy(text))), !alike));
         }
@@ -218,17 +232,27 @@ impl Connection {
     }
 
     /// Ends the run on this rank: tells the other ranks how it ended here, and waits for them. Returns `result`, or the
-    /// failure of another rank in the place of a success.
+    /// failure of another rank in the place of a success. `exit` gives the exit code of the program for an error.
     ///
     /// # Errors
     /// The error in `result`, else that of a rank that failed or does not answer.
-    pub fn finish<T, E: Display + From<Error>>(&mut self, result: Result<T, E>) -> Result<T, E> {
-        let outcome = result.as_ref().map(|_| Vec::new()).map_err(ToString::to_string);
-        let ended = self.gather(END, outcome);
+    pub fn finish<T, E: Display + From<Error>>(
+        &mut self,
+        result: Result<T, E>,
+        exit: impl FnOnce(&E) -> Exit,
+    ) -> Result<T, E> {
+        let outcome = result.as_ref().map(|_| Vec::new()).map_err(|error| (error.to_string(), exit(error)));
+        let ended = self.gather_or_fail(END, outcome);
         match (result, ended) {
             (Ok(_), Err(failure)) => Err(Error::Explained(failure, Exit::Sandbox).into()),
             (result, _) => result,
         }
+    }
+
+    /// The exit code of another rank, if that failed first.
+    #[must_use]
+    pub fn other_exit(&self) -> Option<Exit> {
+        self.other_exit
     }
 
     /// What the exchanges took so far.
@@ -256,6 +280,12 @@ impl Connection {
         }
         self.transport.abort(code);
     }
+}
+
+/// The exit code with this number; that of the sandbox for a number that is none.
+fn exit_of(code: u8) -> Exit {
+    let known = [Exit::No, Exit::Usage, Exit::Sandbox, Exit::Trust, Exit::Interrupted];
+    known.into_iter().find(|exit| *exit as u8 == code).unwrap_or(Exit::Sandbox)
 }
 
 /// Joins header and content of a message: the length of the header (`u16`, little-endian), header, content.
@@ -380,11 +410,15 @@ mod tests {
     #[test]
     fn a_rank_that_ended_with_an_error_is_named_wherever_the_others_are() {
         let told = on_ranks(2, |mut connection| match connection.rank() {
-            1 => connection.finish(Err::<(), Error>(Explanation::new("model", "a weight is missing").into())).is_err(),
+            1 => {
+                let failure = Error::from(Explanation::new("model", "a weight is missing"));
+                connection.finish(Err::<(), _>(failure), |_| Exit::Usage).is_err()
+            }
             _ => {
                 let failure = connection.gather("score", Ok(Vec::new())).unwrap_err().what;
                 assert!(failure.ends_with("failed: a weight is missing"), "{failure}");
-                let ended = connection.finish(Ok::<(), Error>(())).unwrap_err();
+                assert_eq!(connection.other_exit(), Some(Exit::Usage));
+                let ended = connection.finish(Ok::<(), Error>(()), |_| Exit::No).unwrap_err();
                 ended.to_string() == failure
             }
         });
@@ -393,7 +427,7 @@ mod tests {
 
     #[test]
     fn a_message_that_is_cut_is_no_message() {
-        let header = Header { number: 3, purpose: "score".into(), failed: false };
+        let header = Header { number: 3, purpose: "score".into(), failed: None };
         let message = encode(&header, b"content").unwrap();
         for length in 0..message.len() - b"content".len() {
             assert!(decode(message[..length].to_vec()).is_none(), "{length}");
