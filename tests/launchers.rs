@@ -112,7 +112,7 @@ impl Workspace {
         let output = self.train(under, &train_words(name, more)).output().unwrap();
         assert!(output.status.success(), "{name}: {}", text(&output));
         if let Some((_, count)) = under {
-            assert!(text(&output).contains(&format!("Ranks {count}; ")), "{}", text(&output));
+            assert!(text(&output).contains(&format!("Ranks {count}, here")), "{}", text(&output));
         }
         assert_eq!(self.rank_folders(), 0, "{name}");
         self.adapter_of(name)
@@ -216,7 +216,7 @@ fn ranks_of_slurm_train_to_the_bytes_of_one_process() {
     if output.status.code() == Some(77) {
         absent("slurm", String::from_utf8_lossy(&output.stderr).trim());
     }
-    assert!(output.status.success() && text(&output).contains("Ranks 2; "), "{}", text(&output));
+    assert!(output.status.success() && text(&output).contains("Ranks 2, here"), "{}", text(&output));
     assert!(workspace.adapter_of("pmi2") == alone, "PMI-2: the adapters differ");
     let has_pmix = !text(&output).contains("can not load PMIx library");
     assert!(!has_pmix || workspace.adapter_of("pmix") == alone, "PMIx: the adapters differ");

@@ -46,7 +46,7 @@ fn execute(settings: Vec<RunSettings>, stop_after: Option<u64>) -> Vec<Ended> {
                 let mut watcher = Watcher { stop: &stop, stop_after, events: 0 };
                 let result = execute_on_ranks(settings, None, &mut watcher, &stop, &connection);
                 let mut connection = Arc::into_inner(connection).unwrap().into_inner().unwrap();
-                let result = connection.finish(result, tunebox_foundation::explain::Explain::exit);
+                let result = connection.finish(result, |error| (error.explanation(), error.exit()));
                 connection.close(1);
                 (result, watcher.events)
             })

@@ -265,7 +265,10 @@ fn generate_batch(
 }
 
 /// Checks that every prompt has a token, is shorter than the model's context, and holds only tokens of the vocabulary.
-fn check_prompts(configuration: &Configuration, prompts: &[Vec<u32>]) -> Result<()> {
+///
+/// # Errors
+/// The first prompt that is not.
+pub fn check_prompts(configuration: &Configuration, prompts: &[Vec<u32>]) -> Result<()> {
     let room = configuration.max_positions;
     for (number, prompt) in prompts.iter().enumerate() {
         let length = prompt.len();

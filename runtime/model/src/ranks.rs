@@ -10,6 +10,9 @@ use std::sync::Arc;
 use crate::decoder::packing::divide;
 use crate::error::{Error, Result};
 
+/// The bytes of a message that ranks exchange at a time.
+const PIECE_BYTES: usize = 16 << 20;
+
 /// The ranks of a run, seen from one of them.
 pub trait Ranks: Debug + Send + Sync {
     /// The number of this rank, from 0.
@@ -18,7 +21,8 @@ pub trait Ranks: Debug + Send + Sync {
     /// The number of ranks.
     fn count(&self) -> usize;
 
-    /// Sends a message to all ranks and returns the messages of all, in the order of the ranks. `purpose` names the call;
+    /// Sends a message of at most 17 MiB to all ranks and returns the messages of all, in the order of the ranks. `purpose`
+    /// names the call;
     /// it must be the same on all ranks. An `Err` is the message of the error with which this rank failed.
     ///
     /// # Errors
@@ -79,15 +83,32 @@ impl RankGroup {
         divide(weights, self.position().1)
     }
 
-    /// Sends a message to all ranks and returns the messages of all, in the order of the ranks; that of this process alone
-    /// if there are no others. An `Err` is the message of the error with which this rank failed.
+    /// Sends a message of any length to all ranks and returns the messages of all, in the order of the ranks; that of this
+    /// process alone if there are no others. An `Err` is the message of the error with which this rank failed.
     ///
     /// # Errors
     /// Those of [`Ranks::gather`]; a message that is an `Err`.
     pub fn gather(&self, purpose: &'static str, message: std::result::Result<Vec<u8>, String>) -> Result<Vec<Vec<u8>>> {
-        match &self.0 {
-            Some(ranks) => ranks.gather(purpose, message),
-            None => Ok(vec![message.map_err(Error::Argument)?]),
+        let Some(ranks) = &self.0 else { return Ok(vec![message.map_err(Error::Argument)?]) };
+        let mut all = vec![Vec::new(); ranks.count()];
+        let mut rest = message.as_deref().map_err(Clone::clone);
+        // The first byte of a piece says whether another one follows. Whoever has none sends empty pieces.
+        loop {
+            let piece = rest.clone().map(|rest| {
+                let (now, later) = rest.split_at(rest.len().min(PIECE_BYTES));
+                (later, [&[u8::from(!later.is_empty())], now].concat())
+            });
+            let sent = piece.as_ref().map(|(_, piece)| piece.clone()).map_err(Clone::clone);
+            let mut is_last = true;
+            for (message, piece) in all.iter_mut().zip(ranks.gather(purpose, sent)?) {
+                let (more, bytes) = piece.split_first().ok_or_else(|| wrong_message(purpose))?;
+                is_last &= *more == 0;
+                message.extend_from_slice(bytes);
+            }
+            if is_last {
+                return Ok(all);
+            }
+            rest = piece.map(|(later, _)| later);
         }
     }
 
@@ -110,8 +131,11 @@ impl RankGroup {
         let own = compute(self.divide(weights)[rank].clone());
         let message = own.as_ref().map(|numbers| bytes_of(numbers)).map_err(ToString::to_string);
         let gathered = self.gather(purpose, message);
-        own?;
-        Ok(gathered?.iter().flat_map(|message| numbers_of(message)).collect())
+        let each = own?.len() / self.divide(weights)[rank].len().max(1);
+        let all: Vec<f32> = gathered?.iter().flat_map(|message| numbers_of(message)).collect();
+        let is_whole =
+            all.len().is_multiple_of(weights.len().max(1)) && (each == 0 || all.len() == each * weights.len());
+        if is_whole { Ok(all) } else { Err(wrong_message(purpose)) }
     }
 }
 

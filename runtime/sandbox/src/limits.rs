@@ -99,7 +99,7 @@ limits! {
     /// operations, between verdicts and between the blocks of the model; a tensor operation that may outlast it is refused.
     step_wall_seconds: f64 = 86_400.0, "step-wall-seconds", Seconds, 0 to 31_536_000;
     /// Seconds that the ranks of a run wait for one of them; past it the run ends on all of them.
-    rank_seconds: f64 = 600.0, "rank-seconds", Seconds, 1 to 31_536_000;
+    rank_seconds: f64 = 3_600.0, "rank-seconds", Seconds, 1 to 31_536_000;
     /// Seconds that one host operation may last before the run says so; it is not ended, and the next one is allowed.
     operation_seconds: f64 = 3_600.0, "operation-seconds", Seconds, 0 to 31_536_000;
     /// Seconds that compiling the component may take, if it is not built in.

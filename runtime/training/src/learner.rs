@@ -322,7 +322,10 @@ impl RunHooks for Trainer {
             .collect();
         let RewardState { verifiers, failure, .. } = &mut self.rewards;
         let verdicts = verifiers.verdicts(policy.ranks(), tokenizer, &answers, end);
-        let verdicts = verdicts.map_err(|error| note_failure(failure, error, end))?;
+        let verdicts = match verdicts {
+            Err(crate::error::Error::Model(error @ Error::Ranks(_))) => return Err(error),
+            other => other.map_err(|error| note_failure(failure, error, end))?,
+        };
         if self.shows_completions() && self.rewards.samples.is_empty() {
             let weights = self.rewards.verifiers.names_and_weights();
             self.rewards.samples = pick_samples(tokenizer, &answers, &written.group, &verdicts, &weights)?;

@@ -13,7 +13,7 @@ use serde::de::DeserializeOwned;
 use serde::{Deserialize, Serialize};
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::format::seven_digits;
-use tunebox_model::generate::{Completion, Sampling, generate};
+use tunebox_model::generate::{Completion, Sampling, check_prompts, generate};
 use tunebox_model::tokenizer::Tokenizer;
 use tunebox_model::{Policy, RankGroup, View};
 use tunebox_sandbox::{DECODED_BYTES, Question, Verdict};
@@ -155,6 +155,10 @@ impl Verifiers {
         (sampling, room): (&Sampling, usize),
     ) -> Result<Vec<Completion>, Error> {
         let end = policy.deadline().or_else(|| self.own_end());
+        if policy.ranks().are_several() {
+            // A prompt that is refused is refused on every rank, with the same words.
+            check_prompts(&policy.model_of(view).configuration, prompts)?;
+        }
         let written = sampling.completions * sampling.max_tokens;
         let weights: Vec<usize> = prompts.iter().map(|prompt| prompt.len() + written).collect();
         let (all, before) = (weights.len() * sampling.completions, self.environment_failures());
@@ -327,6 +331,11 @@ fn share_work<C: Counting, T: Serialize + DeserializeOwned>(
         let (items, counted): (Vec<T>, Vec<Counts>) = postcard::from_bytes(&message).map_err(wrong)?;
         all.extend(items);
         counting.counts().into_iter().zip(counted).for_each(|(counts, more)| counts.merge(more));
+    }
+    let each = weights.len().max(1);
+    if !all.len().is_multiple_of(each) {
+        let what = format!("the ranks sent {} results of `{purpose}` for {} items", all.len(), weights.len());
+        return Err(tunebox_model::Error::Argument(what).into());
     }
     Ok(all)
 }

@@ -3,7 +3,7 @@
 use std::env::temp_dir;
 use std::path::{Path, PathBuf};
 
-use clap::Args;
+use clap::{Args, value_parser};
 use serde_json::json;
 use tunebox_foundation::explain::Exit;
 use tunebox_foundation::files::{FileError, temporary_folder};
@@ -39,8 +39,8 @@ pub(crate) struct Check {
     #[arg(long)]
     fit: bool,
     /// Number of ranks to plan the run for: shows what each holds, and how large the gradients are that they send
-    #[arg(long, value_name = "COUNT", conflicts_with = "fit")]
-    ranks: Option<usize>,
+    #[arg(long, value_name = "COUNT", conflicts_with = "fit", value_parser = value_parser!(u16).range(2..=4096))]
+    ranks: Option<u16>,
     #[command(flatten)]
     trust: TrustOptions,
 }
@@ -99,7 +99,7 @@ impl Check {
             let (name, state) = (&run.name, if run.finished { "is finished" } else { "has begun" });
             terminal.note(format!("the run `{name}` {state}; this checks a new run with the same settings"));
         }
-        self.ranks.into_iter().for_each(|count| settings.plan_for_ranks(count));
+        self.ranks.into_iter().for_each(|count| settings.plan_for_ranks(count.into()));
         let limit = MemoryLimit::set(memory_of_plan(&settings)).map_err(FileError::at("used", &self.subject))?;
         // Before the model is opened: the memory for it is part of the estimate.
         let free = free(&settings);

@@ -11,7 +11,7 @@ use tunebox_foundation::files::{self, FileError};
 use tunebox_foundation::format::{bytes, grouped};
 use tunebox_foundation::paths::{self, simplify};
 use tunebox_ranks::{Launch, find_launch};
-use tunebox_sandbox::{Profiler, Recorded};
+use tunebox_sandbox::{Limits, Profiler, Recorded};
 use tunebox_training::{Connection, RunSettings, execute, execute_on_ranks, plan};
 
 use crate::access::Access;
@@ -98,25 +98,29 @@ impl Train {
     }
 
     /// Carries out the share of this process in a run that a launcher started on several ranks. Rank 0 alone writes to the
-    /// terminal and has an exit code other than 0, that of the rank that failed; another rank does so only if rank 0 is lost.
+    /// terminal and fails with the exit code of the rank that failed; another rank does so only if rank 0 is lost.
     fn run_on_rank(self, launch: &Launch, terminal: Terminal, global: &Global) -> CommandResult {
         let transport = tunebox_ranks::connect(launch, CONNECT_TIMEOUT)?;
-        let connection = Arc::new(Mutex::new(Connection::open(transport, CONNECT_TIMEOUT)?));
+        let mut connection = Connection::open(transport, CONNECT_TIMEOUT)?;
+        let is_first = connection.rank() == 0;
+        // Until the settings of the run are known.
+        connection.set_timeout(Duration::from_secs_f64(Limits::default().rank_seconds));
+        let connection = Arc::new(Mutex::new(connection));
         let quiet = Terminal { quiet: true, json: false, ..terminal };
-        let terminal = if launch.rank == 0 { terminal } else { quiet };
+        let terminal = if is_first { terminal } else { quiet };
         let result = self.execute_on_rank(terminal, global, &connection);
         let Some(connection) = Arc::into_inner(connection) else { return result };
         let mut connection = connection.into_inner().unwrap_or_else(PoisonError::into_inner);
-        let result = connection.finish(result, |failure| failure.exit);
+        let result = connection.finish(result, |failure| ((*failure.explanation).clone(), failure.exit));
         let code = result.as_ref().map_or_else(|failure| failure.exit as i32, |_| 0);
         // Shown before the ranks are ended, which may end this process.
         let result = result.or_else(|mut failure| {
             let exit = connection.other_exit().unwrap_or(failure.exit);
-            if launch.rank != 0 && !connection.has_lost_first() {
+            if !is_first && !connection.has_lost_first() {
                 // The launcher goes by the exit code of rank 0.
                 return Ok(ExitStatus::Success);
             }
-            if launch.rank != 0 {
+            if !is_first {
                 failure.explanation.kept =
                     Some("the last checkpoint, in the folder of the run on the host of rank 0".into());
             }
@@ -142,14 +146,22 @@ impl Train {
             "stopping after this step; if the launcher ends the run before that, `--resume` continues from the last checkpoint",
         )))?;
         let mut display = RunDisplay::new(terminal).with_rings(find_rings(&settings, false));
+        if self.open {
+            display = display.with_open(simplify(Path::new(&settings.file.run.folder)));
+        }
         let worker = worker_program(false)?;
         let summary = execute_on_ranks(settings, worker.as_ref(), &mut display, &stop, connection);
         display.clear();
         let summary = summary?;
         let traffic = connection.lock().unwrap_or_else(PoisonError::into_inner).traffic();
         let sent = bytes(traffic.bytes);
-        terminal
-            .status("Ranks", format!("this one sent {sent} to each other, and took {:.1} s for it", traffic.seconds));
+        terminal.status(
+            "Ranks",
+            format!(
+                "rank 0 sent {sent} to every other rank; all exchanges took {:.1} s, waiting included",
+                traffic.seconds
+            ),
+        );
         terminal.event(json!({ "event": "ranks", "bytes": traffic.bytes, "seconds": traffic.seconds }));
         show_summary(terminal, &summary, None)
     }

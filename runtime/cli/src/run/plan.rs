@@ -90,8 +90,9 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
     terminal.status("Training", training_text(plan));
     if let Some(ranks) = &plan.ranks {
         let learning = match ranks.gradient_bytes {
-            0 => "; each runs every pass for learning".to_owned(),
-            gradient => format!("; a gradient is {}", bytes(gradient)),
+            None => "; each runs every pass for learning".to_owned(),
+            Some(0) => String::new(),
+            Some(gradient) => format!("; a gradient is {}", bytes(gradient)),
         };
         let threads = counted(ranks.threads as u64, "thread");
         let text = format!(

@@ -113,6 +113,17 @@ impl Packing {
         parts.of_ranks().map(of_rank).collect()
     }
 
+    /// Checks that no row is empty, has another number of target marks than of tokens, or a token past the vocabulary.
+    pub(crate) fn check_rows(rows: &Rows, configuration: &Configuration) -> Result<()> {
+        for (row, ids) in rows.ids.iter().enumerate() {
+            if ids.is_empty() {
+                return Err(Error::Argument(format!("row `{row}` has `0` tokens")));
+            }
+            check_row(rows, row, configuration)?;
+        }
+        Ok(())
+    }
+
     /// Cuts a slice of rows into parts by the tokens that [`Packing::new`] packs, and divides the parts among ranks:
     /// `rank` of `ranks`. `share` is that of [`Packing::new`].
     pub(crate) fn cut(

@@ -39,7 +39,8 @@ impl Policy {
         if none.len() != layers.len() {
             return Err(Error::Argument("a layer is named twice".into()));
         }
-        let values = self.map_rows("capture", rows, |slices| {
+        (0..rows.count()).try_for_each(|row| token_indices(rows, row, token).map(drop))?;
+        let values = self.map_rows("capture", view, rows, |slices| {
             let mut found = none;
             for slice in slices {
                 self.capture_slice(view, rows, slice, last, (site, token), &mut found)?;
@@ -58,9 +59,12 @@ impl Policy {
     fn map_rows(
         &self,
         purpose: &'static str,
+        view: &View,
         rows: &Rows,
         compute: impl FnOnce(Vec<Range<usize>>) -> Result<Vec<f32>>,
     ) -> Result<Vec<f32>> {
+        // A row that is refused is refused on every rank, with the same words.
+        Packing::check_rows(rows, &self.model_of(view).configuration)?;
         let weights: Vec<usize> = rows.ids.iter().map(Vec::len).collect();
         self.ranks().map_items(purpose, &weights, |own| {
             let slices = self.slices(rows, true).into_iter();
@@ -108,7 +112,7 @@ impl Policy {
     /// deadline has passed.
     pub fn next_token(&self, view: &View, rows: &Rows, ids: &[u32]) -> Result<Tensor> {
         self.model_of(view).configuration.check_tokens("the list of tokens", ids)?;
-        let found = self.map_rows("next-token", rows, |slices| {
+        let found = self.map_rows("next-token", view, rows, |slices| {
             let mut found = Vec::new();
             for slice in slices {
                 for part in self.last_logits(view, rows, slice)? {
@@ -129,7 +133,7 @@ impl Policy {
     /// # Errors
     /// When a row is empty, a token is not in the vocabulary, a snapshot does not exist, or the deadline has passed.
     pub fn divergence(&self, view: &View, other: &View, rows: &Rows) -> Result<Tensor> {
-        let found = self.map_rows("divergence", rows, |slices| {
+        let found = self.map_rows("divergence", view, rows, |slices| {
             let mut found = Vec::new();
             for slice in slices {
                 let parts = self.last_logits(view, rows, slice.clone())?.zip(self.last_logits(other, rows, slice)?);

@@ -13,7 +13,7 @@ use crate::ranks::{bytes_of, numbers_of, wrong_message};
 use crate::rows::Rows;
 
 /// Numbers of the flat gradient that ranks exchange at a time.
-const CHUNK_NUMBERS: usize = 1 << 20;
+pub(super) const CHUNK_NUMBERS: usize = 1 << 20;
 
 /// A slice of rows, and the parts into which it is cut.
 pub(super) struct DividedSlice {

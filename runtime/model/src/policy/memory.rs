@@ -6,6 +6,7 @@ use std::collections::HashSet;
 use tunebox_compute::fused::{DIVERGENCE_ROWS, HEAD_GROUPS, HEAD_ROWS, HEAD_TILE};
 use tunebox_compute::precision::{Precision, Purpose, bytes};
 
+use super::division::CHUNK_NUMBERS;
 use super::{Policy, Slice, View};
 use crate::adapter::{AdapterKind, Module};
 use crate::configuration::Configuration;
@@ -65,7 +66,7 @@ impl Policy {
         let model = self.model_of(view);
         let (sizes, settings, precision) = (&model.configuration, &self.settings, model.weights.precision());
         let share = self.shares_prefixes(&View::Policy, learning);
-        let slices: Vec<u64> = match self.divides(learning) {
+        let slices: Vec<u64> = match learning && self.divides(learning) {
             true => {
                 let divided = self.divided_slices(rows, view, (learning, share));
                 divided.iter().map(|slice| slice.parts.largest_share() as u64).collect()
@@ -119,10 +120,14 @@ impl Policy {
         model.weights.precision().bytes(Purpose::Scratch, all)
     }
 
-    /// Estimates the bytes of gradients that one of several ranks sums apart and sends: two subtrees, and a copy of each.
+    /// Estimates the bytes of gradients that one of several ranks sums apart and exchanges: five subtrees, a copy of each,
+    /// and what all ranks send at a time, twice.
     #[must_use]
     pub fn exchange_bytes(&self) -> u64 {
-        if self.divides(true) { 4 * bytes(self.parameters().gradients()) as u64 } else { 0 }
+        let gradient = bytes(self.parameters().gradients()) as u64;
+        let at_a_time = gradient.min(4 * CHUNK_NUMBERS as u64);
+        let ranks = self.ranks().position().1 as u64;
+        if self.divides(true) { 10 * gradient + 10 * ranks * at_a_time } else { 0 }
     }
 
     /// The bytes that the policy keeps beside the model and the adapter: [`snapshot_bytes`](Self::snapshot_bytes) for each

@@ -171,9 +171,9 @@ pub struct PlannedRanks {
     pub count: usize,
     /// The threads of this rank; a launcher may leave a rank one processor only.
     pub threads: usize,
-    /// The bytes of one gradient: each rank sends one or a few of them for every pass for learning. 0 if every rank runs
-    /// these passes itself, because all weights are trained, or nothing is.
-    pub gradient_bytes: u64,
+    /// The bytes of one gradient: each rank sends one or a few of them for every pass for learning. `None` if every rank
+    /// runs these passes itself, because all weights are trained; 0 if nothing is.
+    pub gradient_bytes: Option<u64>,
 }
 
 impl PlanSummary {
@@ -237,7 +237,7 @@ pub(super) fn build_summary(
 /// How the passes of a policy are divided; `None` for one process alone.
 fn planned_ranks(policy: &Policy) -> Option<PlannedRanks> {
     let ranks = policy.ranks();
-    let gradient_bytes = if policy.adapter().is_full() { 0 } else { 4 * policy.parameters().flat_len() as u64 };
+    let gradient_bytes = (!policy.adapter().is_full()).then(|| 4 * policy.parameters().flat_len() as u64);
     ranks.are_several().then(|| PlannedRanks {
         count: ranks.position().1,
         threads: rayon::current_num_threads(),

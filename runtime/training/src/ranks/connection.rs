@@ -1,6 +1,5 @@
 //! The connection of one rank to all others: numbered exchanges, of which each must have the same purpose on all ranks.
 
-use std::fmt::Display;
 use std::fs;
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
@@ -8,7 +7,7 @@ use std::time::{Duration, Instant};
 use serde::{Deserialize, Serialize};
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_model::Ranks;
-use tunebox_ranks::{RankError, Transport};
+use tunebox_ranks::{MAX_MESSAGE, RankError, Transport};
 
 use crate::error::Error;
 
@@ -20,6 +19,9 @@ const END: &str = "end";
 
 /// The bytes that a message may have besides its content.
 pub(crate) const HEADER_BYTES: usize = 1 << 10;
+
+/// The most bytes of the purpose of an exchange.
+const MAX_PURPOSE: usize = 64;
 
 /// What precedes the content of every message.
 #[derive(Serialize, Deserialize, PartialEq, Eq, Debug)]
@@ -128,14 +130,14 @@ impl Connection {
         purpose: &str,
         message: Result<Vec<u8>, String>,
     ) -> Result<Vec<Vec<u8>>, Box<Explanation>> {
-        self.gather_or_fail(purpose, message.map_err(|text| (text, Exit::Sandbox)))
+        self.gather_or_fail(purpose, message.map_err(|text| (Explanation::new("ranks", text), Exit::Sandbox)))
     }
 
     /// Gathers messages as [`gather`](Self::gather) does; an error comes with the exit code of the program.
     fn gather_or_fail(
         &mut self,
         purpose: &str,
-        message: Result<Vec<u8>, (String, Exit)>,
+        message: Result<Vec<u8>, (Explanation, Exit)>,
     ) -> Result<Vec<Vec<u8>>, Box<Explanation>> {
         if let Some(failure) = &self.failure {
             return Err(failure.clone());
@@ -154,22 +156,30 @@ impl Connection {
     fn exchange(
         &mut self,
         purpose: &str,
-        message: Result<Vec<u8>, (String, Exit)>,
+        message: Result<Vec<u8>, (Explanation, Exit)>,
     ) -> Result<Vec<Vec<u8>>, (Box<Explanation>, bool)> {
+        // What cannot be sent would leave the others waiting.
+        let purpose = if purpose.len() <= MAX_PURPOSE { purpose } else { "a purpose that is too long" };
+        let is_short = |content: &Vec<u8>| content.len() + HEADER_BYTES <= MAX_MESSAGE;
+        let too_long = || {
+            let what = format!("a message of `{purpose}` between ranks is too long");
+            (Explanation::new("ranks", what), Exit::Sandbox)
+        };
+        let message = message.and_then(|content| if is_short(&content) { Ok(content) } else { Err(too_long()) });
         let failed = message.as_ref().err().map(|(_, exit)| *exit as u8);
         let header = Header { number: self.number, purpose: purpose.to_owned(), failed };
-        let content = message.unwrap_or_else(|(text, _)| text.into_bytes());
+        let content = message.unwrap_or_else(|(failure, _)| serde_json::to_vec(&failure).unwrap_or_default());
         let sent = encode(&header, &content).map_err(|error| (error, true))?;
         let begun = Instant::now();
         let gathered = self.transport.gather(&sent, self.timeout);
         self.traffic.bytes += sent.len() as u64;
         self.traffic.seconds += begun.elapsed().as_secs_f64();
         let gathered = gathered.map_err(|error| {
-            self.is_broken = !matches!(error, RankError::TooLong { .. });
+            self.is_broken = true;
             self.has_lost_first = match &error {
                 RankError::Missing { ranks, .. } => ranks.contains(&0),
                 RankError::Lost { rank, .. } => *rank == 0,
-                _ => self.is_broken,
+                _ => true,
             };
             (Box::new(self.explain_loss(&error)), true)
         })?;
@@ -178,10 +188,10 @@ impl Connection {
         let Some(decoded) = decoded else { return Err((Box::new(self.explain_difference(purpose, None)), true)) };
         let failed = decoded.iter().position(|(header, _)| header.failed.is_some());
         if let Some(rank) = failed {
-            let (failed, text) = &decoded[rank];
+            let (failed, content) = &decoded[rank];
             self.other_exit = failed.failed.filter(|_| rank != self.rank()).map(exit_of);
-            let alike = decoded.iter().all(|(other, content)| *other == header && content == text);
-            return Err((Box::new(self.explain_failure(rank, &String::from_utf8_lossy(text))), !alike));
+            let alike = decoded.iter().all(|(other, own)| *other == header && own == content);
+            return Err((Box::new(self.explain_failure(rank, content)), !alike));
         }
         if let Some(rank) = decoded.iter().position(|(other, _)| *other != header) {
             let other = &decoded[rank].0.purpose;
@@ -215,10 +225,13 @@ impl Connection {
         explanation
     }
 
-    /// The explanation of a rank that failed with this text.
-    fn explain_failure(&self, rank: usize, text: &str) -> Explanation {
-        Explanation::new("ranks", format!("{} failed: {text}", self.name(rank)))
-            .with_why("the ranks of a run compute every step together")
+    /// The explanation of a rank that failed with the explanation in `content`.
+    fn explain_failure(&self, rank: usize, content: &[u8]) -> Explanation {
+        let failure: Explanation = serde_json::from_slice(content).unwrap_or_default();
+        let what = format!("{} failed: {}", self.name(rank), failure.what);
+        let why = failure.why.or_else(|| Some("the ranks of a run compute every step together".into()));
+        // What was kept there is in a temporary folder.
+        Explanation { category: "ranks".into(), what, why, kept: None, further: Vec::new(), ..failure }
     }
 
     /// The explanation of ranks that are not at the same exchange: this one at `purpose`, another one, if known, at its own.
@@ -226,22 +239,22 @@ impl Connection {
         let other = other.map_or("another rank at something else".to_owned(), |(rank, other)| {
             format!("{} at `{other}`", self.name(rank))
         });
-        Explanation::new("ranks", "the ranks of the run no longer do the same")
+        Explanation::new("ranks", "the ranks of the run are at different exchanges")
             .with_why(format!("exchange {}: this rank is at `{purpose}`, {other}", self.number.saturating_sub(1)))
             .with_hint("start all ranks with the same program, files and settings, on one kind of processor")
     }
 
     /// Ends the run on this rank: tells the other ranks how it ended here, and waits for them. Returns `result`, or the
-    /// failure of another rank in the place of a success. `exit` gives the exit code of the program for an error.
+    /// failure of another rank in the place of a success. `explain` gives the explanation and the exit code of an error.
     ///
     /// # Errors
     /// The error in `result`, else that of a rank that failed or does not answer.
-    pub fn finish<T, E: Display + From<Error>>(
+    pub fn finish<T, E: From<Error>>(
         &mut self,
         result: Result<T, E>,
-        exit: impl FnOnce(&E) -> Exit,
+        explain: impl FnOnce(&E) -> (Explanation, Exit),
     ) -> Result<T, E> {
-        let outcome = result.as_ref().map(|_| Vec::new()).map_err(|error| (error.to_string(), exit(error)));
+        let outcome = result.as_ref().map(|_| Vec::new()).map_err(explain);
         let ended = self.gather_or_fail(END, outcome);
         match (result, ended) {
             (Ok(_), Err(failure)) => Err(Error::Explained(failure, Exit::Sandbox).into()),
@@ -412,13 +425,15 @@ mod tests {
         let told = on_ranks(2, |mut connection| match connection.rank() {
             1 => {
                 let failure = Error::from(Explanation::new("model", "a weight is missing"));
-                connection.finish(Err::<(), _>(failure), |_| Exit::Usage).is_err()
+                connection.finish(Err::<(), _>(failure), |failure| (failure.explanation(), Exit::Usage)).is_err()
             }
             _ => {
                 let failure = connection.gather("score", Ok(Vec::new())).unwrap_err().what;
                 assert!(failure.ends_with("failed: a weight is missing"), "{failure}");
                 assert_eq!(connection.other_exit(), Some(Exit::Usage));
-                let ended = connection.finish(Ok::<(), Error>(()), |_| Exit::No).unwrap_err();
+                let ended = connection
+                    .finish(Ok::<(), Error>(()), |failure| (failure.explanation(), failure.exit()))
+                    .unwrap_err();
                 ended.to_string() == failure
             }
         });

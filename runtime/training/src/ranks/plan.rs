@@ -1,21 +1,18 @@
 //! Plans a run on every rank, and checks that all ranks plan and compute the same.
 
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
-use tunebox_foundation::explain::Explanation;
+use tunebox_foundation::explain::{Explanation, ensure};
 use tunebox_foundation::files;
 use tunebox_model::RankGroup;
 
-use crate::checkpoint::Identity;
+use crate::checkpoint::{self, Identity};
 use crate::configuration::RunSettings;
 use crate::error::Error;
 use crate::observer::StepEvent;
 use crate::plan::{Plan, plan};
-
-/// The most bytes of a file that ranks exchange at a time.
-const CHUNK_BYTES: usize = 32 << 20;
 
 /// Plans the run of these settings on this rank, and compares the plan with those of the other ranks. A run that is
 /// resumed is planned by rank 0 first; then rank 0 sends the files of its folder to the other ranks.
@@ -31,7 +28,7 @@ pub(crate) fn plan_on_ranks(mut settings: RunSettings) -> Result<Plan, Error> {
         (false, _) => plan(settings),
         (true, 0) => {
             let planned = plan(settings)?;
-            send_folder(&ranks, Some(&planned.run.folder), Path::new(""))?;
+            send_folder(&ranks, Some((&planned.run.folder, &checkpoints_to_send(&planned))), Path::new(""))?;
             Ok(planned)
         }
         (true, _) => {
@@ -74,28 +71,28 @@ fn compare_plans(ranks: &RankGroup, planned: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sends the files of a run's folder from rank 0, which gives the folder, to the other ranks, which write them into the
+/// Sends the files of a run's folder from rank 0, which gives the folder and the checkpoints to send, to the other ranks, which write them into the
 /// folder of the same name in `runs`. Returns the name.
-fn send_folder(ranks: &RankGroup, folder: Option<&Path>, runs: &Path) -> Result<String, Error> {
-    let own = folder.map_or(Ok((String::new(), Vec::new())), |folder| {
+fn send_folder(ranks: &RankGroup, folder: Option<(&Path, &[PathBuf])>, runs: &Path) -> Result<String, Error> {
+    let own = folder.map_or(Ok((String::new(), Vec::new())), |(folder, checkpoints)| {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
-        Ok::<_, files::FileError>((name, list_files(folder)?))
+        Ok::<_, files::FileError>((name, list_files(folder, checkpoints)?))
     });
+    let folder = folder.map(|(folder, _)| folder);
     let message = own.map_err(|error| error.to_string());
     let message = message.and_then(|own| serde_json::to_vec(&own).map_err(|error| error.to_string()));
     let first = ranks.gather("folder", message)?.swap_remove(0);
     let (name, listed): (String, Vec<(String, u64)>) = serde_json::from_slice(&first).map_err(unreadable)?;
     for (path, length) in listed {
-        let target = runs.join(&name).join(&path);
-        let mut content = Vec::new();
-        let source = folder.map(|folder| files::read(&folder.join(&path), length)).transpose();
-        let source = source.map_err(|error| error.to_string());
-        for start in (0..length.max(1)).step_by(CHUNK_BYTES) {
-            let (start, end) = (start as usize, length.min(start + CHUNK_BYTES as u64) as usize);
-            let part = source.as_ref().map(|bytes| bytes.as_ref().map_or(Vec::new(), |all| all[start..end].to_vec()));
-            content.extend(ranks.gather("file", part.map_err(Clone::clone))?.swap_remove(0));
-        }
+        let source = folder.map_or(Ok(Vec::new()), |folder| files::read(&folder.join(&path), length));
+        let content = ranks.gather("file", source.map_err(|error| error.to_string()))?.swap_remove(0);
         if folder.is_none() {
+            let target = runs.join(&name).join(&path);
+            let is_inside = |path: &str| Path::new(path).components().all(|part| matches!(part, Component::Normal(_)));
+            ensure(is_inside(&name) && is_inside(&path), || {
+                let what = format!("rank 0 sent a file `{path}` of the run `{name}`, which is outside of its folder");
+                Error::from(Explanation::new("ranks", what))
+            })?;
             let parent = target.parent().unwrap_or(runs);
             fs::create_dir_all(parent).map_err(files::FileError::at("created", parent))?;
             files::write(&target, &content)?;
@@ -104,9 +101,16 @@ fn send_folder(ranks: &RankGroup, folder: Option<&Path>, runs: &Path) -> Result<
     Ok(name)
 }
 
-/// The files of a run's folder that a resumed run reads, by their path in it, with their lengths. Leaves out the report and
-/// the event files.
-fn list_files(folder: &Path) -> Result<Vec<(String, u64)>, files::FileError> {
+/// The folders of the checkpoints that a resumed run reads: the one that it continues, and that of its best validation.
+fn checkpoints_to_send(planned: &Plan) -> Vec<PathBuf> {
+    let Some((path, state)) = &planned.run.checkpoint else { return Vec::new() };
+    let best = state.validations.best.map(|best| checkpoint::folder(&planned.run.folder, best.step));
+    std::iter::once(path.clone()).chain(best).collect()
+}
+
+/// The files of a run's folder that a resumed run reads, by their path in it, with their lengths. Leaves out the report, the
+/// event files, links, and checkpoints other than these.
+fn list_files(folder: &Path, checkpoints: &[PathBuf]) -> Result<Vec<(String, u64)>, files::FileError> {
     let mut found = Vec::new();
     let mut waiting = vec![PathBuf::new()];
     while let Some(below) = waiting.pop() {
@@ -115,7 +119,8 @@ fn list_files(folder: &Path) -> Result<Vec<(String, u64)>, files::FileError> {
             let about =
                 folder.join(&path).symlink_metadata().map_err(files::FileError::at("read", &folder.join(&path)))?;
             let is_output = name.ends_with(".html") || name.contains("tfevents");
-            if about.is_dir() {
+            let is_other = path.parent() == Some(Path::new("steps")) && !checkpoints.contains(&folder.join(&path));
+            if about.is_dir() && !is_other {
                 waiting.push(path);
             } else if about.is_file() && !is_output {
                 found.push((path.to_string_lossy().into_owned(), about.len()));

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use std::process::{Child, ChildStdin};
 use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::mpsc::{Receiver, RecvTimeoutError, sync_channel};
+use std::sync::mpsc::{Receiver, RecvTimeoutError, SyncSender, sync_channel};
 use std::time::{Duration, Instant};
 
 use tunebox_foundation::explain::{Exit, Explanation};
@@ -31,6 +31,9 @@ const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 /// How far beyond its time limit a call of the method may last before the worker is killed. Usually the worker ends such a
 /// call itself, and says more about it.
 const CALL_OVERRUN: Duration = Duration::from_secs(1);
+
+/// The most documents that wait for the worker to read them: the job, the answer to its exchange, and a stop order.
+const MAX_ORDERS: usize = 4;
 
 /// The most messages that wait between the thread that reads the pipe and the observer.
 const MAX_QUEUED: usize = 64;
@@ -107,7 +110,8 @@ pub(crate) fn supervise(
 /// A running worker. Dropping it kills it.
 struct Worker {
     child: Child,
-    orders: Option<ChildStdin>,
+    /// Documents for the worker, which a thread writes, because the worker may not read them; `None` once it takes none.
+    orders: Option<SyncSender<Vec<u8>>>,
     /// The worker's messages, each with the bytes that follow it.
     messages: Receiver<(Input<Message>, Vec<u8>)>,
     stderr: Option<StderrTail>,
@@ -136,6 +140,7 @@ impl Worker {
             }
         });
         let stderr = Some(StderrTail::read(errors));
+        let orders = orders.map(write_orders);
         Ok(Self { child, orders, messages, stderr, progress: Progress::default() })
     }
 
@@ -207,13 +212,8 @@ impl Worker {
             Err(explanation) => return self.send(&Order::NotGathered(explanation)),
             Ok(messages) => messages,
         };
-        self.send(&Order::Gathered(messages.iter().map(|message| message.len() as u64).collect()));
-        let written = |orders: &mut ChildStdin| {
-            messages.iter().try_for_each(|message| orders.write_all(message)).and_then(|()| orders.flush())
-        };
-        if self.orders.as_mut().is_some_and(|orders| written(orders).is_err()) {
-            self.orders = None;
-        }
+        let lengths = messages.iter().map(|message| message.len() as u64).collect();
+        self.send_with(&Order::Gathered(lengths), &messages);
     }
 
     /// Kills a worker that sent a line that is no message, or a message of another version or at the wrong place, and
@@ -247,10 +247,18 @@ impl Worker {
         self.progress.worker_error(&how, why)
     }
 
-    /// Sends a document to the worker. If that fails, closes the pipe and reports nothing: the worker's messages, or
-    /// their end, tell why.
+    /// Sends a document to the worker, as [`send_with`](Self::send_with) does.
     fn send(&mut self, document: &impl serde::Serialize) {
-        if self.orders.as_mut().is_some_and(|orders| write(orders, document).is_err()) {
+        self.send_with(document, &[]);
+    }
+
+    /// Sends a document to the worker and the bytes that follow it. If that fails, or the worker has not read several
+    /// documents before, closes the pipe and reports nothing: the worker's messages, or their end, tell why.
+    fn send_with(&mut self, document: &impl serde::Serialize, following: &[Vec<u8>]) {
+        let mut bytes = Vec::new();
+        let is_written = write(&mut bytes, document).is_ok();
+        following.iter().for_each(|more| bytes.extend_from_slice(more));
+        if !is_written || self.orders.as_ref().is_some_and(|orders| orders.try_send(bytes).is_err()) {
             self.orders = None;
         }
     }
@@ -261,6 +269,16 @@ impl Drop for Worker {
     fn drop(&mut self) {
         let _ = wait_or_kill(&mut self.child, Duration::ZERO);
     }
+}
+
+/// Starts a thread that writes what it is sent to the worker, until that fails or the sender is gone.
+fn write_orders(mut orders: ChildStdin) -> SyncSender<Vec<u8>> {
+    let (send, documents) = sync_channel::<Vec<u8>>(MAX_ORDERS);
+    std::thread::spawn(move || {
+        let mut write = |bytes: Vec<u8>| orders.write_all(&bytes).and_then(|()| orders.flush());
+        documents.into_iter().try_for_each(&mut write)
+    });
+    send
 }
 
 /// Reads a message of the worker and the bytes that follow it.

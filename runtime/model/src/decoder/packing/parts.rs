@@ -79,7 +79,7 @@ impl RowParts {
         self.shares[self.rank].clone()
     }
 
-    /// The most tokens that a rank runs.
+    /// About the most tokens that a rank runs: prefixes too short to be shared count once.
     pub(crate) fn largest_share(&self) -> usize {
         self.shares.iter().map(|own| self.tokens[own.clone()].iter().sum()).max().unwrap_or(0)
     }

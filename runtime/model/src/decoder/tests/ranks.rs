@@ -166,3 +166,15 @@ fn every_rank_computes_the_whole_gradient_of_all_weights() {
     let adapter = AdapterSettings { kind: AdapterKind::Full, ..AdapterSettings::default() };
     check("full", &Case { model: tiny::model(tiny::llama(), 1), adapter, noise: true, slice: Slice::Rows(9) });
 }
+
+#[test]
+fn messages_of_any_length_arrive_whole() {
+    let length = |rank: usize| [0, 7, 40 << 20][rank];
+    let message = |rank: usize| (0..length(rank)).map(|at| (at * 7 + rank) as u8).collect::<Vec<u8>>();
+    for all in on_ranks(3, |ranks| ranks.gather("score", Ok(message(ranks.position().0))).unwrap()) {
+        assert_eq!(all.len(), 3);
+        for (rank, found) in all.into_iter().enumerate() {
+            assert!(found == message(rank), "the message of rank {rank}");
+        }
+    }
+}
