@@ -160,12 +160,13 @@ impl Connection {
     ) -> Result<Vec<Vec<u8>>, (Box<Explanation>, bool)> {
         // What cannot be sent would leave the others waiting.
         let purpose = if purpose.len() <= MAX_PURPOSE { purpose } else { "a purpose that is too long" };
-        let is_short = |content: &Vec<u8>| content.len() + HEADER_BYTES <= MAX_MESSAGE;
-        let too_long = || {
-            let what = format!("a message of `{purpose}` between ranks is too long");
-            (Explanation::new("ranks", what), Exit::Sandbox)
+        let message = match message {
+            Ok(content) if content.len() + HEADER_BYTES > MAX_MESSAGE => {
+                let what = format!("a message of `{purpose}` between ranks is too long");
+                Err((Explanation::new("ranks", what), Exit::Sandbox))
+            }
+            message => message,
         };
-        let message = message.and_then(|content| if is_short(&content) { Ok(content) } else { Err(too_long()) });
         let failed = message.as_ref().err().map(|(_, exit)| *exit as u8);
         let header = Header { number: self.number, purpose: purpose.to_owned(), failed };
         let content = message.unwrap_or_else(|(failure, _)| serde_json::to_vec(&failure).unwrap_or_default());
