@@ -122,12 +122,18 @@ fn resume(workspace: &Workspace, count: usize, (name, more): (&str, &[&str]), wh
     assert!(adapter == whole, "{name} on {count} ranks: the adapters differ");
 }
 
+/// A folder for runs that Open MPI divides, the words of a long run with `extra` ones, and the adapter of that run alone.
+fn prepare(extra: &[&'static str]) -> (Workspace, Vec<&'static str>, Vec<u8>) {
+    Mpi::Open.require();
+    let (workspace, more) = (Workspace::new(), [&LORA[..], &LONG, extra].concat());
+    let whole = workspace.adapter(None, "whole", &more);
+    (workspace, more, whole)
+}
+
 #[test]
 #[ignore = "needs Open MPI"]
 fn an_interrupted_run_resumes_on_fewer_ranks() {
-    Mpi::Open.require();
-    let (workspace, more) = (Workspace::new(), [&LORA[..], &LONG].concat());
-    let whole = workspace.adapter(None, "whole", &more);
+    let (workspace, more, whole) = prepare(&[]);
     for (name, signal, rank, count) in
         [("int-0", Signal::INT, 0, 2), ("int-1", Signal::INT, 1, 1), ("term-2", Signal::TERM, 2, 3)]
     {
@@ -163,9 +169,7 @@ fn a_killed_worker_of_another_rank_is_named_and_the_run_resumes() {
 #[test]
 #[ignore = "needs Open MPI"]
 fn a_worker_killed_while_it_writes_a_checkpoint_leaves_a_whole_one() {
-    Mpi::Open.require();
-    let (workspace, more) = (Workspace::new(), [&LORA[..], &LONG].concat());
-    let whole = workspace.adapter(None, "whole", &more);
+    let (workspace, more, whole) = prepare(&[]);
     let is_torn = |name: &'static str| {
         let partial = workspace.path(&format!("runs/{name}/steps/.000004.partial"));
         let mut run = Run::start(&workspace, name, &more);
@@ -184,9 +188,7 @@ fn a_worker_killed_while_it_writes_a_checkpoint_leaves_a_whole_one() {
 #[test]
 #[ignore = "needs Open MPI"]
 fn a_killed_rank_ends_the_run_which_resumes() {
-    Mpi::Open.require();
-    let (workspace, more) = (Workspace::new(), [&LORA[..], &LONG].concat());
-    let whole = workspace.adapter(None, "whole", &more);
+    let (workspace, more, whole) = prepare(&[]);
     for (name, rank, count) in [("first", 0, 1), ("second", 1, 2)] {
         let run = Run::start(&workspace, name, &more).wait_for_step(3);
         let (output, text) = run.end(Signal::KILL, Part::Parent, rank);
@@ -199,9 +201,7 @@ fn a_killed_rank_ends_the_run_which_resumes() {
 #[test]
 #[ignore = "needs Open MPI"]
 fn a_worker_that_hangs_ends_the_run_within_the_limit() {
-    Mpi::Open.require();
-    let (workspace, more) = (Workspace::new(), [&LORA[..], &LONG, &["--set", "limits.rank-seconds=15"]].concat());
-    let whole = workspace.adapter(None, "whole", &more);
+    let (workspace, more, whole) = prepare(&["--set", "limits.rank-seconds=15"]);
     let (output, text) = Run::start(&workspace, "hung", &more).wait_for_step(3).end(Signal::STOP, Part::Worker, 2);
     assert!(!output.status.success(), "{text}");
     assert!(text.contains("error[ranks]: rank 2 on ") && text.contains(" did not answer within 15 s"), "{text}");

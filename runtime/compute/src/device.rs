@@ -5,7 +5,6 @@ use candle_core::{Device, DeviceLocation};
 pub use crate::accelerator::DeviceInfo;
 use crate::accelerator::{self, Accelerator};
 use crate::error::{Error, Result};
-use crate::fused::bf16_instruction;
 use tunebox_foundation::explain::Explain as _;
 
 /// Opens a device by name: `cpu`, `cuda`, `cuda:1`, `metal`, `metal:0`, or `auto` for the first that works of CUDA
@@ -105,23 +104,6 @@ pub fn describe(device: &Device) -> String {
         // The tensor library has the registry's number here; a Mac that the kernels are for has one GPU.
         DeviceLocation::Metal { .. } => "metal:0".into(),
     }
-}
-
-/// The kind of this processor, as far as results depend on it: its architecture and the vector instructions that it has.
-#[must_use]
-pub fn processor_kind() -> String {
-    #[cfg(target_arch = "x86_64")]
-    let features = [
-        ("avx2", is_x86_feature_detected!("avx2")),
-        ("fma", is_x86_feature_detected!("fma")),
-        ("avx512f", is_x86_feature_detected!("avx512f")),
-        ("avx512vnni", is_x86_feature_detected!("avx512vnni")),
-    ];
-    #[cfg(not(target_arch = "x86_64"))]
-    let features: [(&str, bool); 0] = [];
-    let present = features.iter().filter(|(_, is_there)| *is_there).map(|(name, _)| (*name).to_owned());
-    let parts = std::iter::once(std::env::consts::ARCH.to_owned()).chain(present);
-    parts.chain(bf16_instruction().map(str::to_owned)).collect::<Vec<_>>().join(" ")
 }
 
 #[cfg(test)]

@@ -246,3 +246,10 @@ impl Summary {
         Self { seconds: seven_digits(self.seconds), ..self.clone() }
     }
 }
+
+/// An observer that ignores every event.
+pub(crate) struct SilentObserver;
+
+impl Observer for SilentObserver {
+    fn event(&mut self, _event: &Event) {}
+}

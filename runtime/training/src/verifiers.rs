@@ -4,13 +4,11 @@
 //! most completions ends the run, which would learn from noise.
 
 mod judging;
+mod sharing;
 
 use std::borrow::Cow;
-use std::ops::Range;
 use std::time::{Duration, Instant};
 
-use serde::de::DeserializeOwned;
-use serde::{Deserialize, Serialize};
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::format::seven_digits;
 use tunebox_model::generate::{Completion, Sampling, check_prompts, generate};
@@ -24,6 +22,8 @@ use crate::error::Error;
 use crate::observer::Sample;
 use crate::plan::verifier::PlannedVerifier;
 use judging::Judging;
+pub(crate) use sharing::Counts;
+use sharing::share_work;
 
 /// Failures of one verifier, or of the environment, in one call that never end the run.
 pub(crate) const TOLERATED_FAILURES: usize = 8;
@@ -80,17 +80,6 @@ struct Entry {
     on_failure: Option<f32>,
     judge: Judging,
     counts: Counts,
-}
-
-/// The results of a verifier or environment in one step.
-#[derive(Debug, Clone, Default, Serialize, Deserialize)]
-pub(crate) struct Counts {
-    /// The verdicts.
-    values: Vec<f64>,
-    /// Number of completions on which it failed.
-    failed: usize,
-    /// The cause of the first failure.
-    pub(crate) reason: Option<String>,
 }
 
 /// The run's verifiers, and its environment, which counts as the last of them.
@@ -282,64 +271,6 @@ impl Verifiers {
     }
 }
 
-/// What counts the results of a step, and is divided among ranks: verifiers, or an environment.
-trait Counting {
-    /// The counts of the present step.
-    fn counts(&mut self) -> Vec<&mut Counts>;
-}
-
-impl Counting for Vec<Entry> {
-    /// One for each verifier.
-    fn counts(&mut self) -> Vec<&mut Counts> {
-        self.iter_mut().map(|entry| &mut entry.counts).collect()
-    }
-}
-
-impl Counting for Option<Environment> {
-    /// Those of the environment, if there is one.
-    fn counts(&mut self) -> Vec<&mut Counts> {
-        self.iter_mut().map(|environment| &mut environment.counts).collect()
-    }
-}
-
-/// Computes something for each of `weights.len()` items, a share of them on each rank: `compute` gets the range of this
-/// rank. Returns what all ranks computed, in order, and adds what they counted to the counts of `counting`. `weights`
-/// says how much work an item is.
-fn share_work<C: Counting, T: Serialize + DeserializeOwned>(
-    ranks: &RankGroup,
-    purpose: &'static str,
-    weights: &[usize],
-    counting: &mut C,
-    compute: impl FnOnce(&mut C, Range<usize>) -> Result<Vec<T>, Error>,
-) -> Result<Vec<T>, Error> {
-    if !ranks.are_several() {
-        return compute(counting, 0..weights.len());
-    }
-    let before: Vec<Counts> = counting.counts().into_iter().map(std::mem::take).collect();
-    let own = compute(counting, ranks.divide(weights)[ranks.position().0].clone());
-    let both = counting.counts().into_iter().zip(before);
-    let counted: Vec<Counts> = both.map(|(own, before)| std::mem::replace(own, before)).collect();
-    let message = match &own {
-        Ok(items) => postcard::to_stdvec(&(items, counted)).map_err(|error| error.to_string()),
-        Err(error) => Err(error.to_string()),
-    };
-    let gathered = ranks.gather(purpose, message);
-    own?;
-    let mut all = Vec::with_capacity(weights.len());
-    for message in gathered? {
-        let wrong = |error| tunebox_model::Error::Argument(format!("a rank sent no result of `{purpose}`: {error}"));
-        let (items, counted): (Vec<T>, Vec<Counts>) = postcard::from_bytes(&message).map_err(wrong)?;
-        all.extend(items);
-        counting.counts().into_iter().zip(counted).for_each(|(counts, more)| counts.merge(more));
-    }
-    let each = weights.len().max(1);
-    if !all.len().is_multiple_of(each) {
-        let what = format!("the ranks sent {} results of `{purpose}` for {} items", all.len(), weights.len());
-        return Err(tunebox_model::Error::Argument(what).into());
-    }
-    Ok(all)
-}
-
 impl Entry {
     /// Judges completions by this verifier; returns one verdict for each, in order, NaN if the verifier abstained or
     /// failed. Adds each verdict to the counts. A verifier with a verdict on failures gives that one. Else this fails as
@@ -451,30 +382,4 @@ pub(crate) fn sample_of(
         reward: reward_of(verdicts, weights),
         verdicts: given.map(|(verdict, (name, _))| (name.clone(), f64::from(*verdict))).collect(),
     })
-}
-
-impl Counts {
-    /// Adds what another rank counted.
-    fn merge(&mut self, other: Self) {
-        self.values.extend(other.values);
-        self.failed += other.failed;
-        self.reason = self.reason.take().or(other.reason);
-    }
-
-    /// Adds a verdict to the counts; returns its value, or NaN if the verifier abstained or failed. Keeps the cause of
-    /// the first failure.
-    pub(crate) fn add(&mut self, verdict: Verdict) -> f32 {
-        match verdict {
-            Verdict::Value(value) => {
-                self.values.push(f64::from(value));
-                value
-            }
-            Verdict::Abstained => f32::NAN,
-            Verdict::Failed(reason) => {
-                self.failed += 1;
-                self.reason.get_or_insert(reason);
-                f32::NAN
-            }
-        }
-    }
 }

@@ -34,7 +34,7 @@ pub(super) fn greeting(rank: usize, count: usize) -> Vec<u8> {
 ///
 /// # Errors
 /// - [`RankError::Address`] if the address cannot be listened at.
-/// - [`RankError::Missing`] if ranks did not connect in time; the connected ones are told so.
+/// - [`RankError::Missing`] if ranks did not connect in time; this is also reported to the connected ranks.
 /// - [`RankError::Lost`] if a rank closed its connection before all were connected.
 pub(super) fn accept_ranks(
     host: &str,

@@ -11,6 +11,7 @@ use tunebox_model::RankGroup;
 use crate::checkpoint::{self, Identity};
 use crate::configuration::RunSettings;
 use crate::error::Error;
+use crate::lock::write::{instruction_sets, system_name};
 use crate::observer::StepEvent;
 use crate::plan::{Plan, plan};
 
@@ -43,7 +44,7 @@ pub(crate) fn plan_on_ranks(mut settings: RunSettings) -> Result<Plan, Error> {
 
 /// Checks that all ranks have the identity of this rank's plan, and the same kind of processor.
 fn compare_plans(ranks: &RankGroup, planned: &Plan) -> Result<(), Error> {
-    let kind = tunebox_compute::device::processor_kind();
+    let kind = format!("{} with {}", system_name(), instruction_sets());
     let own = (&planned.run.identity, planned.run.summary.steps, &kind);
     let message = serde_json::to_vec(&own).map_err(|error| error.to_string());
     let (rank, _) = ranks.position();

@@ -7,7 +7,7 @@ use super::start::ActiveRun;
 use crate::cost::{Cost, Parts};
 use crate::data::{BatchSampler, Cursor};
 use crate::error::Error;
-use crate::observer::{Event, Observer};
+use crate::observer::SilentObserver;
 use crate::plan::Plan;
 
 /// The fewest and the most steps of a trial after the first, which warms up, and the seconds after which no step is
@@ -46,7 +46,7 @@ pub fn try_steps(mut plan: Plan, folder: &Path) -> Result<Trial, Error> {
     let cursors = epoch_cursors(&plan.sampler);
     let scale = cut_validation(&mut plan);
     plan.run.folder = folder.join("trial");
-    let mut silent = Silent;
+    let mut silent = SilentObserver;
     let mut running = ActiveRun::start(plan, &mut silent)?;
     running.timing.validation.scale(scale);
     for number in 0..=MAX_STEPS {
@@ -90,11 +90,4 @@ fn cut_validation(plan: &mut Plan) -> f64 {
     let all = data.examples.len();
     data.examples.truncate(MAX_VALIDATION);
     all as f64 / data.examples.len().max(1) as f64
-}
-
-/// Ignores every event.
-struct Silent;
-
-impl Observer for Silent {
-    fn event(&mut self, _event: &Event) {}
 }

@@ -12,7 +12,7 @@ use tunebox_sandbox::child::Program;
 use super::parent::supervise;
 use crate::configuration::RunSettings;
 use crate::error::Error;
-use crate::observer::{Event, Observer};
+use crate::observer::{Observer, SilentObserver};
 use crate::ranks::{Connection, Direct, lock, plan_on_ranks};
 use crate::run::{Summary, run};
 
@@ -36,7 +36,7 @@ pub fn execute_on_ranks(
         connection.rank() == 0
     };
     let own = if is_first { Ok(None) } else { temporary_folder(&mut settings).map(Some) };
-    let mut silent = Silent;
+    let mut silent = SilentObserver;
     let observer: &mut dyn Observer = if is_first { observer } else { &mut silent };
     own.and_then(|_folder| match worker {
         Some(program) => supervise(settings, program, observer, stop, Some(connection)),
@@ -57,11 +57,4 @@ fn temporary_folder(settings: &mut RunSettings) -> Result<TempDir, Error> {
     })?;
     settings.file.run.folder = folder.path().to_string_lossy().into_owned();
     Ok(folder)
-}
-
-/// Ignores every event.
-struct Silent;
-
-impl Observer for Silent {
-    fn event(&mut self, _event: &Event) {}
 }

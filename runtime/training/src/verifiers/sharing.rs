@@ -1,0 +1,107 @@
+//! Shares the work of verifiers and of sampling among the ranks of a run, and joins what each of them counted.
+
+use std::ops::Range;
+
+use serde::de::DeserializeOwned;
+use serde::{Deserialize, Serialize};
+use tunebox_model::RankGroup;
+use tunebox_sandbox::Verdict;
+
+use super::Entry;
+use crate::environment::Environment;
+use crate::error::Error;
+
+/// The results of a verifier or environment in one step.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+pub(crate) struct Counts {
+    /// The verdicts.
+    pub(super) values: Vec<f64>,
+    /// Number of completions on which it failed.
+    pub(super) failed: usize,
+    /// The cause of the first failure.
+    pub(crate) reason: Option<String>,
+}
+
+impl Counts {
+    /// Adds what another rank counted.
+    fn merge(&mut self, other: Self) {
+        self.values.extend(other.values);
+        self.failed += other.failed;
+        self.reason = self.reason.take().or(other.reason);
+    }
+
+    /// Adds a verdict to the counts; returns its value, or NaN if the verifier abstained or failed. Keeps the cause of
+    /// the first failure.
+    pub(crate) fn add(&mut self, verdict: Verdict) -> f32 {
+        match verdict {
+            Verdict::Value(value) => {
+                self.values.push(f64::from(value));
+                value
+            }
+            Verdict::Abstained => f32::NAN,
+            Verdict::Failed(reason) => {
+                self.failed += 1;
+                self.reason.get_or_insert(reason);
+                f32::NAN
+            }
+        }
+    }
+}
+
+/// What counts the results of a step, and is divided among ranks: verifiers, or an environment.
+pub(super) trait Counting {
+    /// The counts of the present step.
+    fn counts(&mut self) -> Vec<&mut Counts>;
+}
+
+impl Counting for Vec<Entry> {
+    /// One for each verifier.
+    fn counts(&mut self) -> Vec<&mut Counts> {
+        self.iter_mut().map(|entry| &mut entry.counts).collect()
+    }
+}
+
+impl Counting for Option<Environment> {
+    /// Those of the environment, if there is one.
+    fn counts(&mut self) -> Vec<&mut Counts> {
+        self.iter_mut().map(|environment| &mut environment.counts).collect()
+    }
+}
+
+/// Computes something for each of `weights.len()` items, a share of them on each rank: `compute` gets the range of this
+/// rank. Returns what all ranks computed, in order, and adds what they counted to the counts of `counting`. `weights`
+/// says how much work an item is.
+pub(super) fn share_work<C: Counting, T: Serialize + DeserializeOwned>(
+    ranks: &RankGroup,
+    purpose: &'static str,
+    weights: &[usize],
+    counting: &mut C,
+    compute: impl FnOnce(&mut C, Range<usize>) -> Result<Vec<T>, Error>,
+) -> Result<Vec<T>, Error> {
+    if !ranks.are_several() {
+        return compute(counting, 0..weights.len());
+    }
+    let before: Vec<Counts> = counting.counts().into_iter().map(std::mem::take).collect();
+    let own = compute(counting, ranks.divide(weights)[ranks.position().0].clone());
+    let both = counting.counts().into_iter().zip(before);
+    let counted: Vec<Counts> = both.map(|(own, before)| std::mem::replace(own, before)).collect();
+    let message = match &own {
+        Ok(items) => postcard::to_stdvec(&(items, counted)).map_err(|error| error.to_string()),
+        Err(error) => Err(error.to_string()),
+    };
+    let gathered = ranks.gather(purpose, message);
+    own?;
+    let mut all = Vec::with_capacity(weights.len());
+    for message in gathered? {
+        let wrong = |error| tunebox_model::Error::Argument(format!("a rank sent no result of `{purpose}`: {error}"));
+        let (items, counted): (Vec<T>, Vec<Counts>) = postcard::from_bytes(&message).map_err(wrong)?;
+        all.extend(items);
+        counting.counts().into_iter().zip(counted).for_each(|(counts, more)| counts.merge(more));
+    }
+    let each = weights.len().max(1);
+    if !all.len().is_multiple_of(each) {
+        let what = format!("the ranks sent {} results of `{purpose}` for {} items", all.len(), weights.len());
+        return Err(tunebox_model::Error::Argument(what).into());
+    }
+    Ok(all)
+}
