@@ -34,7 +34,7 @@ pub mod weights;
 pub use configuration::Configuration;
 pub use error::{Error, Result};
 pub use model::Model;
-pub use policy::{Policy, PolicySettings, Scored, Seeds, Slice, View};
+pub use policy::{Captured, Policy, PolicySettings, Scored, Seeds, Slice, View};
 pub use ranks::{RankGroup, Ranks};
 pub use reward::RewardModel;
 pub use rows::Rows;

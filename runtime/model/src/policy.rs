@@ -1,14 +1,17 @@
 //! A model under training: the base model, its adapter, edits and patches, snapshots, and the flat gradient.
 //!
 //! `score` computes taps, such as log-probabilities, of every target token; `backward` takes the gradients of a loss
-//! with respect to these taps (seeds) back to the adapter. Losses, optimizers and the order of steps belong to the
-//! callers.
+//! with respect to these taps (seeds) back to the adapter. `capture_for_learning` and `backward_captured` do so for
+//! activations. Losses, optimizers and the order of steps belong to the callers.
 
 mod capture;
+mod captured;
 mod division;
 mod edit_files;
 mod edits;
+mod learning_pass;
 mod memory;
+mod next_token;
 mod score;
 mod slices;
 mod state;
@@ -24,6 +27,7 @@ use tunebox_compute::budget::Budget;
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::precision::Precision;
 
+pub use captured::Captured;
 pub use memory::{BATCH, PassMemory};
 pub use score::Scored;
 pub use slices::Slice;
@@ -89,12 +93,12 @@ pub struct Policy {
     tables: RopeTables,
     /// The update count: how often the weights have changed, by optimizer steps or edits.
     generation: u64,
-    /// The number of slices scored for learning since the last update; with the update count, it names their dropout
-    /// masks and noise.
+    /// The number of slices scored or captured for learning since the last update; with the update count, it names their
+    /// dropout masks and noise.
     learning_slices: AtomicU64,
-    /// Noise on the embeddings of rows that are scored for learning.
+    /// Noise on the embeddings of rows that are scored or captured for learning.
     noise: Option<EmbeddingNoise>,
-    /// Counts the bytes that scored rows save for their backward passes.
+    /// Counts the bytes that scored and captured rows save for their backward passes.
     saved: Budget,
     /// The processes among which passes are divided.
     ranks: RankGroup,
@@ -175,8 +179,9 @@ impl Policy {
         self.has_base_reference = true;
     }
 
-    /// Sets the noise on the embeddings of rows that are scored for learning ([`score`](Self::score)); `None` for none,
-    /// as in a new policy. Other passes have no noise.
+    /// Sets the noise on the embeddings of rows that are scored ([`score`](Self::score)) or captured
+    /// ([`capture_for_learning`](Self::capture_for_learning)) for learning; `None` for none, as in a new policy. Other
+    /// passes have no noise.
     pub fn set_embedding_noise(&mut self, noise: Option<EmbeddingNoise>) {
         self.noise = noise;
     }
@@ -265,8 +270,9 @@ impl Policy {
         self.generation
     }
 
-    /// Adds 1 to the update count and restarts the numbering of dropout passes at 0. Rows scored before this call can no
-    /// longer be learned from: [`backward`](Self::backward) rejects them. Changes no weight.
+    /// Adds 1 to the update count and restarts the numbering of dropout passes at 0. Rows scored or captured before this
+    /// call can no longer be learned from: [`backward`](Self::backward) and
+    /// [`backward_captured`](Self::backward_captured) reject them. Changes no weight.
     pub fn note_update(&mut self) {
         self.resume_at(self.generation + 1);
     }
@@ -350,6 +356,7 @@ impl Policy {
             edits,
             patches,
             readers: None,
+            read_gradients: None,
             decoding: false,
             deadline: self.deadline,
         })

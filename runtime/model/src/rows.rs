@@ -88,6 +88,11 @@ impl Rows {
         self.targets.iter().map(|row| marked(row)).sum()
     }
 
+    /// The number of tokens of a row that scoring its targets needs: those before its last target, 0 without targets.
+    pub(crate) fn scored_length(&self, row: usize) -> usize {
+        self.targets[row].iter().rposition(|mark| *mark).unwrap_or(0)
+    }
+
     /// The number of tokens in all rows, without padding.
     #[must_use]
     pub fn tokens(&self) -> usize {

@@ -43,13 +43,15 @@ impl Site {
     }
 }
 
-/// Which token of a row is read.
+/// Which tokens of a row are read.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Token {
     /// Counted from the end of the row: 0 is the last token.
     FromEnd(u32),
     /// The mean over the row's target tokens.
     TargetMean,
+    /// Each target token of the row.
+    Targets,
 }
 
 impl Token {
@@ -59,15 +61,16 @@ impl Token {
         match self {
             Self::FromEnd(number) => format!("from-end-{number}"),
             Self::TargetMean => "target-mean".into(),
+            Self::Targets => "targets".into(),
         }
     }
 
-    /// Parses `target-mean`, or `from-end-` followed by a number that fits `u32`; `None` for anything else.
+    /// Parses `target-mean`, `targets`, or `from-end-` followed by a number that fits `u32`; `None` for anything else.
     #[must_use]
     pub fn named(name: &str) -> Option<Self> {
         match name.strip_prefix("from-end-") {
             Some(number) => number.parse().ok().map(Self::FromEnd),
-            None => (name == "target-mean").then_some(Self::TargetMean),
+            None => [Self::TargetMean, Self::Targets].into_iter().find(|token| token.name() == name),
         }
     }
 }

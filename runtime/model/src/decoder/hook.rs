@@ -1,15 +1,17 @@
-//! One named site of a block: the patches that act there, and the reader of its activations.
+//! One named site of a block: the patches that act there, the reader of its activations, and the gradient of what was
+//! read.
 //!
 //! A patch either adds a vector v, x + v, and the gradient passes it unchanged; or it sets the component along a vector
 //! r of length 1 to c, x + (c − x·r) r, and the gradient loses its component along r. `stream` defines the patches.
 
+use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_compute::fused::{self, Indices};
 use tunebox_compute::{Device, Tensor};
 
 use crate::error::Result;
-use crate::stream::Patch;
+use crate::stream::{Patch, Site};
 
 /// Which tokens of a pass belong to answers. Patches with `answers_only` change these alone.
 #[derive(Debug, Clone, Default)]
@@ -32,13 +34,29 @@ impl AnswerMask {
     }
 }
 
-/// One site of one block, with its patches and its reader.
+/// One value for each of some layers, at one site.
+#[derive(Debug)]
+pub(crate) struct AtSite<T> {
+    pub(crate) site: Site,
+    pub(crate) layers: BTreeMap<usize, Arc<T>>,
+}
+
+impl<T> AtSite<T> {
+    /// The value of a layer; `None` at another site, or for a layer that has none.
+    pub(crate) fn get(&self, layer: usize, site: Site) -> Option<Arc<T>> {
+        if site == self.site { self.layers.get(&layer).cloned() } else { None }
+    }
+}
+
+/// One site of one block, with its patches, its reader and the gradient of what was read.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct SiteHooks {
     pub(crate) patches: Vec<Patch>,
     /// The tokens that patches with `answers_only` change.
     pub(crate) answers: AnswerMask,
     pub(crate) reader: Option<Arc<ActivationReader>>,
+    /// The gradient that a backward pass adds to that of the activations after the patches.
+    pub(crate) gradient: Option<Arc<ActivationGradient>>,
 }
 
 impl SiteHooks {
@@ -55,8 +73,12 @@ impl SiteHooks {
     }
 
     /// Converts the gradient with respect to the activations after the patches to the gradient with respect to the
-    /// activations before the patches, `[tokens, hidden]`. Goes through the patches in reverse order.
+    /// activations before the patches, `[tokens, hidden]`. First adds the gradient of what was read there, if any, then goes
+    /// through the patches in reverse order.
     pub(crate) fn backward(&self, mut upstream: Tensor) -> Result<Tensor> {
+        if let Some(gradient) = &self.gradient {
+            upstream = gradient.add_to(&upstream)?;
+        }
         for patch in self.patches.iter().rev() {
             upstream = patch.backward(upstream)?;
         }
@@ -89,22 +111,22 @@ impl Patch {
     }
 }
 
-/// The packed tokens whose activations are read: at least one for each row of a batch.
+/// Groups of packed tokens. What is read of a group is the mean of its tokens' activations.
 #[derive(Debug)]
 pub(crate) struct TokenSelection {
-    /// The indices of the packed tokens of all rows, row after row.
+    /// The indices of the packed tokens of all groups, group after group. A token may belong to several groups.
     tokens: Indices,
-    /// How many of `tokens` belong to each row.
+    /// How many of `tokens` belong to each group, at least one.
     counts: Vec<usize>,
 }
 
 impl TokenSelection {
-    /// Builds the selection from the indices of packed tokens to read, one list for each row of the batch.
-    pub(crate) fn new(of_rows: &[Vec<u32>]) -> Self {
-        Self { tokens: of_rows.concat().into(), counts: of_rows.iter().map(Vec::len).collect() }
+    /// Builds the selection from the indices of the packed tokens of each group, at least one for each.
+    pub(crate) fn new(groups: &[Vec<u32>]) -> Self {
+        Self { tokens: groups.concat().into(), counts: groups.iter().map(Vec::len).collect() }
     }
 
-    /// Averages the activations of each row's tokens: `width` values for each row, row after row, summed in `f64`.
+    /// Averages the activations of each group's tokens: `width` values for each group, group after group, summed in `f64`.
     /// `selected` holds the activations `[tokens, width]` of the selected tokens; on a device they are copied to the
     /// host first.
     fn means(&self, selected: &Tensor) -> Result<Vec<f32>> {
@@ -121,9 +143,20 @@ impl TokenSelection {
         }
         Ok(found)
     }
+
+    /// Converts the gradient of [`means`](Self::means), `width` values for each group, to that of the activations of the
+    /// selected tokens, `[tokens, width]` on the CPU: each token of a group gets an equal share of the group's gradient.
+    fn means_backward(&self, gradient: &[f32], width: usize) -> Result<Tensor> {
+        let mut found = Vec::with_capacity(self.tokens.len() * width);
+        for (count, group) in self.counts.iter().zip(gradient.chunks_exact(width)) {
+            let share: Vec<f32> = group.iter().map(|value| value / *count as f32).collect();
+            (0..*count).for_each(|_| found.extend_from_slice(&share));
+        }
+        Ok(Tensor::from_vec(found, (self.tokens.len(), width), &Device::Cpu)?)
+    }
 }
 
-/// Reads activations at one site during a pass: for each row of a batch the mean over some packed tokens.
+/// Reads activations at one site during a pass: the means over groups of packed tokens.
 #[derive(Debug)]
 pub(crate) struct ActivationReader {
     selection: Arc<TokenSelection>,
@@ -139,7 +172,7 @@ impl ActivationReader {
     }
 
     /// Selects tokens from the activations `rows` `[tokens, hidden]` and stores, in place of what was read before: on the
-    /// CPU their means by row, on another device their activations.
+    /// CPU the means of their groups, on another device their activations.
     fn read(&self, rows: &Tensor) -> Result<()> {
         let mut found = fused::gather_rows(rows, &self.selection.tokens)?;
         if found.device().is_cpu() {
@@ -149,13 +182,37 @@ impl ActivationReader {
         Ok(())
     }
 
-    /// Returns and clears the means that were read last, `hidden` values for each row of the batch, row after row; empty
-    /// if nothing was read since the last call. Waits for a device that is not the CPU.
+    /// Returns and clears the means that were read last, `hidden` values for each group, group after group; empty if
+    /// nothing was read since the last call. Waits for a device that is not the CPU.
     pub(crate) fn take(&self) -> Result<Vec<f32>> {
         match self.found.lock().unwrap_or_else(PoisonError::into_inner).take() {
             None => Ok(Vec::new()),
             Some(means) if means.device().is_cpu() => Ok(means.to_vec1()?),
             Some(tokens) => self.selection.means(&tokens),
         }
+    }
+}
+
+/// The gradient of a loss with respect to what an [`ActivationReader`] read.
+#[derive(Debug)]
+pub(crate) struct ActivationGradient {
+    selection: Arc<TokenSelection>,
+    /// `hidden` values for each group of the selection, group after group.
+    of_means: Vec<f32>,
+}
+
+impl ActivationGradient {
+    /// The gradient of the means of a selection, `hidden` values for each group, group after group.
+    pub(crate) fn new(selection: &Arc<TokenSelection>, of_means: Vec<f32>) -> Self {
+        Self { selection: Arc::clone(selection), of_means }
+    }
+
+    /// Adds the gradient of the activations to `upstream` `[tokens, hidden]`, in the type and on the device of `upstream`. A
+    /// token that belongs to several groups gets the sum of their gradients.
+    fn add_to(&self, upstream: &Tensor) -> Result<Tensor> {
+        let (tokens, width) = upstream.dims2()?;
+        let selected = self.selection.means_backward(&self.of_means, width)?;
+        let selected = selected.to_dtype(upstream.dtype())?.to_device(upstream.device())?;
+        Ok(fused::add(upstream, &fused::scatter_rows(&selected, &self.selection.tokens, tokens)?)?)
     }
 }

@@ -22,8 +22,9 @@ pub(crate) mod tables;
 #[cfg(test)]
 mod tests;
 
-pub(crate) use block::{Block, SavedBlock};
+pub(crate) use block::Block;
 pub use noise::EmbeddingNoise;
 pub use site::Site;
 pub use stack::Recompute;
+pub(crate) use stack::SavedBlocks;
 pub use tables::RopeTables;

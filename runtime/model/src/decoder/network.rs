@@ -1,8 +1,6 @@
 //! The network of one pass: builds blocks and head from the base weights, an adapter, edits and patches. The parts that
 //! it builds compute.
 
-use std::collections::BTreeMap;
-use std::sync::Arc;
 use std::time::Instant;
 
 use tunebox_compute::fused::{self, AttentionShape, Dropout, LowRank};
@@ -13,7 +11,7 @@ use tunebox_compute::{Tensor, Weight};
 use super::attention::Attention;
 use super::block::Block;
 use super::feed_forward::FeedForward;
-use super::hook::{ActivationReader, AnswerMask, SiteHooks};
+use super::hook::{ActivationGradient, ActivationReader, AnswerMask, AtSite, SiteHooks};
 use super::linear::{Learned, Linear, LowRankPart, Magnitude};
 use super::noise::EmbeddingNoise;
 use super::norm::Norm;
@@ -44,18 +42,14 @@ pub(crate) struct Network<'a> {
     pub(crate) edits: Option<&'a Edits>,
     /// The active patches of activations.
     pub(crate) patches: &'a Patches,
-    /// Readers of activations at one site, by layer.
-    pub(crate) readers: Option<&'a ActivationReaders>,
+    /// Readers of activations.
+    pub(crate) readers: Option<&'a AtSite<ActivationReader>>,
+    /// Gradients of what was read, which the backward pass adds.
+    pub(crate) read_gradients: Option<&'a AtSite<ActivationGradient>>,
     /// Whether the pass decodes: one new token for each sequence, nothing to be differentiated.
     pub(crate) decoding: bool,
     /// When passes fail with [`Error::OutOfTime`]; `None` for no deadline.
     pub(crate) deadline: Option<Instant>,
-}
-
-/// Readers of activations at one site, by layer.
-pub(crate) struct ActivationReaders {
-    pub(crate) site: stream::Site,
-    pub(crate) layers: BTreeMap<usize, Arc<ActivationReader>>,
 }
 
 /// A matrix, and the index of its slot in the parameters if it is trained.
@@ -72,7 +66,7 @@ impl Network<'_> {
         if self.deadline.is_some_and(|deadline| Instant::now() > deadline) { Err(Error::OutOfTime) } else { Ok(()) }
     }
 
-    /// Builds block `layer` with the weights, adapter, patches and readers of this network. Its rotation table has at
+    /// Builds block `layer` with the weights, adapter, patches, readers and gradients of this network. Its rotation table has at
     /// least `rows` rows; `answer_mask` marks the tokens that answer-only patches change. Errors: the deadline has
     /// passed, or a weight is missing.
     pub(crate) fn block(&self, layer: usize, rows: usize, answer_mask: &AnswerMask) -> Result<Block> {
@@ -86,14 +80,14 @@ impl Network<'_> {
         })
     }
 
-    /// Collects the active patches at one site of a layer, oldest first, and the mask for answer-only patches. Adds the
-    /// layer's activation reader if the network's readers are for this site and include this layer.
+    /// Collects the active patches at one site of a layer, oldest first, the mask for answer-only patches, and the reader
+    /// and the gradient that the network has for this site of this layer, if any.
     fn site_hooks(&self, layer: usize, site: stream::Site, answer_mask: &AnswerMask) -> SiteHooks {
-        let reader = self.readers.filter(|readers| readers.site == site);
         SiteHooks {
             patches: self.patches.at(layer, site).cloned().collect(),
             answers: answer_mask.clone(),
-            reader: reader.and_then(|readers| readers.layers.get(&layer).cloned()),
+            reader: self.readers.and_then(|readers| readers.get(layer, site)),
+            gradient: self.read_gradients.and_then(|gradients| gradients.get(layer, site)),
         }
     }
 

@@ -68,25 +68,22 @@ fn find_tokens(pieces: &[Piece], ends: &[Option<usize>], lengths: &[usize], segm
 
 impl Packing {
     /// Packs the tokens that the targets of a slice of rows depend on, of the rows whose parts are here: of each row the
-    /// tokens before its last target, and none of a row without a target. A target mark on a row's first token is
-    /// ignored. `share` packs the common prefixes of a part once, which must not be done where tokens of different rows
-    /// need different dropout masks.
+    /// first tokens, as many as `lengths` says, which are those of [`Rows::scored_length`]. A target mark on a row's first
+    /// token is ignored. `share` is that of [`Packing::of_lengths`].
     ///
     /// # Errors
     /// When a token of the slice is not in the vocabulary, or a row has another number of target marks than of tokens.
-    pub(crate) fn new(
+    pub(crate) fn of_targets(
         rows: &Rows,
         slice: Range<usize>,
-        parts: &RowParts,
-        share: bool,
+        lengths: &[usize],
+        (parts, share): (&RowParts, bool),
         configuration: &Configuration,
     ) -> Result<Self> {
-        let lengths = needed_lengths(rows, slice.clone());
-        let (mut packing, token_positions) = Self::pack(rows, slice.clone(), &lengths, (parts, share), configuration)?;
+        let (mut packing, token_positions) =
+            Self::of_lengths(rows, slice.clone(), lengths, (parts, share), configuration)?;
         let (width, mut predictors, mut targets) = (rows.width(), Vec::new(), Vec::new());
-        let mut own: Vec<usize> = parts.rows[parts.own()].concat();
-        own.sort_unstable();
-        for number in own {
+        for number in parts.own_rows() {
             let (row, last) = (slice.start + number, lengths[number]);
             for at in (1..=last).filter(|at| rows.targets[row].get(*at) == Some(&true)) {
                 predictors.push(token_positions[number][at - 1]);
@@ -98,79 +95,53 @@ impl Packing {
         Ok(packing)
     }
 
-    /// For each rank, the indices in the `[rows, width]` of the batch of the targets in its parts of a slice of rows, in
-    /// ascending order.
-    pub(crate) fn target_indices(rows: &Rows, slice: &Range<usize>, parts: &RowParts) -> Vec<Vec<usize>> {
-        let width = rows.width();
-        let of_rank = |mut numbers: Vec<usize>| {
-            numbers.sort_unstable();
-            let places = |row: usize| {
-                let marks = rows.targets[row].iter().enumerate().skip(1).filter(|(_, mark)| **mark);
-                marks.map(move |(at, _)| row * width + at)
-            };
-            numbers.into_iter().flat_map(|number| places(slice.start + number)).collect()
-        };
-        parts.of_ranks().map(of_rank).collect()
-    }
-
-    /// Checks that no row is empty, has another number of target marks than of tokens, or a token past the vocabulary.
+    /// Checks that no row has another number of target marks than of tokens, or a token past the vocabulary.
     pub(crate) fn check_rows(rows: &Rows, configuration: &Configuration) -> Result<()> {
-        for (row, ids) in rows.ids.iter().enumerate() {
-            if ids.is_empty() {
-                return Err(Error::Argument(format!("row `{row}` has `0` tokens")));
-            }
-            check_row(rows, row, configuration)?;
-        }
-        Ok(())
+        (0..rows.count()).try_for_each(|row| check_row(rows, row, configuration))
     }
 
-    /// Cuts a slice of rows into parts by the tokens that [`Packing::new`] packs, and divides the parts among ranks:
-    /// `rank` of `ranks`. `share` is that of [`Packing::new`].
+    /// Cuts a slice of rows into parts by the tokens that a pass runs, of each row the first ones, as many as `lengths` says,
+    /// and divides the parts among ranks: `rank` of `ranks`. `share` is that of [`Packing::of_lengths`].
     pub(crate) fn cut(
         rows: &Rows,
         slice: Range<usize>,
+        lengths: &[usize],
         share: bool,
         configuration: &Configuration,
         (rank, ranks): (usize, usize),
     ) -> RowParts {
-        let lengths = needed_lengths(rows, slice.clone());
         let tokens: Vec<RowTokens<'_>> = slice
-            .zip(&lengths)
+            .zip(lengths)
             .map(|(row, length)| row_tokens(rows, row, (*length).min(rows.ids[row].len()), configuration))
             .collect();
         RowParts::cut(&tokens, share, (rank, ranks))
     }
 
-    /// Packs a prefix of each row of a slice, as long as `lengths` says, for passes that read activations instead of
-    /// scoring targets. Common prefixes are packed once. The predictors are the last token of each prefix; there are no
-    /// targets. Also returns the packed index of each token of each prefix.
+    /// Packs the rows of a slice for a pass that predicts the token after each of them. Common prefixes are packed once. The
+    /// predictors are the last token of each row; there are no targets.
     ///
     /// # Errors
-    /// When a token is not in the vocabulary, or a length is 0 or past the end of its row.
-    pub(crate) fn of_prefixes(
-        rows: &Rows,
-        slice: Range<usize>,
-        lengths: &[usize],
-        configuration: &Configuration,
-    ) -> Result<(Self, TokenPositions)> {
-        for (row, length) in slice.clone().zip(lengths) {
-            let count = rows.ids[row].len();
-            if *length == 0 || *length > count {
-                return Err(Error::Argument(format!("row `{row}` has `{count}` tokens, not `{length}`")));
-            }
-        }
+    /// When a row is empty, a token is not in the vocabulary, or a row has another number of target marks than of tokens.
+    pub(crate) fn of_whole_rows(rows: &Rows, slice: Range<usize>, configuration: &Configuration) -> Result<Self> {
+        let lengths: Vec<usize> = slice.clone().map(|row| rows.ids[row].len()).collect();
         let parts = (&RowParts::whole(slice.len()), true);
-        let (mut packing, token_positions) = Self::pack(rows, slice, lengths, parts, configuration)?;
-        let last = |(number, length): (usize, &usize)| token_positions[number][length - 1];
-        packing.predictors = lengths.iter().enumerate().map(last).collect::<Vec<u32>>().into();
-        Ok((packing, token_positions))
+        let (mut packing, token_positions) = Self::of_lengths(rows, slice.clone(), &lengths, parts, configuration)?;
+        let last = |(row, tokens): (usize, &Vec<u32>)| {
+            let empty = || Error::Argument(format!("row `{row}` has `0` tokens"));
+            tokens.last().copied().ok_or_else(empty)
+        };
+        packing.predictors = slice.zip(&token_positions).map(last).collect::<Result<Vec<u32>>>()?.into();
+        Ok(packing)
     }
 
-    /// Packs a prefix of each row of a slice whose part is here, as long as `lengths` says, and leaves predictors and
-    /// targets empty. `share` packs the common prefixes of each part once. Also returns the packed index of each token of
-    /// each prefix; those of rows that are not packed mean nothing. Errors: a row has another number of target marks than
-    /// of tokens, or a token past the vocabulary.
-    fn pack(
+    /// Packs the first tokens of each row of a slice whose part is here, as many as `lengths` says, at most all, and leaves
+    /// predictors and targets empty. `share` packs the common prefixes of each part once, which must not be done where
+    /// tokens of different rows need different dropout masks. Also returns the packed index of each of these tokens; those
+    /// of rows that are not packed mean nothing.
+    ///
+    /// # Errors
+    /// When a token of the slice is not in the vocabulary, or a row has another number of target marks than of tokens.
+    pub(crate) fn of_lengths(
         rows: &Rows,
         slice: Range<usize>,
         lengths: &[usize],
@@ -277,11 +248,6 @@ impl Packing {
     fn selects_every_token(&self) -> bool {
         self.predictors.len() == self.ids.len() && self.predictors.iter().zip(0_u32..).all(|(token, at)| *token == at)
     }
-}
-
-/// For each row of a slice, the number of its first tokens on which its targets depend: those before the last target.
-fn needed_lengths(rows: &Rows, slice: Range<usize>) -> Vec<usize> {
-    rows.targets[slice].iter().map(|marks| marks.iter().rposition(|mark| *mark).unwrap_or(0)).collect()
 }
 
 /// Checks that a row has as many target marks as tokens, and no token past the vocabulary.

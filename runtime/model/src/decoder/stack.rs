@@ -1,10 +1,10 @@
 //! The forward and the backward pass through all blocks.
 //! The forward pass saves what the recompute setting says; the backward pass frees it block by block.
 
-use tunebox_compute::Tensor;
 use tunebox_compute::fused::{self, Indices};
 use tunebox_compute::parameters::GradientSums;
 use tunebox_compute::precision::Purpose;
+use tunebox_compute::{Device, Tensor};
 
 use super::attention::Context;
 use super::block::{BlockActivations, SavedBlock};
@@ -23,6 +23,21 @@ pub enum Recompute {
     Blocks,
 }
 
+/// What a forward pass saved of consecutive blocks, the last of which is the last that it ran.
+#[derive(Debug)]
+pub(crate) struct SavedBlocks {
+    /// The index of the first of these blocks, the lowest trained one.
+    lowest: usize,
+    blocks: Vec<SavedBlock>,
+}
+
+impl SavedBlocks {
+    /// The bytes of all saved tensors.
+    pub(crate) fn bytes(&self) -> usize {
+        self.blocks.iter().map(SavedBlock::bytes).sum()
+    }
+}
+
 /// Runs the embedding and every block and saves nothing. Returns the hidden states after the last block, before the
 /// final norm, `[tokens, hidden]`.
 pub(crate) fn forward(network: &Network<'_>, packing: &Packing) -> Result<Tensor> {
@@ -35,26 +50,27 @@ pub(crate) fn forward_to(network: &Network<'_>, packing: &Packing, last: usize) 
     run_blocks(network, packing, last, |_, _, _| {})
 }
 
-/// Runs the embedding and every block. Returns the hidden states after the last block, `[tokens, hidden]`, and what the
-/// backward pass needs of each block from the lowest trained one to the last, in order; an empty list if no block is
-/// trained. `recompute` says whether that is all activations of a block or only its input.
+/// Runs the embedding and the blocks 0 to `last`, inclusive; activation readers store what they read. Returns the hidden
+/// states after block `last`, `[tokens, hidden]`, and what the backward pass needs of each block from the lowest trained
+/// one to `last`; of no block if none of them is trained. `recompute` says whether that is all activations of a block or
+/// only its input.
 pub(crate) fn forward_saving(
     network: &Network<'_>,
     packing: &Packing,
+    last: usize,
     recompute: Recompute,
-) -> Result<(Tensor, Vec<SavedBlock>)> {
-    let layers = network.model.configuration.layers;
-    let lowest = network.lowest_trained().unwrap_or(layers);
-    let mut saved = Vec::with_capacity(layers - lowest.min(layers));
-    let hidden = run_blocks(network, packing, layers - 1, |layer, input, activations| {
+) -> Result<(Tensor, SavedBlocks)> {
+    let lowest = network.lowest_trained().unwrap_or(last + 1);
+    let mut blocks = Vec::with_capacity((last + 1).saturating_sub(lowest));
+    let hidden = run_blocks(network, packing, last, |layer, input, activations| {
         if layer >= lowest {
-            saved.push(match recompute {
+            blocks.push(match recompute {
                 Recompute::None => SavedBlock::Activations(Box::new(activations)),
                 Recompute::Blocks => SavedBlock::Input(input),
             });
         }
     })?;
-    Ok((hidden, saved))
+    Ok((hidden, SavedBlocks { lowest, blocks }))
 }
 
 /// Runs the embedding, with noise if the network has it, and the blocks 0 to `last`, inclusive. Calls `keep` after each
@@ -79,28 +95,25 @@ fn run_blocks(
     Ok(hidden)
 }
 
-/// Runs the backward pass from the last block down to the lowest saved one; `upstream` `[tokens, hidden]` is the
-/// gradient of the hidden states after the last block, and `saved` holds one entry for each block from the lowest
-/// trained one to the last. Adds the gradients of trained weights, including a trained embedding, to `gradients`. Frees
-/// each block's saved tensors with its backward pass.
+/// Runs the backward pass from the last saved block down to the lowest; `upstream` `[tokens, hidden]` is the gradient of
+/// the hidden states after the last saved block. Adds the gradients of trained weights, including a trained embedding, to
+/// `gradients`. Frees each block's saved tensors with its backward pass.
 pub(crate) fn backward(
     network: &Network<'_>,
     packing: &Packing,
-    mut saved: Vec<SavedBlock>,
+    mut saved: SavedBlocks,
     mut upstream: Tensor,
     gradients: &GradientSums<'_>,
 ) -> Result<()> {
-    let layers = network.model.configuration.layers;
-    let lowest = layers - saved.len();
     let embedding = network.embedding()?;
     let answer_mask = packing.answer_mask(network)?;
-    for layer in (lowest..layers).rev() {
-        let Some(own) = saved.pop() else { break };
+    while let Some(own) = saved.blocks.pop() {
+        let layer = saved.lowest + saved.blocks.len();
         let context = Context {
             positions: &packing.positions,
             segments: &packing.segments,
             gradients,
-            want_input: layer > lowest || embedding.slot.is_some(),
+            want_input: layer > saved.lowest || embedding.slot.is_some(),
         };
         let block = network.block(layer, packing.table_rows, &answer_mask)?;
         match block.backward(&upstream, own, &context)? {
@@ -115,6 +128,13 @@ pub(crate) fn backward(
         gradients.accumulate(slot, &found)?;
     }
     Ok(())
+}
+
+/// Zeros in the shape and type of the hidden states of a pass, `[tokens, hidden]`, on the model's device.
+pub(crate) fn zeros(network: &Network<'_>, packing: &Packing) -> Result<Tensor> {
+    let dtype = network.model.weights.precision().dtype(Purpose::Activation);
+    let shape = (packing.ids.len(), network.model.configuration.hidden);
+    Ok(Tensor::zeros(shape, dtype, &Device::Cpu)?.to_device(network.model.weights.device())?)
 }
 
 /// The scaled embedding of each token, `[tokens, hidden]`, in the dtype of activations.

@@ -1,207 +1,231 @@
-//! Reads activations at one token of each row, and the distribution of the next token. Rows run slice by slice; only
-//! the requested activations stay in memory, and results are on the CPU.
+//! Captures activations: reads them at some tokens of each row while the rows run slice by slice. Only the captured
+//! activations stay in memory, and for learning what the backward pass needs (`captured`). Results are on the CPU.
 
-use std::collections::BTreeMap;
-use std::ops::Range;
+use std::collections::{BTreeMap, BTreeSet};
 use std::sync::Arc;
 
-use tunebox_compute::fused::TapSet;
+use tunebox_compute::budget::Reservation;
 use tunebox_compute::{Device, Tensor};
 
+use super::division::{BatchValues, DividedSlice};
+use super::learning_pass::slice_pass;
 use super::{Policy, View};
-use crate::decoder::head::OutputHead;
-use crate::decoder::hook::{ActivationReader, TokenSelection};
-use crate::decoder::network::{ActivationReaders, Network};
+use crate::configuration::Configuration;
+use crate::decoder::hook::{ActivationReader, AtSite, TokenSelection};
+use crate::decoder::network::Network;
 use crate::decoder::packing::Packing;
-use crate::decoder::stack;
+use crate::decoder::{SavedBlocks, stack};
 use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::stream::{Site, Token};
 
-/// The most rows whose logits are in memory at a time.
-const LOGIT_ROWS: usize = 32;
+/// Which activations of a batch are captured.
+#[derive(Debug)]
+pub(super) struct CaptureRequest {
+    /// The layers, in the order of the result.
+    pub(super) layers: Vec<usize>,
+    /// The highest of the layers.
+    pub(super) last: usize,
+    pub(super) site: Site,
+    token: Token,
+    /// The indices of the tokens that are read of each row, ascending.
+    tokens: Vec<Vec<usize>>,
+    /// The length of the longest row.
+    width: usize,
+}
+
+impl CaptureRequest {
+    /// A request for activations of these rows. Errors: a row that [`Packing::check_rows`] refuses; no layer, one that the
+    /// model lacks or that is named twice; a row without the token that is asked for.
+    pub(super) fn new(
+        rows: &Rows,
+        layers: &[usize],
+        site: Site,
+        token: Token,
+        configuration: &Configuration,
+    ) -> Result<Self> {
+        let last = layers.iter().copied().max().ok_or_else(|| Error::Argument("no layer is named".into()))?;
+        configuration.check_layer(last)?;
+        if BTreeSet::from_iter(layers).len() != layers.len() {
+            return Err(Error::Argument("a layer is named twice".into()));
+        }
+        Packing::check_rows(rows, configuration)?;
+        let tokens = (0..rows.count()).map(|row| token_indices(rows, row, token)).collect::<Result<_>>()?;
+        Ok(Self { layers: layers.to_vec(), last, site, token, tokens, width: rows.width() })
+    }
+
+    /// The shape of the result: `[layers, rows, hidden]`, or `[layers, rows, width, hidden]` for [`Token::Targets`].
+    fn shape(&self, hidden: usize) -> Vec<usize> {
+        let width = (self.token == Token::Targets).then_some(self.width);
+        [self.layers.len(), self.tokens.len()].into_iter().chain(width).chain([hidden]).collect()
+    }
+
+    /// How many vectors the result has for each row of each layer.
+    pub(super) fn vectors_per_row(&self) -> usize {
+        if self.token == Token::Targets { self.width } else { 1 }
+    }
+
+    /// The vectors that are captured of a row: the index of each among the vectors of a layer, and the tokens of the row
+    /// over which it is the mean.
+    pub(super) fn vectors(&self, row: usize) -> Vec<(usize, &[usize])> {
+        let tokens = &self.tokens[row];
+        match self.token {
+            Token::Targets => {
+                tokens.iter().map(|token| (row * self.width + token, std::slice::from_ref(token))).collect()
+            }
+            Token::FromEnd(_) | Token::TargetMean => vec![(row, tokens)],
+        }
+    }
+
+    /// The number of first tokens of a row that the last captured one depends on, itself included; 0 if none is captured.
+    pub(super) fn length(&self, row: usize) -> usize {
+        self.tokens[row].last().map_or(0, |last| last + 1)
+    }
+}
+
+/// The packed rows of one slice, and the tokens among them that are captured.
+pub(super) struct CapturePacking {
+    pub(super) packing: Packing,
+    /// The tokens of each captured vector.
+    pub(super) selection: Arc<TokenSelection>,
+    /// For each captured vector: its index among the vectors of a layer.
+    pub(super) indices: Vec<usize>,
+}
+
+/// What one slice's forward pass saves for its backward pass.
+pub(super) struct CapturePass {
+    pub(super) packed: CapturePacking,
+    pub(super) blocks: SavedBlocks,
+    /// The bytes of the saved tensors, reserved in the policy's count of saved bytes.
+    pub(super) reservation: Option<Reservation>,
+}
+
+/// What [`Policy::run_capture`] returns.
+pub(super) struct CaptureResult {
+    /// The captured activations, in the shape of [`Policy::capture`].
+    pub(super) values: Tensor,
+    /// As in [`Scored`](super::Scored).
+    pub(super) learning_pass: Option<(u64, u64)>,
+    /// What each slice saved for its backward pass; `None` for a slice that saved nothing.
+    pub(super) passes: Vec<Option<CapturePass>>,
+}
 
 impl Policy {
-    /// Reads the activations of a view at a site of each of `layers`, after the patches of that site, at the token of
-    /// each row that `token` names or averaged over the row's targets: `[layers, rows, hidden]`, `f32`, on the CPU, in
-    /// the order of `layers`, which count from 0. Runs only the blocks up to the highest of these layers, and of each
-    /// row no token after the last that is read.
+    /// Captures the activations of a view at a site of each of `layers`, after the patches of that site: `[layers, rows,
+    /// hidden]`, `f32`, on the CPU, in the order of `layers`, which count from 0. They are those of the token of each row
+    /// that `token` names, or their mean over the row's targets. For [`Token::Targets`]: `[layers, rows, width, hidden]`
+    /// with the length of the longest row as `width`; position t holds the activation at token t, and exactly 0 if token
+    /// t is not a target. Runs only the blocks up to the highest of these layers, and of each row no token after the last
+    /// that is captured.
     ///
     /// # Errors
     /// When `layers` is empty, a layer is not there or named twice, a row ends before the named token or has no target
     /// to average over, a token is not in the vocabulary, a snapshot does not exist, or the deadline has passed.
     pub fn capture(&self, view: &View, rows: &Rows, layers: &[usize], site: Site, token: Token) -> Result<Tensor> {
-        let configuration = &self.model_of(view).configuration;
-        let last = layers.iter().copied().max().ok_or_else(|| Error::Argument("no layer is named".into()))?;
-        configuration.check_layer(last)?;
-        let hidden = configuration.hidden;
-        let none: BTreeMap<usize, Vec<f32>> = layers.iter().map(|layer| (*layer, Vec::new())).collect();
-        if none.len() != layers.len() {
-            return Err(Error::Argument("a layer is named twice".into()));
-        }
-        (0..rows.count()).try_for_each(|row| token_indices(rows, row, token).map(drop))?;
-        let values = self.map_rows("capture", view, rows, |slices| {
-            let mut found = none;
-            for slice in slices {
-                self.capture_slice(view, rows, slice, last, (site, token), &mut found)?;
-            }
-            let count = found.values().next().map_or(0, |values| values.len() / hidden);
-            let of_row = |row: usize| layers.iter().flat_map(move |layer| [(layer, row * hidden..(row + 1) * hidden)]);
-            let values = (0..count).flat_map(of_row).flat_map(|(layer, range)| found[layer][range].iter().copied());
-            Ok(values.collect())
-        })?;
-        let values = Tensor::from_vec(values, (rows.count(), layers.len(), hidden), &Device::Cpu)?;
-        Ok(values.transpose(0, 1)?.contiguous()?)
+        let request = CaptureRequest::new(rows, layers, site, token, &self.model_of(view).configuration)?;
+        Ok(self.run_capture(view, rows, &request, false)?.values)
     }
 
-    /// Computes numbers for each row, as many for one as for another, on the rank that has the row. `compute` gets the
-    /// slices of rows that are here. Returns the numbers of all rows, in order.
-    fn map_rows(
+    /// Captures what `request` asks for. With `learning`, which is for [`View::Policy`] alone, adapter dropout and the noise
+    /// on embeddings apply, the counter that names them advances by the number of slices, and slices save what their
+    /// backward passes need while there is room.
+    pub(super) fn run_capture(
         &self,
-        purpose: &'static str,
         view: &View,
         rows: &Rows,
-        compute: impl FnOnce(Vec<Range<usize>>) -> Result<Vec<f32>>,
-    ) -> Result<Vec<f32>> {
-        // A row that is refused is refused on every rank, with the same words.
-        Packing::check_rows(rows, &self.model_of(view).configuration)?;
-        let weights: Vec<usize> = rows.ids.iter().map(Vec::len).collect();
-        self.ranks().map_items(purpose, &weights, |own| {
-            let slices = self.slices(rows, true).into_iter();
-            let clipped = slices.map(|slice| slice.start.max(own.start)..slice.end.min(own.end));
-            compute(clipped.filter(|slice| !slice.is_empty()).collect())
-        })
+        request: &CaptureRequest,
+        learning: bool,
+    ) -> Result<CaptureResult> {
+        let share = self.shares_prefixes(view, learning);
+        let slices = self.divided_slices(rows, view, (learning, share), |row| request.length(row));
+        let learning_pass = learning.then(|| self.next_learning_pass(&slices));
+        let hidden = self.model_of(view).configuration.hidden;
+        let mut passes = Vec::new();
+        let mut compute = || {
+            let mut all = BatchValues::new(request.layers.len(), rows.count() * request.vectors_per_row(), hidden);
+            for (slice, number) in slices.iter().zip(0_u64..) {
+                let packed = CapturePacking::new(rows, slice, request, share, &self.model_of(view).configuration)?;
+                let save = learning && self.can_save(rows, &slices, (packed.packing.ids.len(), request.last + 1));
+                let pass = slice_pass(learning_pass, number);
+                passes.push(self.capture_slice(view, packed, request, (pass, save), &mut all)?);
+            }
+            Ok(all)
+        };
+        let own = compute();
+        let indices = |row| request.vectors(row).into_iter().map(|(index, _)| index);
+        let values = self.gather_values(("capture", learning), &slices, indices, own)?;
+        let values = Tensor::from_vec(values.numbers, request.shape(hidden), &Device::Cpu)?;
+        Ok(CaptureResult { values, learning_pass, passes })
     }
 
-    /// Runs one slice of rows up to layer `last`, each row up to the last token that is read. Appends the activations read
-    /// at each layer that is a key of `found` to that layer's list: `hidden` values for each row, row after row.
+    /// Runs one slice of rows up to the highest layer and writes the captured activations into `all`. Returns what its
+    /// backward pass needs if `save` is set. Runs nothing and saves nothing if no vector of these rows is captured.
     fn capture_slice(
         &self,
         view: &View,
-        rows: &Rows,
-        slice: Range<usize>,
-        last: usize,
-        (site, token): (Site, Token),
-        found: &mut BTreeMap<usize, Vec<f32>>,
-    ) -> Result<()> {
-        let places = slice.clone().map(|row| token_indices(rows, row, token)).collect::<Result<Vec<_>>>()?;
-        let lengths: Vec<usize> = places.iter().map(|places| places.last().map_or(0, |last| last + 1)).collect();
-        let (packing, token_positions) =
-            Packing::of_prefixes(rows, slice, &lengths, &self.model_of(view).configuration)?;
-        let picks =
-            |(row, places): (usize, &Vec<usize>)| places.iter().map(|place| token_positions[row][*place]).collect();
-        let picks: Vec<Vec<u32>> = places.iter().enumerate().map(picks).collect();
-        let picks = Arc::new(TokenSelection::new(&picks));
-        let reader = |layer: &usize| (*layer, Arc::new(ActivationReader::new(&picks)));
-        let readers = ActivationReaders { site, layers: found.keys().map(reader).collect() };
-        let network = Network { readers: Some(&readers), ..self.network(view)? };
-        stack::forward_to(&network, &packing, last)?;
-        for (layer, reader) in &readers.layers {
-            if let Some(found) = found.get_mut(layer) {
-                found.extend(reader.take()?);
-            }
+        packed: CapturePacking,
+        request: &CaptureRequest,
+        (learning_pass, save): (Option<(u64, u64)>, bool),
+        all: &mut BatchValues,
+    ) -> Result<Option<CapturePass>> {
+        if packed.indices.is_empty() {
+            return Ok(None);
         }
-        Ok(())
-    }
-
-    /// Computes log p(id), in nats at temperature 1, of each of `ids` as the token that follows each row: `[rows, ids]`,
-    /// `f32`, on the CPU.
-    ///
-    /// # Errors
-    /// When a row is empty, a token of a row or of `ids` is not in the vocabulary, a snapshot does not exist, or the
-    /// deadline has passed.
-    pub fn next_token(&self, view: &View, rows: &Rows, ids: &[u32]) -> Result<Tensor> {
-        self.model_of(view).configuration.check_tokens("the list of tokens", ids)?;
-        let found = self.map_rows("next-token", view, rows, |slices| {
-            let mut found = Vec::new();
-            for slice in slices {
-                for part in self.last_logits(view, rows, slice)? {
-                    for logits in part? {
-                        let normalizer = logsumexp(&logits);
-                        found.extend(ids.iter().map(|id| (f64::from(logits[*id as usize]) - normalizer) as f32));
-                    }
-                }
-            }
-            Ok(found)
-        })?;
-        Ok(Tensor::from_vec(found, (rows.count(), ids.len()), &Device::Cpu)?)
-    }
-
-    /// Computes KL(view ‖ other), in nats, of the distributions of the token that follows each row, at temperature 1:
-    /// `[rows]`, `f32`, on the CPU.
-    ///
-    /// # Errors
-    /// When a row is empty, a token is not in the vocabulary, a snapshot does not exist, or the deadline has passed.
-    pub fn divergence(&self, view: &View, other: &View, rows: &Rows) -> Result<Tensor> {
-        let found = self.map_rows("divergence", view, rows, |slices| {
-            let mut found = Vec::new();
-            for slice in slices {
-                let parts = self.last_logits(view, rows, slice.clone())?.zip(self.last_logits(other, rows, slice)?);
-                for (left, right) in parts {
-                    found.extend(left?.iter().zip(right?).map(|(left, right)| divergence(left, &right)));
-                }
-            }
-            Ok(found)
-        })?;
-        let count = found.len();
-        Ok(Tensor::from_vec(found, count, &Device::Cpu)?)
-    }
-
-    /// Runs all blocks over one slice of rows at once. The iterator yields the logits of the token that follows each row,
-    /// at temperature 1, for at most [`LOGIT_ROWS`] rows at a time and in their order; it computes them when asked, since
-    /// the logits of all rows may not fit in memory.
-    fn last_logits(
-        &self,
-        view: &View,
-        rows: &Rows,
-        slice: Range<usize>,
-    ) -> Result<impl Iterator<Item = Result<Vec<Vec<f32>>>>> {
-        let lengths: Vec<usize> = slice.clone().map(|row| rows.ids[row].len()).collect();
-        let (packing, _) = Packing::of_prefixes(rows, slice, &lengths, &self.model_of(view).configuration)?;
-        let network = self.network(view)?;
-        let hidden = packing.select_predictors(&stack::forward(&network, &packing)?)?;
-        let head = OutputHead::new(&network, 1.0, TapSet::default())?;
-        let count = lengths.len();
-        Ok((0..count).step_by(LOGIT_ROWS).map(move |start| {
-            let part = hidden.narrow(0, start, LOGIT_ROWS.min(count - start))?.contiguous()?;
-            Ok(head.logits(&part)?.to_vec2::<f32>()?)
-        }))
+        let reader = |layer: &usize| (*layer, Arc::new(ActivationReader::new(&packed.selection)));
+        let readers = AtSite { site: request.site, layers: BTreeMap::from_iter(request.layers.iter().map(reader)) };
+        let network = self.learning_network(view, learning_pass, &packed.packing)?;
+        let network = Network { readers: Some(&readers), ..network };
+        let mut blocks = None;
+        if save {
+            blocks = Some(stack::forward_saving(&network, &packed.packing, request.last, self.settings.recompute)?.1);
+        } else {
+            stack::forward_to(&network, &packed.packing, request.last)?;
+        }
+        for (table, layer) in request.layers.iter().enumerate() {
+            all.set_entries(table, &packed.indices, &readers.layers[layer].take()?);
+        }
+        let Some(blocks) = blocks else { return Ok(None) };
+        let reservation = Some(self.saved.reserve(blocks.bytes() as u64)?);
+        Ok(Some(CapturePass { packed, blocks, reservation }))
     }
 }
 
-/// The indices of the tokens to read in the row with index `row`, ascending: one for [`Token::FromEnd`], all targets for
-/// [`Token::TargetMean`]. Errors: the row has no such token, or no target.
+impl CapturePacking {
+    /// Packs the rows of a slice whose parts are here, each up to the last token that is captured; `share` packs common
+    /// prefixes once.
+    pub(super) fn new(
+        rows: &Rows,
+        slice: &DividedSlice,
+        request: &CaptureRequest,
+        share: bool,
+        configuration: &Configuration,
+    ) -> Result<Self> {
+        let parts = (&slice.parts, share);
+        let (packing, positions) = Packing::of_lengths(rows, slice.rows.clone(), &slice.lengths, parts, configuration)?;
+        let (mut groups, mut indices) = (Vec::new(), Vec::new());
+        for number in slice.parts.own_rows() {
+            for (index, tokens) in request.vectors(slice.rows.start + number) {
+                groups.push(tokens.iter().map(|token| positions[number][*token]).collect());
+                indices.push(index);
+            }
+        }
+        Ok(Self { packing, selection: Arc::new(TokenSelection::new(&groups)), indices })
+    }
+}
+
+/// The indices of the tokens to read in the row with index `row`, ascending: one for [`Token::FromEnd`], else all targets.
+/// Errors: the row has no such token, or no target for [`Token::TargetMean`].
 fn token_indices(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
     let length = rows.ids[row].len();
-    match token {
-        Token::FromEnd(number) => {
-            let place = length.checked_sub(1).and_then(|last| last.checked_sub(number as usize));
-            let what = || format!("row `{row}` has `{length}` tokens, none `{number}` before its last");
-            Ok(vec![place.ok_or_else(|| Error::Argument(what()))?])
-        }
-        Token::TargetMean => {
-            let marks = &rows.targets[row];
-            let places: Vec<usize> = (0..length).filter(|at| marks[*at]).collect();
-            if places.is_empty() {
-                return Err(Error::Argument(format!("row `{row}` has no target token to average over")));
-            }
-            Ok(places)
-        }
+    if let Token::FromEnd(number) = token {
+        let place = length.checked_sub(1).and_then(|last| last.checked_sub(number as usize));
+        let what = || format!("row `{row}` has `{length}` tokens, none `{number}` before its last");
+        return Ok(vec![place.ok_or_else(|| Error::Argument(what()))?]);
     }
-}
-
-/// log Σ exp of the logits, in `f64`, without overflow.
-fn logsumexp(logits: &[f32]) -> f64 {
-    let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
-    largest + logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum::<f64>().ln()
-}
-
-/// KL(left ‖ right) = Σ p (log p − log q), in nats, for two rows of logits.
-fn divergence(left: &[f32], right: &[f32]) -> f32 {
-    let (first, second) = (logsumexp(left), logsumexp(right));
-    let terms = left.iter().zip(right).map(|(left, right)| {
-        let logprob = f64::from(*left) - first;
-        logprob.exp() * (logprob - (f64::from(*right) - second))
-    });
-    terms.sum::<f64>() as f32
+    let marks = &rows.targets[row];
+    let targets: Vec<usize> = (0..length).filter(|at| marks[*at]).collect();
+    if targets.is_empty() && token == Token::TargetMean {
+        return Err(Error::Argument(format!("row `{row}` has no target token to average over")));
+    }
+    Ok(targets)
 }

@@ -4,9 +4,8 @@ use std::ops::Range;
 
 use tunebox_compute::parameters::{GradientSums, TokenParts};
 
-use super::score::Scored;
-use super::taps::BatchTaps;
 use super::{Policy, View};
+use crate::configuration::Configuration;
 use crate::decoder::packing::{Packing, RowParts};
 use crate::error::Result;
 use crate::ranks::{bytes_of, numbers_of, wrong_message};
@@ -18,7 +17,60 @@ pub(super) const CHUNK_NUMBERS: usize = 1 << 20;
 /// A slice of rows, and the parts into which it is cut.
 pub(super) struct DividedSlice {
     pub(super) rows: Range<usize>,
+    /// How many tokens of each row, from its first, a pass runs.
+    pub(super) lengths: Vec<usize>,
     pub(super) parts: RowParts,
+}
+
+impl DividedSlice {
+    /// Packs the tokens that the targets of the parts that are here depend on; `share` packs common prefixes once. Errors:
+    /// those of [`Packing::of_targets`].
+    pub(super) fn pack_targets(&self, rows: &Rows, share: bool, configuration: &Configuration) -> Result<Packing> {
+        Packing::of_targets(rows, self.rows.clone(), &self.lengths, (&self.parts, share), configuration)
+    }
+}
+
+/// Results of passes over a batch, filled in slice by slice: tables with the same number of entries, each of which has the
+/// same number of numbers.
+pub(super) struct BatchValues {
+    /// Table after table, entry after entry.
+    pub(super) numbers: Vec<f32>,
+    tables: usize,
+    /// How many numbers a table has.
+    length: usize,
+    /// How many numbers an entry has.
+    width: usize,
+}
+
+impl BatchValues {
+    /// Tables filled with 0, of `count` entries with `width` numbers each.
+    pub(super) fn new(tables: usize, count: usize, width: usize) -> Self {
+        let length = count * width;
+        Self { numbers: vec![0.0; tables * length], tables, length, width }
+    }
+
+    /// The numbers of one table, entry after entry.
+    pub(super) fn table(&mut self, index: usize) -> &mut [f32] {
+        &mut self.numbers[index * self.length..][..self.length]
+    }
+
+    /// Writes entries of one table from `numbers`, entry after entry, at these indices.
+    pub(super) fn set_entries(&mut self, table: usize, indices: &[usize], numbers: &[f32]) {
+        let width = self.width;
+        let table = self.table(table);
+        for (at, entry) in indices.iter().zip(numbers.chunks_exact(width)) {
+            table[at * width..][..width].copy_from_slice(entry);
+        }
+    }
+
+    /// The entries of all tables at these indices: table after table, in the order of the indices.
+    fn entries(&self, indices: &[usize]) -> Vec<f32> {
+        let tables = self.numbers.chunks_exact(self.length.max(1));
+        tables
+            .flat_map(|table| indices.iter().flat_map(|at| &table[at * self.width..][..self.width]))
+            .copied()
+            .collect()
+    }
 }
 
 impl Policy {
@@ -30,12 +82,13 @@ impl Policy {
 
     /// Cuts a batch into slices, and each slice into parts that are divided among the ranks. One process alone cuts
     /// parts only where gradients are added up on the CPU for an adapter, so that they have the bits of several ranks.
-    /// `share` is whether common prefixes run once.
+    /// `share` is whether common prefixes run once. `length` returns how many tokens of the row with an index a pass runs.
     pub(super) fn divided_slices(
         &self,
         rows: &Rows,
         view: &View,
         (learning, share): (bool, bool),
+        length: impl Fn(usize) -> usize,
     ) -> Vec<DividedSlice> {
         let configuration = &self.model_of(view).configuration;
         let sums_in_parts = self.model.weights.device().is_cpu() && !self.adapter.is_full();
@@ -43,11 +96,12 @@ impl Policy {
         let is_cut = divides || learning && sums_in_parts && self.adapter.trainable() > 0;
         let position = if divides { self.ranks.position() } else { (0, 1) };
         let divide = |slice: Range<usize>| {
+            let lengths: Vec<usize> = slice.clone().map(&length).collect();
             let parts = match is_cut {
-                true => Packing::cut(rows, slice.clone(), share, configuration, position),
+                true => Packing::cut(rows, slice.clone(), &lengths, share, configuration, position),
                 false => RowParts::whole(slice.len()),
             };
-            DividedSlice { rows: slice, parts }
+            DividedSlice { rows: slice, lengths, parts }
         };
         self.slices(rows, share).into_iter().map(divide).collect()
     }
@@ -62,33 +116,38 @@ impl Policy {
         Ok(sums?)
     }
 
-    /// Fills in the taps of the rows that other ranks scored. `own` has those of this rank.
-    pub(super) fn gather_taps(
+    /// Fills in the values of the rows that other ranks computed, if a pass is divided. `own` has those of this rank;
+    /// `indices` returns the indices of a row's entries.
+    pub(super) fn gather_values<I: IntoIterator<Item = usize>>(
         &self,
-        scored: &Scored,
+        (purpose, learning): (&'static str, bool),
         slices: &[DividedSlice],
-        own: Result<BatchTaps>,
-    ) -> Result<BatchTaps> {
-        if !self.divides(scored.learning_pass.is_some()) {
+        indices: impl Fn(usize) -> I,
+        own: Result<BatchValues>,
+    ) -> Result<BatchValues> {
+        if !self.divides(learning) {
             return own;
         }
         let (rank, ranks) = self.ranks.position();
         let mut of_ranks = vec![Vec::new(); ranks];
         for slice in slices {
-            let indices = Packing::target_indices(&scored.rows, &slice.rows, &slice.parts);
-            of_ranks.iter_mut().zip(indices).for_each(|(all, indices)| all.extend(indices));
-        }
-        let message = own.as_ref().map(|taps| bytes_of(&taps.values_at(&of_ranks[rank])));
-        let message = message.map_err(ToString::to_string);
-        let gathered = self.ranks.gather("score", message);
-        let (mut taps, gathered) = (own?, gathered?);
-        for (indices, message) in of_ranks.iter().zip(gathered) {
-            if message.len() != 4 * indices.len() * taps.count() {
-                return Err(wrong_message("score"));
+            for (all, numbers) in of_ranks.iter_mut().zip(slice.parts.rows_of_ranks()) {
+                all.extend(numbers.into_iter().flat_map(|number| indices(slice.rows.start + number)));
             }
-            taps.set_at(indices, numbers_of(&message));
         }
-        Ok(taps)
+        let message = own.as_ref().map(|values| bytes_of(&values.entries(&of_ranks[rank])));
+        let gathered = self.ranks.gather(purpose, message.map_err(ToString::to_string));
+        let (mut values, gathered) = (own?, gathered?);
+        for (indices, message) in of_ranks.iter().zip(gathered) {
+            let length = indices.len() * values.width;
+            if message.len() != 4 * length * values.tables {
+                return Err(wrong_message(purpose));
+            }
+            for (table, bytes) in message.chunks_exact((4 * length).max(1)).enumerate() {
+                values.set_entries(table, indices, &numbers_of(bytes).collect::<Vec<f32>>());
+            }
+        }
+        Ok(values)
     }
 
     /// Adds the gradient of one slice of rows to the flat gradient. `own` has the sums over the parts that are here; if they

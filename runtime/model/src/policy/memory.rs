@@ -42,13 +42,13 @@ impl Policy {
         let (sizes, settings, precision) = (&self.model.configuration, &self.settings, self.precision());
         let ranks = if self.divides(true) { self.ranks().position().1 as u64 } else { 1 };
         let (slice, together) = (slice.div_ceil(ranks), together.div_ceil(ranks));
-        let beside = |tokens| (scratch(sizes, precision, tokens), self.head_bytes(tokens));
+        let beside = |tokens| (self.scratch_bytes(&View::Policy, tokens), self.head_bytes(tokens));
         if self.adapter.trainable() == 0 {
             let (scratch, head) = beside(slice);
             return PassMemory { kept: 0, scratch, head };
         }
-        let token = token_bytes(sizes, precision, recompute) + self.adapted_bytes(recompute);
-        let min_tokens = settings.min_slice_bytes / token_bytes(sizes, precision, Recompute::None).max(1);
+        let token = self.saved_token_bytes(recompute, sizes.layers);
+        let min_tokens = settings.min_slice_bytes / token_bytes(sizes, precision, Recompute::None, sizes.layers).max(1);
         // A pass holds what it is meant to hold, or what is small anyway.
         let pass = if settings.slice == Slice::Whole { together } else { slice.max(min_tokens).min(together) };
         let all = together.saturating_mul(token);
@@ -63,20 +63,42 @@ impl Policy {
     /// largest slice plus what other scored rows, which still hold saved activations, leave of `max_saved_bytes`.
     #[must_use]
     pub fn score_memory(&self, view: &View, rows: &Rows, learning: bool) -> PassMemory {
-        let model = self.model_of(view);
-        let (sizes, settings, precision) = (&model.configuration, &self.settings, model.weights.precision());
-        let share = self.shares_prefixes(&View::Policy, learning);
-        let slices: Vec<u64> = match learning && self.divides(learning) {
+        let layers = self.model_of(view).configuration.layers;
+        let (kept, largest) = self.slices_memory(view, rows, (learning, layers), |row| rows.scored_length(row));
+        PassMemory { kept, scratch: self.scratch_bytes(view, largest), head: self.head_bytes(largest) }
+    }
+
+    /// Estimates the memory of capturing activations of these rows up to layer `last_layer`, as
+    /// [`score_memory`](Self::score_memory) does that of scoring them, if whole rows run. Does not count what is captured.
+    #[must_use]
+    pub fn capture_memory(&self, view: &View, rows: &Rows, last_layer: usize, learning: bool) -> PassMemory {
+        let (kept, largest) = self.slices_memory(view, rows, (learning, last_layer + 1), |row| rows.ids[row].len());
+        PassMemory { kept, scratch: self.scratch_bytes(view, largest), head: 0 }
+    }
+
+    /// Estimates the bytes that passes through the blocks below `layers` save for their backward passes, 0 without `learning`
+    /// and through another view than the policy, and the most tokens of a pass. `length` returns how many tokens of the row
+    /// with an index a pass runs.
+    fn slices_memory(
+        &self,
+        view: &View,
+        rows: &Rows,
+        (learning, layers): (bool, usize),
+        length: impl Fn(usize) -> usize,
+    ) -> (u64, u64) {
+        let (settings, learning) = (&self.settings, learning && *view == View::Policy);
+        let share = self.shares_prefixes(view, learning);
+        let slices: Vec<u64> = match learning && self.divides(true) {
             true => {
-                let divided = self.divided_slices(rows, view, (learning, share));
+                let divided = self.divided_slices(rows, view, (true, share), length);
                 divided.iter().map(|slice| slice.parts.largest_share() as u64).collect()
             }
             false => self.slices(rows, share).into_iter().map(|slice| self.packed(rows, slice, share)).collect(),
         };
         let (all, largest) = (slices.iter().sum::<u64>(), slices.iter().max().copied().unwrap_or(0));
-        let token = token_bytes(sizes, precision, settings.recompute) + self.adapted_bytes(settings.recompute);
+        let token = self.saved_token_bytes(settings.recompute, layers);
         let kept = match slices.as_slice() {
-            _ if !learning || self.adapter.trainable() == 0 => 0,
+            _ if !learning || !self.trains_below(layers) => 0,
             [tokens] if settings.slice.holds(rows) => tokens.saturating_mul(token),
             // Slices wait while there is room; then one runs again at a time.
             _ => {
@@ -84,7 +106,7 @@ impl Policy {
                 all.saturating_mul(token).min(room.saturating_add(largest.saturating_mul(token)))
             }
         };
-        PassMemory { kept, scratch: scratch(sizes, precision, largest), head: self.head_bytes(largest) }
+        (kept, largest)
     }
 
     /// Estimates the memory that a divergence to a view needs beside the pass of the policy over these rows: one block of the
@@ -98,7 +120,7 @@ impl Policy {
         let words = (sizes.vocabulary + self.model.configuration.vocabulary) as u64;
         let logits = precision.bytes(Purpose::Sum, words * DIVERGENCE_ROWS as u64);
         let hidden = precision.bytes(Purpose::Activation, rows.targets() as u64 * sizes.hidden as u64);
-        scratch(sizes, precision, largest).saturating_add(hidden).saturating_add(logits)
+        self.scratch_bytes(view, largest).saturating_add(hidden).saturating_add(logits)
     }
 
     /// The most tokens that one pass over the rows of a slice can have: all tokens of these rows, where with `share` a
@@ -165,23 +187,36 @@ impl Policy {
         Ok(numbers as u64 * (read + changed) as u64)
     }
 
-    /// The bytes that the adapter's modules save for the backward pass for each token: their inputs reduced to `rank`
-    /// values, and with DoRA also their outputs. With [`Recompute::Blocks`], those of one block on average. 0 in full
-    /// training.
-    fn adapted_bytes(&self, recompute: Recompute) -> u64 {
+    /// The bytes that the blocks below `layers` save for the backward pass for each token, adapter modules included.
+    fn saved_token_bytes(&self, recompute: Recompute, layers: usize) -> u64 {
+        let adapted = self.adapted_bytes(recompute, layers);
+        token_bytes(&self.model.configuration, self.precision(), recompute, layers) + adapted
+    }
+
+    /// The bytes that the adapter's modules in the blocks below `layers` save for the backward pass for each token: their
+    /// inputs reduced to `rank` values, and with DoRA also their outputs. With [`Recompute::Blocks`], those of one block on
+    /// average. 0 in full training.
+    fn adapted_bytes(&self, recompute: Recompute, layers: usize) -> u64 {
         if self.adapter.is_full() {
             return 0;
         }
         let dora = self.adapter.settings().kind == AdapterKind::Dora;
         let sizes = &self.model.configuration;
         let of_module = |module: &Module| module.rank + if dora { module.site.shape(sizes).0 } else { 0 };
-        let numbers: usize = self.adapter.modules().iter().map(of_module).sum();
-        let layers = sizes.layers.max(1) as u64;
+        let numbers: usize = self.adapter.modules().iter().filter(|module| module.layer < layers).map(of_module).sum();
         let numbers = match recompute {
             Recompute::None => numbers as u64,
-            Recompute::Blocks => numbers as u64 / layers,
+            Recompute::Blocks => numbers as u64 / layers.max(1) as u64,
         };
         self.precision().bytes(Purpose::Activation, numbers)
+    }
+
+    /// The bytes that the backward pass of one block of a view's model needs at once for `tokens` tokens: four times the
+    /// feed-forward width (the gated product, its gradient and those of gate and up) and eight times the hidden width.
+    fn scratch_bytes(&self, view: &View, tokens: u64) -> u64 {
+        let model = self.model_of(view);
+        let numbers = 4 * model.configuration.intermediate as u64 + 8 * model.configuration.hidden as u64;
+        model.weights.precision().bytes(Purpose::Activation, tokens.saturating_mul(numbers))
     }
 
     /// The bytes that the output head needs at once for `tokens` tokens: on the CPU, a sum `[tokens, hidden]` for each
@@ -197,12 +232,17 @@ impl Policy {
     }
 }
 
-/// The bytes that all blocks save for the backward pass for each token, without those of adapter modules. With
+/// The bytes that `layers` blocks save for the backward pass for each token, without those of adapter modules. With
 /// [`Recompute::Blocks`]: the input of every block, and all activations of the one block that runs again.
-pub(super) fn token_bytes(configuration: &Configuration, precision: Precision, recompute: Recompute) -> u64 {
+pub(super) fn token_bytes(
+    configuration: &Configuration,
+    precision: Precision,
+    recompute: Recompute,
+    layers: usize,
+) -> u64 {
     let queries = configuration.heads * configuration.head_dim;
     let keys = configuration.kv_heads * configuration.head_dim;
-    let (hidden, inner, layers) = (configuration.hidden, configuration.intermediate, configuration.layers);
+    let (hidden, inner) = (configuration.hidden, configuration.intermediate);
     let normed = if configuration.query_key_norm { queries + keys } else { 0 };
     let sandwich = if configuration.sandwich_norms { 2 * hidden } else { 0 };
     let block = 2 * hidden + 2 * queries + 2 * keys + 2 * inner + normed + sandwich;
@@ -211,13 +251,6 @@ pub(super) fn token_bytes(configuration: &Configuration, precision: Precision, r
         Recompute::Blocks => layers * hidden + block,
     };
     precision.bytes(Purpose::Activation, numbers as u64)
-}
-
-/// The bytes that the backward pass of one block needs at once for `tokens` tokens: four times the feed-forward width
-/// (the gated product, its gradient and those of gate and up) and eight times the hidden width.
-fn scratch(sizes: &Configuration, precision: Precision, tokens: u64) -> u64 {
-    let numbers = 4 * sizes.intermediate as u64 + 8 * sizes.hidden as u64;
-    precision.bytes(Purpose::Activation, tokens.saturating_mul(numbers))
 }
 
 #[cfg(test)]
@@ -251,10 +284,7 @@ mod tests {
                 let (layers, hidden) = (sizes.layers as u64, sizes.hidden as u64);
                 let beside = match recompute {
                     Recompute::None => 0,
-                    Recompute::Blocks => {
-                        token_bytes(&sizes, policy.precision(), Recompute::Blocks) - 4 * layers * hidden
-                            + policy.adapted_bytes(recompute)
-                    }
+                    Recompute::Blocks => policy.saved_token_bytes(recompute, sizes.layers) - 4 * layers * hidden,
                 };
                 let wanted =
                     (policy.pass_memory(64, 64, recompute).kept + 64 * (4 * 2 * hidden)) as f64 - (64 * beside) as f64;

@@ -2,21 +2,20 @@
 //! with respect to those taps (seeds) to the flat gradient of the trained parameters.
 
 use std::sync::Arc;
-use std::sync::atomic::Ordering;
 
 use tunebox_compute::Tensor;
 use tunebox_compute::budget::Reservation;
 use tunebox_compute::fused::{Tap, Taps};
 use tunebox_compute::parameters::GradientSums;
 
-use super::division::DividedSlice;
-use super::memory::token_bytes;
-use super::taps::{BatchTaps, SeedValues, TapRequest};
+use super::division::{BatchValues, DividedSlice};
+use super::learning_pass::slice_pass;
+use super::taps::{SeedValues, TapRequest};
 use super::{Policy, Seeds, View};
 use crate::decoder::head::{OtherHead, OutputHead, SavedHead};
 use crate::decoder::network::Network;
 use crate::decoder::packing::Packing;
-use crate::decoder::{SavedBlock, stack};
+use crate::decoder::{SavedBlocks, stack};
 use crate::error::{Error, Result};
 use crate::rows::Rows;
 use crate::stream::Patches;
@@ -46,7 +45,7 @@ pub struct Scored {
 /// What one slice's forward pass saves for its backward pass.
 pub(super) struct Pass {
     pub(super) packing: Packing,
-    pub(super) blocks: Vec<SavedBlock>,
+    pub(super) blocks: SavedBlocks,
     pub(super) head: SavedHead,
     /// The bytes of the saved tensors, reserved in the policy's count of saved bytes.
     pub(super) reservation: Option<Reservation>,
@@ -55,7 +54,7 @@ pub(super) struct Pass {
 impl Pass {
     /// The bytes of all saved tensors.
     fn bytes(&self) -> usize {
-        self.blocks.iter().map(SavedBlock::bytes).sum::<usize>() + self.head.bytes()
+        self.blocks.bytes() + self.head.bytes()
     }
 }
 
@@ -129,9 +128,7 @@ impl Policy {
         }
         let learning = learning && *view == View::Policy;
         let share = self.shares_prefixes(view, learning);
-        let slices = self.divided_slices(rows, view, (learning, share));
-        let count = slices.len() as u64;
-        let first = learning.then(|| (self.generation, self.learning_slices.fetch_add(count, Ordering::Relaxed)));
+        let slices = self.divided_slices(rows, view, (learning, share), |row| rows.scored_length(row));
         let mut scored = Scored {
             view: view.clone(),
             rows: Arc::clone(rows),
@@ -139,26 +136,28 @@ impl Policy {
             generation: self.generation,
             asked,
             temperature,
-            learning_pass: first,
+            learning_pass: learning.then(|| self.next_learning_pass(&slices)),
             passes: Vec::new(),
             patches: self.patches.clone(),
         };
         let own = self.score_slices(&mut scored, &slices, share);
-        scored.taps = self.gather_taps(&scored, &slices, own)?.finish()?;
+        let width = rows.width();
+        let marked = |row: usize| rows.targets[row].iter().enumerate().skip(1).filter(|(_, mark)| **mark);
+        let indices = |row: usize| marked(row).map(move |(at, _)| row * width + at);
+        let values = self.gather_values(("score", learning), &slices, indices, own)?;
+        scored.taps = values.into_taps(scored.asked.taps, rows)?;
         Ok(scored)
     }
 
     /// Scores the rows of `scored` whose parts are here, slice by slice, and saves what their backward passes need in it if
     /// they are scored for learning. Returns the taps, which are 0 at other rows.
-    fn score_slices(&self, scored: &mut Scored, slices: &[DividedSlice], share: bool) -> Result<BatchTaps> {
+    fn score_slices(&self, scored: &mut Scored, slices: &[DividedSlice], share: bool) -> Result<BatchValues> {
         let (rows, view, asked) = (Arc::clone(&scored.rows), scored.view.clone(), scored.asked.clone());
         let configuration = &self.model_of(&view).configuration;
         let (temperature, learning) = (scored.temperature, scored.learning_pass.is_some());
-        // What a batch is meant to take is kept; what is only there because memory is, while there is room.
-        let whole = slices.len() == 1 && self.settings.slice.holds(&rows);
-        let mut all = BatchTaps::new(&rows, asked.taps);
+        let mut all = BatchValues::new(asked.taps.iter().count(), rows.count() * rows.width(), 1);
         for (slice, number) in slices.iter().zip(0_u64..) {
-            let packing = Packing::new(&rows, slice.rows.clone(), &slice.parts, share, configuration)?;
+            let packing = slice.pack_targets(&rows, share, configuration)?;
             if packing.is_empty() {
                 scored.passes.push(None);
                 continue;
@@ -166,29 +165,19 @@ impl Policy {
             let network = self.learning_network(&view, slice_pass(scored.learning_pass, number), &packing)?;
             let head = OutputHead::new(&network, temperature, asked.taps)?;
             let other = self.other_head(&rows, slice, &asked, temperature)?;
-            if learning && (whole || self.has_room(packing.ids.len())) {
+            if learning && self.can_save(&rows, slices, (packing.ids.len(), configuration.layers)) {
                 let mut pass = self.forward_pass(&network, &head, packing, other)?;
                 pass.reservation = Some(self.saved.reserve(pass.bytes() as u64)?);
-                all.add(&pass.packing, &pass.head.taps);
+                all.add_taps(asked.taps, &pass.packing, &pass.head.taps);
                 scored.passes.push(Some(pass));
             } else {
                 let hidden = stack::forward(&network, &packing)?;
                 let found = head.forward(packing.select_predictors(&hidden)?, &packing.targets, false, other)?;
-                all.add(&packing, &found.taps);
+                all.add_taps(asked.taps, &packing, &found.taps);
                 scored.passes.push(None);
             }
         }
         Ok(all)
-    }
-
-    /// The network of a view for a pass over `packing`, with the dropout masks and the noise of `learning_pass`.
-    fn learning_network(
-        &self,
-        view: &View,
-        learning_pass: Option<(u64, u64)>,
-        packing: &Packing,
-    ) -> Result<Network<'_>> {
-        Ok(Network { learning_pass, first_token: packing.first_token, ..self.network(view)? })
     }
 
     /// Runs blocks and head over one slice and saves what its backward pass needs. `other` is the head that a divergence is
@@ -200,7 +189,8 @@ impl Policy {
         packing: Packing,
         other: Option<OtherHead>,
     ) -> Result<Pass> {
-        let (hidden, blocks) = stack::forward_saving(network, &packing, self.settings.recompute)?;
+        let last = network.model.configuration.layers - 1;
+        let (hidden, blocks) = stack::forward_saving(network, &packing, last, self.settings.recompute)?;
         let head = head.forward(packing.select_predictors(&hidden)?, &packing.targets, true, other)?;
         Ok(Pass { packing, blocks, head, reservation: None })
     }
@@ -216,33 +206,11 @@ impl Policy {
         let Some(to) = &asked.divergence else { return Ok(None) };
         let network = self.network(&to.view)?;
         // Its targets are those of the slice, in the same order.
-        let packing = Packing::new(rows, slice.rows.clone(), &slice.parts, true, &network.model.configuration)?;
+        let packing = slice.pack_targets(rows, true, &network.model.configuration)?;
         let selected = packing.select_predictors(&stack::forward(&network, &packing)?)?;
         let head = OutputHead::new(&network, temperature, asked.taps)?;
         Ok(Some(OtherHead::new(head, &selected, to.beta)?))
     }
-
-    /// Whether common prefixes of rows run once. False only if `learning` is set, the view is [`View::Policy`] and the
-    /// adapter has dropout or the embeddings noise, because then each row has its own.
-    #[must_use]
-    pub fn shares_prefixes(&self, view: &View, learning: bool) -> bool {
-        let differs = self.noise.is_some() || self.adapter.settings().dropout > 0.0;
-        !(learning && *view == View::Policy && differs)
-    }
-
-    /// Whether the estimated saved activations of `tokens` tokens, without those of adapter modules, and the bytes that
-    /// all scored rows have saved already are at most `max_saved_bytes`.
-    fn has_room(&self, tokens: usize) -> bool {
-        let token = token_bytes(&self.model.configuration, self.precision(), self.settings.recompute);
-        let bytes = token.saturating_mul(tokens as u64);
-        self.saved.held().saturating_add(bytes) <= self.settings.max_saved_bytes
-    }
-}
-
-/// The (generation, pass) pair that names a slice's dropout masks and noise: the first slice's pass plus the slice's
-/// index; `None` if the rows are not scored for learning.
-pub(super) fn slice_pass(first: Option<(u64, u64)>, slice: u64) -> Option<(u64, u64)> {
-    first.map(|(generation, pass)| (generation, pass + slice))
 }
 
 impl Policy {
@@ -264,7 +232,8 @@ impl Policy {
             return Ok(());
         }
         let share = self.shares_prefixes(&scored.view, scored.learning_pass.is_some());
-        let slices = self.divided_slices(&scored.rows, &scored.view, (true, share));
+        let length = |row| scored.rows.scored_length(row);
+        let slices = self.divided_slices(&scored.rows, &scored.view, (true, share), length);
         let kept = kept.into_iter().chain(std::iter::repeat_with(|| None));
         for ((slice, number), kept) in slices.iter().zip(0_u64..).zip(kept) {
             // Without a target, or without a seed that is not 0, there is nothing to walk back.
@@ -290,8 +259,7 @@ impl Policy {
         let pass = match kept {
             Some(pass) => pass,
             None => {
-                let configuration = &self.model.configuration;
-                let packing = Packing::new(&scored.rows, slice.rows.clone(), &slice.parts, share, configuration)?;
+                let packing = slice.pack_targets(&scored.rows, share, &self.model.configuration)?;
                 if seeds.of(&packing).is_none() {
                     return self.gradient_sums(packing.parts);
                 }
@@ -325,12 +293,7 @@ impl Policy {
         if scored.view != View::Policy {
             return Err(Error::Argument("only rows scored through the policy can be learned from".into()));
         }
-        if scored.generation != self.generation {
-            return Err(Error::Argument(format!(
-                "the rows were scored after update `{}`, the weights have had `{}`; score them again",
-                scored.generation, self.generation
-            )));
-        }
+        self.check_generation(scored.generation, ["scored", "score"])?;
         match seeds.iter().find(|(tap, _)| !scored.asked.taps.contains(*tap)) {
             Some((tap, _)) => {
                 Err(Error::Argument(format!("there are seeds for `{}`, which was not asked for", tap.name())))

@@ -6,6 +6,7 @@ use tunebox_compute::fused::{HeadTaps, Tap, TapGradients, TapSet, Taps};
 use tunebox_compute::{DType, Device, Tensor};
 
 use super::View;
+use super::division::BatchValues;
 use crate::decoder::packing::Packing;
 use crate::error::{Error, Result};
 use crate::rows::Rows;
@@ -71,51 +72,22 @@ pub fn select_rows(taps: &Taps<Tensor>, rows: &[u32], width: usize) -> Result<Ta
     taps.iter().map(|(tap, values)| Ok((tap, select(values)?))).collect()
 }
 
-/// Taps of a whole batch, filled slice by slice.
-pub(super) struct BatchTaps {
-    shape: (usize, usize),
-    values: Taps<Vec<f32>>,
-}
-
-impl BatchTaps {
-    /// Taps filled with 0, `[rows, width]` for each tap in `asked`.
-    pub(super) fn new(rows: &Rows, asked: TapSet) -> Self {
-        let shape = (rows.count(), rows.width());
-        Self { shape, values: asked.iter().map(|tap| (tap, vec![0.0; shape.0 * shape.1])).collect() }
-    }
-
-    /// Writes the taps of a slice at the positions of the slice's targets. Ignores taps that were not asked for.
-    pub(super) fn add(&mut self, packing: &Packing, taps: &HeadTaps) {
-        for (tap, all) in self.values.iter_mut() {
+impl BatchValues {
+    /// Writes the taps of a slice at the positions of the slice's targets; `self` has a table of `[rows, width]` for each tap
+    /// in `asked`. Ignores taps that were not asked for.
+    pub(super) fn add_taps(&mut self, asked: TapSet, packing: &Packing, taps: &HeadTaps) {
+        for (number, tap) in asked.iter().enumerate() {
             if let Some(values) = taps.values.get(tap) {
-                packing.scatter(values, all);
+                packing.scatter(values, self.table(number));
             }
         }
     }
 
-    /// The values of all taps at these indices of `[rows, width]`: tap after tap, in their order.
-    pub(super) fn values_at(&self, indices: &[usize]) -> Vec<f32> {
-        self.values.iter().flat_map(|(_, all)| indices.iter().map(|at| all[*at])).collect()
-    }
-
-    /// Writes values that [`values_at`](Self::values_at) returned elsewhere at the same indices. Writes as many as there are.
-    pub(super) fn set_at(&mut self, indices: &[usize], mut values: impl Iterator<Item = f32>) {
-        for (_, all) in self.values.iter_mut() {
-            for (at, value) in indices.iter().zip(&mut values) {
-                all[*at] = value;
-            }
-        }
-    }
-
-    /// The number of taps.
-    pub(super) fn count(&self) -> usize {
-        self.values.iter().count()
-    }
-
-    /// Converts the taps to tensors `[rows, width]` on the CPU.
-    pub(super) fn finish(self) -> Result<Taps<Tensor>> {
-        let tensor = |values: Vec<f32>| Tensor::from_vec(values, self.shape, &Device::Cpu);
-        self.values.into_iter().map(|(tap, values)| Ok((tap, tensor(values)?))).collect()
+    /// Converts the tables of the taps in `asked` to tensors `[rows, width]` on the CPU.
+    pub(super) fn into_taps(mut self, asked: TapSet, rows: &Rows) -> Result<Taps<Tensor>> {
+        let shape = (rows.count(), rows.width());
+        let mut tensor = |number| Tensor::from_slice(self.table(number), shape, &Device::Cpu);
+        asked.iter().enumerate().map(|(number, tap)| Ok((tap, tensor(number)?))).collect()
     }
 }
 

@@ -70,7 +70,7 @@ impl Decoder {
         }
         let length = ids.len();
         let rows = Rows::new(vec![ids], vec![vec![false; length]])?;
-        let (packing, _) = Packing::of_prefixes(&rows, 0..1, &[length], configuration)?;
+        let packing = Packing::of_whole_rows(&rows, 0..1, configuration)?;
         let network = Network { deadline, ..self.policy.network(&View::Policy)? };
         let last = packing.select_predictors(&stack::forward(&network, &packing)?)?;
         let (normed, _) = network.norm("model.norm.weight")?.forward(&last)?;

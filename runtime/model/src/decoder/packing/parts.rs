@@ -89,9 +89,18 @@ impl RowParts {
         self.tokens[..self.own().start].iter().sum()
     }
 
-    /// For each rank, the rows of its parts, by their index in the slice.
-    pub(super) fn of_ranks(&self) -> impl Iterator<Item = Vec<usize>> {
-        self.shares.iter().map(|own| self.rows[own.clone()].concat())
+    /// For each rank, the rows of its parts, by their index in the slice, ascending.
+    pub(crate) fn rows_of_ranks(&self) -> impl Iterator<Item = Vec<usize>> {
+        self.shares.iter().map(|own| {
+            let mut rows = self.rows[own.clone()].concat();
+            rows.sort_unstable();
+            rows
+        })
+    }
+
+    /// The rows of the parts that are here, by their index in the slice, ascending.
+    pub(crate) fn own_rows(&self) -> Vec<usize> {
+        self.rows_of_ranks().nth(self.rank).unwrap_or_default()
     }
 
     /// For each rank, the subtrees of the sum over all parts that it computes.

@@ -1,0 +1,72 @@
+//! What passes for learning have in common, whether they score rows or capture activations: which dropout masks they have,
+//! what they save for their backward passes, and when that can no longer be used.
+
+use std::sync::atomic::Ordering;
+
+use super::division::DividedSlice;
+use super::memory::token_bytes;
+use super::{Policy, View};
+use crate::decoder::network::Network;
+use crate::decoder::packing::Packing;
+use crate::error::{Error, Result};
+use crate::rows::Rows;
+
+impl Policy {
+    /// Whether common prefixes of rows run once. False only if `learning` is set, the view is [`View::Policy`] and the
+    /// adapter has dropout or the embeddings noise, because then each row has its own.
+    #[must_use]
+    pub fn shares_prefixes(&self, view: &View, learning: bool) -> bool {
+        let differs = self.noise.is_some() || self.adapter.settings().dropout > 0.0;
+        !(learning && *view == View::Policy && differs)
+    }
+
+    /// The update count and the pass that name the dropout masks and the noise of the first of these slices; each further
+    /// slice has the next pass. Advances the counter of slices by their number.
+    pub(super) fn next_learning_pass(&self, slices: &[DividedSlice]) -> (u64, u64) {
+        (self.generation, self.learning_slices.fetch_add(slices.len() as u64, Ordering::Relaxed))
+    }
+
+    /// The network of a view for a pass over `packing`, with the dropout masks and the noise of `learning_pass`.
+    pub(super) fn learning_network(
+        &self,
+        view: &View,
+        learning_pass: Option<(u64, u64)>,
+        packing: &Packing,
+    ) -> Result<Network<'_>> {
+        Ok(Network { learning_pass, first_token: packing.first_token, ..self.network(view)? })
+    }
+
+    /// Whether a pass saves the activations of a slice with `tokens` packed tokens in the blocks below `layers` for its
+    /// backward pass: if it is the only one of `slices` and the slice setting allows all rows in one pass, or as long as
+    /// `max_saved_bytes` has room. Leaves out the activations of adapter modules.
+    pub(super) fn can_save(&self, rows: &Rows, slices: &[DividedSlice], (tokens, layers): (usize, usize)) -> bool {
+        let token = token_bytes(&self.model.configuration, self.precision(), self.settings.recompute, layers);
+        let needed = self.saved.held().saturating_add(token.saturating_mul(tokens as u64));
+        // What a batch is meant to take is saved; what is only there because memory is, while there is room.
+        slices.len() == 1 && self.settings.slice.holds(rows) || needed <= self.settings.max_saved_bytes
+    }
+
+    /// Whether a block below `layers`, or the embedding, has something to train.
+    pub(super) fn trains_below(&self, layers: usize) -> bool {
+        let adapter = &self.adapter;
+        adapter.is_full() || adapter.modules().iter().any(|module| module.layer < layers)
+    }
+
+    /// Checks that the update count is still `generation`, that of rows that were `done`: scored or captured. `again` is the
+    /// verb of the message's advice.
+    pub(super) fn check_generation(&self, generation: u64, [done, again]: [&str; 2]) -> Result<()> {
+        if generation == self.generation {
+            return Ok(());
+        }
+        Err(Error::Argument(format!(
+            "the rows were {done} after update `{generation}`, the weights have had `{}`; {again} them again",
+            self.generation
+        )))
+    }
+}
+
+/// The (generation, pass) pair that names a slice's dropout masks and noise: the first slice's pass plus the slice's
+/// index; `None` if the rows are not scored for learning.
+pub(super) fn slice_pass(first: Option<(u64, u64)>, slice: u64) -> Option<(u64, u64)> {
+    first.map(|(generation, pass)| (generation, pass + slice))
+}
