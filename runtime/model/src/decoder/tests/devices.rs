@@ -6,6 +6,7 @@ use tunebox_compute::precision::Compute;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
 
+use super::captured::seeds_for;
 use super::gradients::{seeds, stir};
 use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::configuration::Configuration;
@@ -165,6 +166,24 @@ fn patches_act_and_readers_read_alike(on: &On) {
     on.near("divergence", [&both[0], &both[1]].map(apart));
 }
 
+fn captured_activations_and_their_gradients_are_alike(on: &On) {
+    let rows = tiny::rows();
+    for kind in [AdapterKind::Lora, AdapterKind::Full] {
+        for (site, token) in [(Site::ResidualAfter, Token::Targets), (Site::AttentionOutput, Token::FromEnd(1))] {
+            let both = on.both(&tiny::qwen3(), &adapter(kind), PolicySettings::default());
+            let learn = |policy: &Policy| {
+                let mut captured = policy.capture_for_learning(&rows, &[1, 0], site, token).unwrap();
+                let seeds = seeds_for(&captured.values);
+                policy.backward_captured(&mut captured, &seeds).unwrap();
+                flat(&captured.values)
+            };
+            let what = format!("{kind:?}, {site:?}");
+            on.near(&what, [&both[0], &both[1]].map(learn));
+            on.near_gradients(&what, &both);
+        }
+    }
+}
+
 fn edits_and_files_are_those_of_the_cpu(on: &On) {
     for (configuration, kind) in [(tiny::biased(), AdapterKind::Lora), (tiny::joined(), AdapterKind::Full)] {
         let both = on.both(&configuration, &adapter(kind), PolicySettings::default()).map(|mut policy| {
@@ -243,6 +262,12 @@ macro_rules! on_each_device {
             $(#[ignore = $needs])?
             fn patches_act_and_readers_read_alike() {
                 run(super::patches_act_and_readers_read_alike);
+            }
+
+            #[test]
+            $(#[ignore = $needs])?
+            fn captured_activations_and_their_gradients_are_alike() {
+                run(super::captured_activations_and_their_gradients_are_alike);
             }
 
             #[test]

@@ -69,7 +69,7 @@ fn check_taps(name: &str, scored: &Scored, twin: &Twin) {
     }
 }
 
-fn check_gradients(name: &str, policy: &Policy, wanted: &HashMap<String, Tensor>) {
+pub(super) fn check_gradients(name: &str, policy: &Policy, wanted: &HashMap<String, Tensor>) {
     let length = |tensor: &Tensor| tensor.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap().sqrt();
     let largest = wanted.values().map(length).fold(0.0, f64::max);
     for (number, slot) in policy.parameters().slots().iter().enumerate() {
@@ -77,7 +77,7 @@ fn check_gradients(name: &str, policy: &Policy, wanted: &HashMap<String, Tensor>
         let wanted = &wanted[&slot.name];
         // Some gradients are exactly 0, such as that of a key's bias without rotation: a softmax does not
         // see what is added to all scores. They are measured against what f32 resolves in the others.
-        let error = length(&(&found - wanted).unwrap()) / length(wanted).max(1e-2 * largest);
+        let error = length(&(&found - wanted).unwrap()) / length(wanted).max(1e-2 * largest).max(f64::MIN_POSITIVE);
         assert!(error < 1e-5, "{name}: `{}` is off by {error:e}", slot.name);
     }
 }

@@ -6,6 +6,7 @@ use tunebox_compute::Device;
 use tunebox_compute::fused::TapSet;
 use tunebox_compute::precision::Compute;
 
+use super::captured::seeds_for;
 use super::gradients::{seeds, stir};
 use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::decoder::EmbeddingNoise;
@@ -15,6 +16,8 @@ use crate::ranks::{RankGroup, Ranks};
 use crate::rows::Rows;
 use crate::stream::{Site, Token};
 use crate::{Model, tiny};
+
+const SITE: Site = Site::ResidualAfter;
 
 /// What a rank sends: the purpose of the call, and the message or an error.
 type Sent = (&'static str, std::result::Result<Vec<u8>, String>);
@@ -88,7 +91,7 @@ struct Case {
     slice: Slice,
 }
 
-/// The bits of two rounds of scores, of the gradient of both, and of what is captured.
+/// The bits of two rounds of scores, of two captures for learning, of the gradient of all four, and of what is captured.
 fn run(case: &Case, ranks: RankGroup) -> Vec<u32> {
     let settings = PolicySettings { slice: case.slice, ..PolicySettings::default() };
     let mut policy = Policy::new(Arc::clone(&case.model), &case.adapter, settings).unwrap();
@@ -106,8 +109,15 @@ fn run(case: &Case, ranks: RankGroup) -> Vec<u32> {
         scored.taps.iter().for_each(|(_, tap)| add(tap));
         policy.backward(&mut scored, &seeds((rows.count(), rows.width()))).unwrap();
     }
+    for (layers, site, token) in [(vec![1, 0], Site::MlpOutput, Token::Targets), (vec![0], SITE, Token::FromEnd(1))] {
+        let mut captured = policy.capture_for_learning(&rows, &layers, site, token).unwrap();
+        add(&captured.values);
+        let seeds = seeds_for(&captured.values);
+        policy.backward_captured(&mut captured, &seeds).unwrap();
+        add(&policy.capture(&View::Policy, &rows, &layers, site, token).unwrap());
+    }
     add(policy.parameters().gradients());
-    add(&policy.capture(&View::Policy, &rows, &[1, 0], Site::ResidualAfter, Token::FromEnd(1)).unwrap());
+    add(&policy.capture(&View::Policy, &rows, &[1, 0], SITE, Token::FromEnd(1)).unwrap());
     add(&policy.next_token(&View::Reference, &rows, &[3, 9]).unwrap());
     add(&policy.divergence(&View::Policy, &View::Reference, &rows).unwrap());
     bits

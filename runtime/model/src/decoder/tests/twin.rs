@@ -11,6 +11,7 @@ use crate::adapter::{Adapter, AdapterKind};
 use crate::configuration::Configuration;
 use crate::policy::Seeds;
 use crate::rows::Rows;
+use crate::stream::Site;
 
 pub(super) struct Twin {
     configuration: Configuration,
@@ -167,33 +168,49 @@ impl Twin {
         self.linear(&path("down_proj"), &(active * up).unwrap())
     }
 
-    fn block(&self, layer: usize, x: &Tensor) -> Tensor {
+    /// The activations of a block, `[tokens, hidden]` each, at the sites in their order; the last one is its output.
+    fn block(&self, layer: usize, input: &Tensor) -> [(Site, Tensor); 4] {
         let name = |part: &str| format!("model.layers.{layer}.{part}");
         let sandwich = self.configuration.sandwich_norms;
-        let mut mixed = self.attention(layer, &self.norm(&name("input_layernorm"), x));
+        let attention = self.attention(layer, &self.norm(&name("input_layernorm"), input));
+        let mut mixed = attention.clone();
         if sandwich {
             mixed = self.norm(&name("post_attention_layernorm"), &mixed);
         }
-        let x = (x + mixed).unwrap();
+        let x = (input + mixed).unwrap();
         let before = if sandwich { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
-        let mut moved = self.feed_forward(layer, &self.norm(&name(before), &x));
+        let mlp = self.feed_forward(layer, &self.norm(&name(before), &x));
+        let mut moved = mlp.clone();
         if sandwich {
             moved = self.norm(&name("post_feedforward_layernorm"), &moved);
         }
-        (x + moved).unwrap()
+        [
+            (Site::ResidualBefore, input.clone()),
+            (Site::AttentionOutput, attention),
+            (Site::MlpOutput, mlp),
+            (Site::ResidualAfter, (x + moved).unwrap()),
+        ]
+    }
+
+    /// The activations of every block, in order.
+    pub(super) fn blocks(&self, ids: &[u32]) -> Vec<[(Site, Tensor); 4]> {
+        let ids = Tensor::new(ids, &Device::Cpu).unwrap();
+        let mut x = self.weight("model.embed_tokens.weight").index_select(&ids, 0).unwrap();
+        x = (x * f64::from(self.configuration.embedding_scale)).unwrap();
+        let run = |layer| {
+            let block = self.block(layer, &x);
+            x = block[3].1.clone();
+            block
+        };
+        (0..self.configuration.layers).map(run).collect()
     }
 
     /// Logits `[tokens, vocabulary]`, divided by the temperature.
     pub(super) fn logits(&self, ids: &[u32], temperature: f64) -> Tensor {
-        let ids = Tensor::new(ids, &Device::Cpu).unwrap();
-        let embedding = self.weight("model.embed_tokens.weight");
-        let mut x = embedding.index_select(&ids, 0).unwrap();
-        x = (x * f64::from(self.configuration.embedding_scale)).unwrap();
-        for layer in 0..self.configuration.layers {
-            x = self.block(layer, &x);
-        }
-        x = self.norm("model.norm", &x);
-        let head = if self.configuration.tied { embedding } else { self.weight("lm_head.weight") };
+        let [.., (_, x)] = self.blocks(ids).pop().unwrap();
+        let x = self.norm("model.norm", &x);
+        let head = if self.configuration.tied { "model.embed_tokens.weight" } else { "lm_head.weight" };
+        let head = self.weight(head);
         let logits = (x.matmul(&head.t().unwrap()).unwrap() * f64::from(self.configuration.logit_scale)).unwrap();
         (cap(logits, self.configuration.logit_soft_cap) / temperature).unwrap()
     }
@@ -233,11 +250,17 @@ impl Twin {
                 total = (total + (seed * tap).unwrap().sum_all().unwrap()).unwrap();
             }
         }
-        let store = total.backward().unwrap();
+        self.gradients_of(&total)
+    }
+
+    /// The gradient of a loss for every trained value, by slot name; 0 if the loss does not depend on it.
+    pub(super) fn gradients_of(&self, loss: &Tensor) -> HashMap<String, Tensor> {
+        let store = loss.backward().unwrap();
         let found = |(name, variable): (&String, &Var)| {
-            store.get(variable.as_tensor()).map(|gradient| (name.clone(), gradient.clone()))
+            let gradient = store.get(variable.as_tensor()).cloned();
+            (name.clone(), gradient.unwrap_or_else(|| variable.zeros_like().unwrap()))
         };
-        self.variables.iter().filter_map(found).collect()
+        self.variables.iter().map(found).collect()
     }
 }
 
