@@ -64,15 +64,21 @@ impl SliceSeeds {
         Ok(Self { layers, first: rows.start * request.vectors_per_row(), hidden: seeds.dim(seeds.rank() - 1)? })
     }
 
-    /// The seeds of vectors of the layer with index `number`, given by their indices among the vectors of the whole batch.
+    /// The seeds of one vector of a layer, given by its index among the vectors of the whole batch.
+    fn of_vector<'a>(&self, layer: &'a [f32], index: usize) -> &'a [f32] {
+        &layer[(index - self.first) * self.hidden..][..self.hidden]
+    }
+
+    /// The seeds of vectors of the layer that is number `number` of the capture, vector after vector.
     fn of_layer(&self, number: usize, indices: &[usize]) -> Vec<f32> {
-        let of_vector = |index: &usize| &self.layers[number][(index - self.first) * self.hidden..][..self.hidden];
-        indices.iter().flat_map(of_vector).copied().collect()
+        indices.iter().flat_map(|index| self.of_vector(&self.layers[number], *index)).copied().collect()
     }
 
     /// Whether one of these vectors has a seed that is not 0 in some layer.
-    fn has_any(&self, indices: &[usize]) -> bool {
-        (0..self.layers.len()).any(|number| self.of_layer(number, indices).iter().any(|seed| *seed != 0.0))
+    fn has_any(&self, mut indices: impl Iterator<Item = usize>) -> bool {
+        let is_seeded =
+            |index| self.layers.iter().any(|layer| self.of_vector(layer, index).iter().any(|seed| *seed != 0.0));
+        indices.any(is_seeded)
     }
 }
 
@@ -133,7 +139,7 @@ impl Policy {
         for ((slice, number), kept) in slices.iter().zip(0_u64..).zip(kept) {
             let seeds = SliceSeeds::read(seeds, request, &slice.rows)?;
             let vectors = slice.rows.clone().flat_map(|row| request.vectors(row));
-            if !seeds.has_any(&vectors.map(|(index, _)| index).collect::<Vec<usize>>()) {
+            if !seeds.has_any(vectors.map(|(index, _)| index)) {
                 continue;
             }
             let sums = self.backward_captured_slice((captured, number), slice, (kept, share), &seeds);
@@ -157,7 +163,7 @@ impl Policy {
             None => {
                 let configuration = &self.model.configuration;
                 let packed = CapturePacking::new(&captured.rows, slice, request, share, configuration)?;
-                if !seeds.has_any(&packed.indices) {
+                if !seeds.has_any(packed.indices.iter().copied()) {
                     return self.gradient_sums(packed.packing.parts);
                 }
                 let (network, recompute) = (self.captured_network(captured, number, &packed)?, self.settings.recompute);
@@ -167,7 +173,7 @@ impl Policy {
         };
         let CapturePass { packed, blocks, reservation: _reservation } = pass;
         let gradients = self.gradient_sums(packed.packing.parts.clone())?;
-        if !seeds.has_any(&packed.indices) {
+        if !seeds.has_any(packed.indices.iter().copied()) {
             return Ok(gradients);
         }
         let gradient = |(number, layer): (usize, &usize)| {

@@ -4,7 +4,6 @@
 use std::sync::atomic::Ordering;
 
 use super::division::DividedSlice;
-use super::memory::token_bytes;
 use super::{Policy, View};
 use crate::decoder::network::Network;
 use crate::decoder::packing::Packing;
@@ -40,7 +39,7 @@ impl Policy {
     /// backward pass: if it is the only one of `slices` and the slice setting allows all rows in one pass, or as long as
     /// `max_saved_bytes` has room. Leaves out the activations of adapter modules.
     pub(super) fn can_save(&self, rows: &Rows, slices: &[DividedSlice], (tokens, layers): (usize, usize)) -> bool {
-        let token = token_bytes(&self.model.configuration, self.precision(), self.settings.recompute, layers);
+        let token = self.base_token_bytes(self.settings.recompute, layers);
         let needed = self.saved.held().saturating_add(token.saturating_mul(tokens as u64));
         // What a batch is meant to take is saved; what is only there because memory is, while there is room.
         slices.len() == 1 && self.settings.slice.holds(rows) || needed <= self.settings.max_saved_bytes

@@ -4,12 +4,11 @@
 use std::collections::HashSet;
 
 use tunebox_compute::fused::{DIVERGENCE_ROWS, HEAD_GROUPS, HEAD_ROWS, HEAD_TILE};
-use tunebox_compute::precision::{Precision, Purpose, bytes};
+use tunebox_compute::precision::{Purpose, bytes};
 
 use super::division::CHUNK_NUMBERS;
 use super::{Policy, Slice, View};
 use crate::adapter::{AdapterKind, Module};
-use crate::configuration::Configuration;
 use crate::decoder::Recompute;
 use crate::decoder::packing::Packing;
 use crate::edit::{Form, Matrix, Role};
@@ -39,7 +38,7 @@ impl Policy {
     /// saved and a pass runs `slice` tokens.
     #[must_use]
     pub fn pass_memory(&self, slice: u64, together: u64, recompute: Recompute) -> PassMemory {
-        let (sizes, settings, precision) = (&self.model.configuration, &self.settings, self.precision());
+        let (layers, settings) = (self.model.configuration.layers, &self.settings);
         let ranks = if self.divides(true) { self.ranks().position().1 as u64 } else { 1 };
         let (slice, together) = (slice.div_ceil(ranks), together.div_ceil(ranks));
         let beside = |tokens| (self.scratch_bytes(&View::Policy, tokens), self.head_bytes(tokens));
@@ -47,8 +46,8 @@ impl Policy {
             let (scratch, head) = beside(slice);
             return PassMemory { kept: 0, scratch, head };
         }
-        let token = self.saved_token_bytes(recompute, sizes.layers);
-        let min_tokens = settings.min_slice_bytes / token_bytes(sizes, precision, Recompute::None, sizes.layers).max(1);
+        let token = self.base_token_bytes(recompute, layers) + self.adapted_bytes(recompute, layers);
+        let min_tokens = settings.min_slice_bytes / self.base_token_bytes(Recompute::None, layers).max(1);
         // A pass holds what it is meant to hold, or what is small anyway.
         let pass = if settings.slice == Slice::Whole { together } else { slice.max(min_tokens).min(together) };
         let all = together.saturating_mul(token);
@@ -96,7 +95,7 @@ impl Policy {
             false => self.slices(rows, share).into_iter().map(|slice| self.packed(rows, slice, share)).collect(),
         };
         let (all, largest) = (slices.iter().sum::<u64>(), slices.iter().max().copied().unwrap_or(0));
-        let token = self.saved_token_bytes(settings.recompute, layers);
+        let token = self.base_token_bytes(settings.recompute, layers) + self.adapted_bytes(settings.recompute, layers);
         let kept = match slices.as_slice() {
             _ if !learning || !self.trains_below(layers) => 0,
             [tokens] if settings.slice.holds(rows) => tokens.saturating_mul(token),
@@ -187,10 +186,20 @@ impl Policy {
         Ok(numbers as u64 * (read + changed) as u64)
     }
 
-    /// The bytes that the blocks below `layers` save for the backward pass for each token, adapter modules included.
-    fn saved_token_bytes(&self, recompute: Recompute, layers: usize) -> u64 {
-        let adapted = self.adapted_bytes(recompute, layers);
-        token_bytes(&self.model.configuration, self.precision(), recompute, layers) + adapted
+    /// The bytes that the blocks below `layers` save for the backward pass for each token, without those of adapter modules.
+    /// With [`Recompute::Blocks`]: the input of every block, and all activations of the one block that runs again.
+    pub(super) fn base_token_bytes(&self, recompute: Recompute, layers: usize) -> u64 {
+        let sizes = &self.model.configuration;
+        let (hidden, inner) = (sizes.hidden, sizes.intermediate);
+        let (queries, keys) = (sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
+        let normed = if sizes.query_key_norm { queries + keys } else { 0 };
+        let sandwich = if sizes.sandwich_norms { 2 * hidden } else { 0 };
+        let block = 2 * hidden + 2 * queries + 2 * keys + 2 * inner + normed + sandwich;
+        let numbers = match recompute {
+            Recompute::None => layers * block,
+            Recompute::Blocks => layers * hidden + block,
+        };
+        self.precision().bytes(Purpose::Activation, numbers as u64)
     }
 
     /// The bytes that the adapter's modules in the blocks below `layers` save for the backward pass for each token: their
@@ -232,27 +241,6 @@ impl Policy {
     }
 }
 
-/// The bytes that `layers` blocks save for the backward pass for each token, without those of adapter modules. With
-/// [`Recompute::Blocks`]: the input of every block, and all activations of the one block that runs again.
-pub(super) fn token_bytes(
-    configuration: &Configuration,
-    precision: Precision,
-    recompute: Recompute,
-    layers: usize,
-) -> u64 {
-    let queries = configuration.heads * configuration.head_dim;
-    let keys = configuration.kv_heads * configuration.head_dim;
-    let (hidden, inner) = (configuration.hidden, configuration.intermediate);
-    let normed = if configuration.query_key_norm { queries + keys } else { 0 };
-    let sandwich = if configuration.sandwich_norms { 2 * hidden } else { 0 };
-    let block = 2 * hidden + 2 * queries + 2 * keys + 2 * inner + normed + sandwich;
-    let numbers = match recompute {
-        Recompute::None => layers * block,
-        Recompute::Blocks => layers * hidden + block,
-    };
-    precision.bytes(Purpose::Activation, numbers as u64)
-}
-
 #[cfg(test)]
 mod tests {
     use std::sync::Arc;
@@ -261,6 +249,7 @@ mod tests {
 
     use super::*;
     use crate::adapter::AdapterSettings;
+    use crate::configuration::Configuration;
     use crate::policy::PolicySettings;
     use crate::tiny;
 
@@ -284,7 +273,10 @@ mod tests {
                 let (layers, hidden) = (sizes.layers as u64, sizes.hidden as u64);
                 let beside = match recompute {
                     Recompute::None => 0,
-                    Recompute::Blocks => policy.saved_token_bytes(recompute, sizes.layers) - 4 * layers * hidden,
+                    Recompute::Blocks => {
+                        policy.base_token_bytes(Recompute::Blocks, sizes.layers) - 4 * layers * hidden
+                            + policy.adapted_bytes(recompute, sizes.layers)
+                    }
                 };
                 let wanted =
                     (policy.pass_memory(64, 64, recompute).kept + 64 * (4 * 2 * hidden)) as f64 - (64 * beside) as f64;

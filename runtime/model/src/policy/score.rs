@@ -142,8 +142,8 @@ impl Policy {
         };
         let own = self.score_slices(&mut scored, &slices, share);
         let width = rows.width();
-        let marked = |row: usize| rows.targets[row].iter().enumerate().skip(1).filter(|(_, mark)| **mark);
-        let indices = |row: usize| marked(row).map(move |(at, _)| row * width + at);
+        let targets = |row: usize| (1..rows.ids[row].len()).filter(move |at| rows.targets[row][*at]);
+        let indices = |row: usize| targets(row).map(move |at| row * width + at);
         let values = self.gather_values(("score", learning), &slices, indices, own)?;
         scored.taps = values.into_taps(scored.asked.taps, rows)?;
         Ok(scored)
@@ -211,9 +211,7 @@ impl Policy {
         let head = OutputHead::new(&network, temperature, asked.taps)?;
         Ok(Some(OtherHead::new(head, &selected, to.beta)?))
     }
-}
 
-impl Policy {
     /// Adds Σ seed · d(tap)/d(parameter) to the flat gradient; `seeds` are the gradients of a loss with respect to the
     /// taps. Consumes the saved activations of `scored`; a slice without saved activations, so every slice at a second
     /// call, runs its forward pass again with the dropout masks and the noise of the first time and the same result.

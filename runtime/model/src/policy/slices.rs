@@ -5,7 +5,6 @@
 use std::ops::Range;
 
 use super::Policy;
-use super::memory::token_bytes;
 use crate::configuration::Configuration;
 use crate::decoder::Recompute;
 use crate::decoder::packing::Packing;
@@ -32,7 +31,7 @@ impl Policy {
     pub(super) fn slices(&self, rows: &Rows, share: bool) -> Vec<Range<usize>> {
         let (configuration, settings) = (&self.model.configuration, &self.settings);
         // As if nothing were recomputed: what is recomputed must change no bit, so it must not move a cut.
-        let token = token_bytes(configuration, self.precision(), Recompute::None, configuration.layers);
+        let token = self.base_token_bytes(Recompute::None, configuration.layers);
         let min_tokens = settings.min_slice_bytes / token.max(1);
         settings.slice.cut(rows, share, usize::try_from(min_tokens).unwrap_or(usize::MAX), configuration)
     }

@@ -2,9 +2,9 @@
 
 use std::sync::{Arc, Barrier, Mutex};
 
-use tunebox_compute::Device;
 use tunebox_compute::fused::TapSet;
 use tunebox_compute::precision::Compute;
+use tunebox_compute::{Device, Tensor};
 
 use super::captured::seeds_for;
 use super::gradients::{seeds, stir};
@@ -100,9 +100,8 @@ fn run(case: &Case, ranks: RankGroup) -> Vec<u32> {
     stir(&policy);
     let rows = rows();
     let mut bits = Vec::new();
-    let mut add = |tensor: &tunebox_compute::Tensor| {
-        bits.extend(tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap().into_iter().map(f32::to_bits));
-    };
+    let flat = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
+    let mut add = |tensor: &Tensor| bits.extend(flat(tensor).into_iter().map(f32::to_bits));
     let divergence = Some(DivergenceTo { view: View::Reference, beta: 0.5 });
     for request in [TapRequest::from(TapSet::OF_ONE_HEAD), TapRequest::new(TapSet::OF_ONE_HEAD, divergence)] {
         let mut scored = policy.score(&View::Policy, &rows, request, 0.8, true).unwrap();
@@ -114,7 +113,9 @@ fn run(case: &Case, ranks: RankGroup) -> Vec<u32> {
         add(&captured.values);
         let seeds = seeds_for(&captured.values);
         policy.backward_captured(&mut captured, &seeds).unwrap();
-        add(&policy.capture(&View::Policy, &rows, &layers, site, token).unwrap());
+        let plain = policy.capture(&View::Policy, &rows, &layers, site, token).unwrap();
+        let same = flat(&plain) == flat(&captured.values);
+        assert_eq!(same, !case.noise && case.adapter.dropout == 0.0, "values with and without learning");
     }
     add(policy.parameters().gradients());
     add(&policy.capture(&View::Policy, &rows, &[1, 0], SITE, Token::FromEnd(1)).unwrap());
