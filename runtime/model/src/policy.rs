@@ -93,8 +93,8 @@ pub struct Policy {
     tables: RopeTables,
     /// The update count: how often the weights have changed, by optimizer steps or edits.
     generation: u64,
-    /// The number of slices scored or captured for learning since the last update; with the update count, it names their
-    /// dropout masks and noise.
+    /// The number of slices scored or captured for learning since the last update; with the update count, it names
+    /// their dropout masks and noise.
     learning_slices: AtomicU64,
     /// Noise on the embeddings of rows that are scored or captured for learning.
     noise: Option<EmbeddingNoise>,
@@ -270,8 +270,8 @@ impl Policy {
         self.generation
     }
 
-    /// Adds 1 to the update count and restarts the numbering of dropout passes at 0. Rows scored or captured before this
-    /// call can no longer be learned from: [`backward`](Self::backward) and
+    /// Adds 1 to the update count and restarts the numbering of dropout passes at 0. Rows scored or captured before
+    /// this call can no longer be learned from: [`backward`](Self::backward) and
     /// [`backward_captured`](Self::backward_captured) reject them. Changes no weight.
     pub fn note_update(&mut self) {
         self.resume_at(self.generation + 1);

@@ -194,3 +194,16 @@ impl Patches {
         self.list.iter().any(|(_, patch)| patch.answers_only)
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn every_token_is_found_by_its_name() {
+        for token in [Token::FromEnd(0), Token::FromEnd(12), Token::TargetMean, Token::Targets] {
+            assert_eq!(Token::named(&token.name()), Some(token));
+        }
+        assert_eq!(Token::named("target"), None);
+    }
+}

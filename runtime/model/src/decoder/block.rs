@@ -13,11 +13,11 @@ use crate::error::Result;
 /// One block, with the weights, the adapter and the patches of one view of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Block {
-    /// The patches, the reader and its gradient of the block's input.
+    /// The hooks of the block's input.
     pub(crate) input_hooks: SiteHooks,
     pub(crate) attention: Attention,
     pub(crate) feed_forward: FeedForward,
-    /// The patches, the reader and its gradient of the block's output.
+    /// The hooks of the block's output.
     pub(crate) output_hooks: SiteHooks,
 }
 

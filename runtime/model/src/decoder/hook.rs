@@ -73,8 +73,8 @@ impl SiteHooks {
     }
 
     /// Converts the gradient with respect to the activations after the patches to the gradient with respect to the
-    /// activations before the patches, `[tokens, hidden]`. First adds the gradient of what was read there, if any, then goes
-    /// through the patches in reverse order.
+    /// activations before the patches, `[tokens, hidden]`. First adds the gradient of what was read there, if any, then
+    /// goes through the patches in reverse order.
     pub(crate) fn backward(&self, mut upstream: Tensor) -> Result<Tensor> {
         if let Some(gradient) = &self.gradient {
             upstream = gradient.add_to(&upstream)?;
@@ -126,9 +126,9 @@ impl TokenSelection {
         Self { tokens: groups.concat().into(), counts: groups.iter().map(Vec::len).collect() }
     }
 
-    /// Averages the activations of each group's tokens: `width` values for each group, group after group, summed in `f64`.
-    /// `selected` holds the activations `[tokens, width]` of the selected tokens; on a device they are copied to the
-    /// host first.
+    /// Averages the activations of each group's tokens: `width` values for each group, group after group, summed in
+    /// `f64`. `selected` holds the activations `[tokens, width]` of the selected tokens; on a device they are copied to
+    /// the host first.
     fn means(&self, selected: &Tensor) -> Result<Vec<f32>> {
         let (_, width) = selected.dims2()?;
         let selected = fused::to_host_f32(selected)?;
@@ -144,8 +144,9 @@ impl TokenSelection {
         Ok(found)
     }
 
-    /// Converts the gradient of [`means`](Self::means), `width` values for each group, to that of the activations of the
-    /// selected tokens, `[tokens, width]` on the CPU: each token of a group gets an equal share of the group's gradient.
+    /// Converts the gradient of [`means`](Self::means), `width` values for each group, to that of the activations of
+    /// the selected tokens, `[tokens, width]` on the CPU: each token of a group gets an equal share of the group's
+    /// gradient.
     fn means_backward(&self, gradient: &[f32], width: usize) -> Result<Tensor> {
         let mut found = Vec::with_capacity(self.tokens.len() * width);
         for (count, group) in self.counts.iter().zip(gradient.chunks_exact(width)) {
@@ -207,8 +208,8 @@ impl ActivationGradient {
         Self { selection: Arc::clone(selection), of_means }
     }
 
-    /// Adds the gradient of the activations to `upstream` `[tokens, hidden]`, in the type and on the device of `upstream`. A
-    /// token that belongs to several groups gets the sum of their gradients.
+    /// Adds the gradient of the activations to `upstream` `[tokens, hidden]`, in the type and on the device of
+    /// `upstream`. A token that belongs to several groups gets the sum of their gradients.
     fn add_to(&self, upstream: &Tensor) -> Result<Tensor> {
         let (tokens, width) = upstream.dims2()?;
         let selected = self.selection.means_backward(&self.of_means, width)?;

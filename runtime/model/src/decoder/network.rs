@@ -66,9 +66,9 @@ impl Network<'_> {
         if self.deadline.is_some_and(|deadline| Instant::now() > deadline) { Err(Error::OutOfTime) } else { Ok(()) }
     }
 
-    /// Builds block `layer` with the weights, adapter, patches, readers and gradients of this network. Its rotation table has at
-    /// least `rows` rows; `answer_mask` marks the tokens that answer-only patches change. Errors: the deadline has
-    /// passed, or a weight is missing.
+    /// Builds block `layer` with the weights, adapter, patches, readers and gradients of this network. Its rotation
+    /// table has at least `rows` rows; `answer_mask` marks the tokens that answer-only patches change. Errors: the
+    /// deadline has passed, or a weight is missing.
     pub(crate) fn block(&self, layer: usize, rows: usize, answer_mask: &AnswerMask) -> Result<Block> {
         self.check_deadline()?;
         let hooks = |site| self.site_hooks(layer, site, answer_mask);
@@ -80,8 +80,8 @@ impl Network<'_> {
         })
     }
 
-    /// Collects the active patches at one site of a layer, oldest first, the mask for answer-only patches, and the reader
-    /// and the gradient that the network has for this site of this layer, if any.
+    /// Collects the active patches at one site of a layer, oldest first, the mask for answer-only patches, and the
+    /// reader and the gradient that the network has for this site of this layer, if any.
     fn site_hooks(&self, layer: usize, site: stream::Site, answer_mask: &AnswerMask) -> SiteHooks {
         SiteHooks {
             patches: self.patches.at(layer, site).cloned().collect(),

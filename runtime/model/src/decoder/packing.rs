@@ -67,9 +67,9 @@ fn find_tokens(pieces: &[Piece], ends: &[Option<usize>], lengths: &[usize], segm
 }
 
 impl Packing {
-    /// Packs the tokens that the targets of a slice of rows depend on, of the rows whose parts are here: of each row the
-    /// first tokens, as many as `lengths` says, which are those of [`Rows::scored_length`]. A target mark on a row's first
-    /// token is ignored. `share` is that of [`Packing::of_lengths`].
+    /// Packs the tokens that the targets of a slice of rows depend on, of the rows whose parts are here: of each row
+    /// the first tokens, as many as `lengths` says, which are those of [`Rows::scored_length`]. A target mark on a
+    /// row's first token is ignored. `share` is that of [`Packing::of_lengths`].
     ///
     /// # Errors
     /// When a token of the slice is not in the vocabulary, or a row has another number of target marks than of tokens.
@@ -100,8 +100,8 @@ impl Packing {
         (0..rows.count()).try_for_each(|row| check_row(rows, row, configuration))
     }
 
-    /// Cuts a slice of rows into parts by the tokens that a pass runs, of each row the first ones, as many as `lengths` says,
-    /// and divides the parts among ranks: `rank` of `ranks`. `share` is that of [`Packing::of_lengths`].
+    /// Cuts a slice of rows into parts by the tokens that a pass runs, of each row the first ones, as many as `lengths`
+    /// says, and divides the parts among ranks: `rank` of `ranks`. `share` is that of [`Packing::of_lengths`].
     pub(crate) fn cut(
         rows: &Rows,
         slice: Range<usize>,
@@ -117,11 +117,12 @@ impl Packing {
         RowParts::cut(&tokens, share, (rank, ranks))
     }
 
-    /// Packs the rows of a slice for a pass that predicts the token after each of them. Common prefixes are packed once. The
-    /// predictors are the last token of each row; there are no targets.
+    /// Packs the rows of a slice for a pass that predicts the token after each of them. Common prefixes are packed
+    /// once. The predictors are the last token of each row; there are no targets.
     ///
     /// # Errors
-    /// When a row is empty, a token is not in the vocabulary, or a row has another number of target marks than of tokens.
+    /// When a row is empty, a token is not in the vocabulary, or a row has another number of target marks than of
+    /// tokens.
     pub(crate) fn of_whole_rows(rows: &Rows, slice: Range<usize>, configuration: &Configuration) -> Result<Self> {
         let lengths: Vec<usize> = slice.clone().map(|row| rows.ids[row].len()).collect();
         let parts = (&RowParts::whole(slice.len()), true);
@@ -134,10 +135,10 @@ impl Packing {
         Ok(packing)
     }
 
-    /// Packs the first tokens of each row of a slice whose part is here, as many as `lengths` says, at most all, and leaves
-    /// predictors and targets empty. `share` packs the common prefixes of each part once, which must not be done where
-    /// tokens of different rows need different dropout masks. Also returns the packed index of each of these tokens; those
-    /// of rows that are not packed mean nothing.
+    /// Packs the first tokens of each row of a slice whose part is here, as many as `lengths` says, at most all, and
+    /// leaves predictors and targets empty. `share` packs the common prefixes of each part once, which must not be done
+    /// where tokens of different rows need different dropout masks. Also returns the packed index of each of these
+    /// tokens; those of rows that are not packed mean nothing.
     ///
     /// # Errors
     /// When a token of the slice is not in the vocabulary, or a row has another number of target marks than of tokens.

@@ -76,7 +76,7 @@ impl Projection {
 #[derive(Debug, Clone)]
 pub(crate) struct ResidualOutput {
     pub(crate) linear: Linear,
-    /// The patches, the reader and its gradient of the projection's output.
+    /// The hooks of the projection's output.
     pub(crate) hooks: SiteHooks,
     /// Gemma's second norm, of the output before it is added to the stream.
     pub(crate) norm: Option<Norm>,

@@ -50,10 +50,10 @@ pub(crate) fn forward_to(network: &Network<'_>, packing: &Packing, last: usize) 
     run_blocks(network, packing, last, |_, _, _| {})
 }
 
-/// Runs the embedding and the blocks 0 to `last`, inclusive; activation readers store what they read. Returns the hidden
-/// states after block `last`, `[tokens, hidden]`, and what the backward pass needs of each block from the lowest trained
-/// one to `last`; of no block if none of them is trained. `recompute` says whether that is all activations of a block or
-/// only its input.
+/// Runs the embedding and the blocks 0 to `last`, inclusive; activation readers store what they read. Returns the
+/// hidden states after block `last`, `[tokens, hidden]`, and what the backward pass needs of each block from the lowest
+/// trained one to `last`; of no block if none of them is trained. `recompute` says whether that is all activations of a
+/// block or only its input.
 pub(crate) fn forward_saving(
     network: &Network<'_>,
     packing: &Packing,
@@ -95,9 +95,9 @@ fn run_blocks(
     Ok(hidden)
 }
 
-/// Runs the backward pass from the last saved block down to the lowest; `upstream` `[tokens, hidden]` is the gradient of
-/// the hidden states after the last saved block. Adds the gradients of trained weights, including a trained embedding, to
-/// `gradients`. Frees each block's saved tensors with its backward pass.
+/// Runs the backward pass from the last saved block down to the lowest; `upstream` `[tokens, hidden]` is the gradient
+/// of the hidden states after the last saved block. Adds the gradients of trained weights, including a trained
+/// embedding, to `gradients`. Frees each block's saved tensors with its backward pass.
 pub(crate) fn backward(
     network: &Network<'_>,
     packing: &Packing,

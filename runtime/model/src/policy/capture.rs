@@ -35,8 +35,8 @@ pub(super) struct CaptureRequest {
 }
 
 impl CaptureRequest {
-    /// A request for activations of these rows. Errors: a row that [`Packing::check_rows`] refuses; no layer, one that the
-    /// model lacks or that is named twice; a row without the token that is asked for.
+    /// A request for activations of these rows. Errors: a row that [`Packing::check_rows`] refuses; no layer, one that
+    /// the model lacks or that is named twice; a row without the token that is asked for.
     pub(super) fn new(
         rows: &Rows,
         layers: &[usize],
@@ -65,8 +65,8 @@ impl CaptureRequest {
         if self.token == Token::Targets { self.width } else { 1 }
     }
 
-    /// The vectors that are captured of a row: the index of each among the vectors of a layer, and the tokens of the row
-    /// over which it is the mean.
+    /// The vectors that are captured of a row: the index of each among the vectors of a layer, and the tokens of the
+    /// row over which it is the mean.
     pub(super) fn vectors(&self, row: usize) -> Vec<(usize, &[usize])> {
         let tokens = &self.tokens[row];
         match self.token {
@@ -77,7 +77,8 @@ impl CaptureRequest {
         }
     }
 
-    /// The number of first tokens of a row that the last captured one depends on, itself included; 0 if none is captured.
+    /// The number of first tokens of a row that the last captured one depends on, itself included; 0 if none is
+    /// captured.
     pub(super) fn length(&self, row: usize) -> usize {
         self.tokens[row].last().map_or(0, |last| last + 1)
     }
@@ -111,12 +112,12 @@ pub(super) struct CaptureResult {
 }
 
 impl Policy {
-    /// Captures the activations of a view at a site of each of `layers`, after the patches of that site: `[layers, rows,
-    /// hidden]`, `f32`, on the CPU, in the order of `layers`, which count from 0. They are those of the token of each row
-    /// that `token` names, or their mean over the row's targets. For [`Token::Targets`]: `[layers, rows, width, hidden]`
-    /// with the length of the longest row as `width`; position t holds the activation at token t, and exactly 0 if token
-    /// t is not a target. Runs only the blocks up to the highest of these layers, and of each row no token after the last
-    /// that is captured.
+    /// Captures the activations of a view at a site of each of `layers`, after the patches of that site: `[layers,
+    /// rows, hidden]`, `f32`, on the CPU, in the order of `layers`, which count from 0. They are those of the token of
+    /// each row that `token` names, or their mean over the row's targets. For [`Token::Targets`]: `[layers, rows,
+    /// width, hidden]` with the length of the longest row as `width`; position t holds the activation at token t, and
+    /// exactly 0 if token t is not a target. Runs only the blocks up to the highest of these layers, and of each row no
+    /// token after the last that is captured.
     ///
     /// # Errors
     /// When `layers` is empty, a layer is not there or named twice, a row ends before the named token or has no target
@@ -126,9 +127,9 @@ impl Policy {
         Ok(self.run_capture(view, rows, &request, false)?.values)
     }
 
-    /// Captures what `request` asks for. With `learning`, which is for [`View::Policy`] alone, adapter dropout and the noise
-    /// on embeddings apply, the counter that names them advances by the number of slices, and slices save what their
-    /// backward passes need while there is room.
+    /// Captures what `request` asks for. With `learning`, which is for [`View::Policy`] alone, adapter dropout and the
+    /// noise on embeddings apply, the counter that names them advances by the number of slices, and slices save what
+    /// their backward passes need while there is room.
     pub(super) fn run_capture(
         &self,
         view: &View,
@@ -213,8 +214,8 @@ impl CapturePacking {
     }
 }
 
-/// The indices of the tokens to read in the row with index `row`, ascending: one for [`Token::FromEnd`], else all targets.
-/// Errors: the row has no such token, or no target for [`Token::TargetMean`].
+/// The indices of the tokens to read in the row with index `row`, ascending: one for [`Token::FromEnd`], else all
+/// targets. Errors: the row has no such token, or no target for [`Token::TargetMean`].
 fn token_indices(rows: &Rows, row: usize, token: Token) -> Result<Vec<usize>> {
     let length = rows.ids[row].len();
     if let Token::FromEnd(number) = token {

@@ -1,5 +1,5 @@
-//! Activations that carry a gradient: captures them for learning, and takes the gradients of a loss with respect to them
-//! (seeds) to the flat gradient of the trained parameters.
+//! Activations that carry a gradient: captures them for learning, and takes the gradients of a loss with respect to
+//! them (seeds) to the flat gradient of the trained parameters.
 
 use std::ops::Range;
 use std::sync::Arc;
@@ -83,10 +83,10 @@ impl SliceSeeds {
 }
 
 impl Policy {
-    /// Captures activations as [`capture`](Self::capture) does through [`View::Policy`], to learn from them: adapter dropout
-    /// and the noise on embeddings apply, and activations are saved for [`backward_captured`](Self::backward_captured) by
-    /// the rules of [`score`](Self::score). Advances the counter that names dropout masks and noise by the number of
-    /// slices, also if it fails later.
+    /// Captures activations as [`capture`](Self::capture) does through [`View::Policy`], to learn from them: adapter
+    /// dropout and the noise on embeddings apply, and activations are saved for
+    /// [`backward_captured`](Self::backward_captured) by the rules of [`score`](Self::score). Advances the counter that
+    /// names dropout masks and noise by the number of slices, also if it fails later.
     ///
     /// # Errors
     /// Those of [`capture`](Self::capture).
@@ -110,16 +110,16 @@ impl Policy {
         })
     }
 
-    /// Adds Σ seed · d(activation)/d(parameter) to the flat gradient; `seeds`, of the shape of the captured values, are the
-    /// gradients of a loss with respect to them. Seeds at tokens that are not captured are ignored. Consumes the saved
-    /// activations of `captured`; a slice without saved activations, so every slice at a second call, runs its forward
-    /// pass again with the dropout masks, the noise and the patches of the first time and the same result. Skips slices
-    /// whose seeds are all 0. If nothing is trained up to the highest captured layer, checks the arguments, frees the
-    /// saved activations and does nothing else.
+    /// Adds Σ seed · d(activation)/d(parameter) to the flat gradient; `seeds`, of the shape of the captured values, are
+    /// the gradients of a loss with respect to them. Seeds at tokens that are not captured are ignored. Consumes the
+    /// saved activations of `captured`; a slice without saved activations, so every slice at a second call, runs its
+    /// forward pass again with the dropout masks, the noise and the patches of the first time and the same result.
+    /// Skips slices whose seeds are all 0. If nothing is trained up to the highest captured layer, checks the
+    /// arguments, frees the saved activations and does nothing else.
     ///
     /// # Errors
-    /// When the activations were captured before the last update, seeds have another shape, or the deadline has passed. If
-    /// a slice fails, the gradient has the terms of the slices before it.
+    /// When the activations were captured before the last update, seeds have another shape, or the deadline has passed.
+    /// If a slice fails, the gradient has the terms of the slices before it.
     pub fn backward_captured(&self, captured: &mut Captured, seeds: &Tensor) -> Result<()> {
         self.check_generation(captured.generation, ["captured", "capture"])?;
         let (found, wanted) = (seeds.dims(), captured.values.dims());
@@ -148,8 +148,8 @@ impl Policy {
         Ok(())
     }
 
-    /// Runs the backward pass over those parts of slice `number` of the captured rows that are here, after its forward pass if
-    /// nothing of it is `kept`. Frees what was kept. Returns the gradient, or where it was added to.
+    /// Runs the backward pass over those parts of slice `number` of the captured rows that are here, after its forward
+    /// pass if nothing of it is `kept`. Frees what was kept. Returns the gradient, or where it was added to.
     fn backward_captured_slice(
         &self,
         (captured, number): (&Captured, u64),

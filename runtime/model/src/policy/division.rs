@@ -23,15 +23,15 @@ pub(super) struct DividedSlice {
 }
 
 impl DividedSlice {
-    /// Packs the tokens that the targets of the parts that are here depend on; `share` packs common prefixes once. Errors:
-    /// those of [`Packing::of_targets`].
+    /// Packs the tokens that the targets of the parts that are here depend on; `share` packs common prefixes once.
+    /// Errors: those of [`Packing::of_targets`].
     pub(super) fn pack_targets(&self, rows: &Rows, share: bool, configuration: &Configuration) -> Result<Packing> {
         Packing::of_targets(rows, self.rows.clone(), &self.lengths, (&self.parts, share), configuration)
     }
 }
 
-/// Results of passes over a batch, filled in slice by slice: tables with the same number of entries, each of which has the
-/// same number of numbers.
+/// Results of passes over a batch, filled in slice by slice: tables with the same number of entries, each of which has
+/// the same number of numbers.
 pub(super) struct BatchValues {
     /// Table after table, entry after entry.
     pub(super) numbers: Vec<f32>,
@@ -82,7 +82,8 @@ impl Policy {
 
     /// Cuts a batch into slices, and each slice into parts that are divided among the ranks. One process alone cuts
     /// parts only where gradients are added up on the CPU for an adapter, so that they have the bits of several ranks.
-    /// `share` is whether common prefixes run once. `length` returns how many tokens of the row with an index a pass runs.
+    /// `share` is whether common prefixes run once. `length` returns how many tokens of the row with an index a pass
+    /// runs.
     pub(super) fn divided_slices(
         &self,
         rows: &Rows,

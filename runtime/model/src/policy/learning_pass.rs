@@ -1,5 +1,5 @@
-//! What passes for learning have in common, whether they score rows or capture activations: which dropout masks they have,
-//! what they save for their backward passes, and when that can no longer be used.
+//! What passes for learning have in common, whether they score rows or capture activations: which dropout masks they
+//! have, what they save for their backward passes, and when that can no longer be used.
 
 use std::sync::atomic::Ordering;
 
@@ -19,8 +19,8 @@ impl Policy {
         !(learning && *view == View::Policy && differs)
     }
 
-    /// The update count and the pass that name the dropout masks and the noise of the first of these slices; each further
-    /// slice has the next pass. Advances the counter of slices by their number.
+    /// The update count and the pass that name the dropout masks and the noise of the first of these slices; each
+    /// further slice has the next pass. Advances the counter of slices by their number.
     pub(super) fn next_learning_pass(&self, slices: &[DividedSlice]) -> (u64, u64) {
         (self.generation, self.learning_slices.fetch_add(slices.len() as u64, Ordering::Relaxed))
     }
@@ -36,8 +36,8 @@ impl Policy {
     }
 
     /// Whether a pass saves the activations of a slice with `tokens` packed tokens in the blocks below `layers` for its
-    /// backward pass: if it is the only one of `slices` and the slice setting allows all rows in one pass, or as long as
-    /// `max_saved_bytes` has room. Leaves out the activations of adapter modules.
+    /// backward pass: if it is the only one of `slices` and the slice setting allows all rows in one pass, or as long
+    /// as `max_saved_bytes` has room. Leaves out the activations of adapter modules.
     pub(super) fn can_save(&self, rows: &Rows, slices: &[DividedSlice], (tokens, layers): (usize, usize)) -> bool {
         let token = self.base_token_bytes(self.settings.recompute, layers);
         let needed = self.saved.held().saturating_add(token.saturating_mul(tokens as u64));
@@ -51,8 +51,8 @@ impl Policy {
         adapter.is_full() || adapter.modules().iter().any(|module| module.layer < layers)
     }
 
-    /// Checks that the update count is still `generation`, that of rows that were `done`: scored or captured. `again` is the
-    /// verb of the message's advice.
+    /// Checks that the update count is still `generation`, that of rows that were `done`: scored or captured. `again`
+    /// is the verb of the message's advice.
     pub(super) fn check_generation(&self, generation: u64, [done, again]: [&str; 2]) -> Result<()> {
         if generation == self.generation {
             return Ok(());

@@ -68,16 +68,17 @@ impl Policy {
     }
 
     /// Estimates the memory of capturing activations of these rows up to layer `last_layer`, as
-    /// [`score_memory`](Self::score_memory) does that of scoring them, if whole rows run. Does not count what is captured.
+    /// [`score_memory`](Self::score_memory) does that of scoring them, if whole rows run. Does not count what is
+    /// captured.
     #[must_use]
     pub fn capture_memory(&self, view: &View, rows: &Rows, last_layer: usize, learning: bool) -> PassMemory {
         let (kept, largest) = self.slices_memory(view, rows, (learning, last_layer + 1), |row| rows.ids[row].len());
         PassMemory { kept, scratch: self.scratch_bytes(view, largest), head: 0 }
     }
 
-    /// Estimates the bytes that passes through the blocks below `layers` save for their backward passes, 0 without `learning`
-    /// and through another view than the policy, and the most tokens of a pass. `length` returns how many tokens of the row
-    /// with an index a pass runs.
+    /// Estimates the bytes that passes through the blocks below `layers` save for their backward passes, 0 without
+    /// `learning` and through another view than the policy, and the most tokens of a pass. `length` returns how many
+    /// tokens of the row with an index a pass runs.
     fn slices_memory(
         &self,
         view: &View,
@@ -186,8 +187,9 @@ impl Policy {
         Ok(numbers as u64 * (read + changed) as u64)
     }
 
-    /// The bytes that the blocks below `layers` save for the backward pass for each token, without those of adapter modules.
-    /// With [`Recompute::Blocks`]: the input of every block, and all activations of the one block that runs again.
+    /// The bytes that the blocks below `layers` save for the backward pass for each token, without those of adapter
+    /// modules. With [`Recompute::Blocks`]: the input of every block, and all activations of the one block that runs
+    /// again.
     pub(super) fn base_token_bytes(&self, recompute: Recompute, layers: usize) -> u64 {
         let sizes = &self.model.configuration;
         let (hidden, inner) = (sizes.hidden, sizes.intermediate);
@@ -202,9 +204,9 @@ impl Policy {
         self.precision().bytes(Purpose::Activation, numbers as u64)
     }
 
-    /// The bytes that the adapter's modules in the blocks below `layers` save for the backward pass for each token: their
-    /// inputs reduced to `rank` values, and with DoRA also their outputs. With [`Recompute::Blocks`], those of one block on
-    /// average. 0 in full training.
+    /// The bytes that the adapter's modules in the blocks below `layers` save for the backward pass for each token:
+    /// their inputs reduced to `rank` values, and with DoRA also their outputs. With [`Recompute::Blocks`], those of
+    /// one block on average. 0 in full training.
     fn adapted_bytes(&self, recompute: Recompute, layers: usize) -> u64 {
         if self.adapter.is_full() {
             return 0;
@@ -220,8 +222,9 @@ impl Policy {
         self.precision().bytes(Purpose::Activation, numbers)
     }
 
-    /// The bytes that the backward pass of one block of a view's model needs at once for `tokens` tokens: four times the
-    /// feed-forward width (the gated product, its gradient and those of gate and up) and eight times the hidden width.
+    /// The bytes that the backward pass of one block of a view's model needs at once for `tokens` tokens: four times
+    /// the feed-forward width (the gated product, its gradient and those of gate and up) and eight times the hidden
+    /// width.
     fn scratch_bytes(&self, view: &View, tokens: u64) -> u64 {
         let model = self.model_of(view);
         let numbers = 4 * model.configuration.intermediate as u64 + 8 * model.configuration.hidden as u64;

@@ -39,8 +39,8 @@ impl Policy {
         })
     }
 
-    /// Computes log p(id), in nats at temperature 1, of each of `ids` as the token that follows each row: `[rows, ids]`,
-    /// `f32`, on the CPU.
+    /// Computes log p(id), in nats at temperature 1, of each of `ids` as the token that follows each row: `[rows,
+    /// ids]`, `f32`, on the CPU.
     ///
     /// # Errors
     /// When a row is empty, a token of a row or of `ids` is not in the vocabulary, a snapshot does not exist, or the
@@ -82,9 +82,9 @@ impl Policy {
         Ok(Tensor::from_vec(found, count, &Device::Cpu)?)
     }
 
-    /// Runs all blocks over one slice of rows at once. The iterator yields the logits of the token that follows each row,
-    /// at temperature 1, for at most [`LOGIT_ROWS`] rows at a time and in their order; it computes them when asked, since
-    /// the logits of all rows may not fit in memory.
+    /// Runs all blocks over one slice of rows at once. The iterator yields the logits of the token that follows each
+    /// row, at temperature 1, for at most [`LOGIT_ROWS`] rows at a time and in their order; it computes them when
+    /// asked, since the logits of all rows may not fit in memory.
     fn last_logits(
         &self,
         view: &View,

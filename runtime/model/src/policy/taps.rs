@@ -73,8 +73,8 @@ pub fn select_rows(taps: &Taps<Tensor>, rows: &[u32], width: usize) -> Result<Ta
 }
 
 impl BatchValues {
-    /// Writes the taps of a slice at the positions of the slice's targets; `self` has a table of `[rows, width]` for each tap
-    /// in `asked`. Ignores taps that were not asked for.
+    /// Writes the taps of a slice at the positions of the slice's targets; `self` has a table of `[rows, width]` for
+    /// each tap in `asked`. Ignores taps that were not asked for.
     pub(super) fn add_taps(&mut self, asked: TapSet, packing: &Packing, taps: &HeadTaps) {
         for (number, tap) in asked.iter().enumerate() {
             if let Some(values) = taps.values.get(tap) {

@@ -1,5 +1,5 @@
-//! Compares ways of running passes that capture activations for learning: with saved or recomputed activations, in slices
-//! or whole, with common prefixes, dropout, noise and patches.
+//! Compares ways of running passes that capture activations for learning: with saved or recomputed activations, in
+//! slices or whole, with common prefixes, dropout, noise and patches.
 
 use std::sync::Arc;
 

@@ -91,7 +91,8 @@ struct Case {
     slice: Slice,
 }
 
-/// The bits of two rounds of scores, of two captures for learning, of the gradient of all four, and of what is captured.
+/// The bits of two rounds of scores, of two captures for learning, of the gradient of all four, and of what is
+/// captured.
 fn run(case: &Case, ranks: RankGroup) -> Vec<u32> {
     let settings = PolicySettings { slice: case.slice, ..PolicySettings::default() };
     let mut policy = Policy::new(Arc::clone(&case.model), &case.adapter, settings).unwrap();
