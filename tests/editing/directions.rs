@@ -114,7 +114,7 @@ const READERS: [(Role, usize); 3] = [(Role::Linear(Site::Query), 0), (Role::Line
 /// A matrix as the policy has it, row by row.
 fn matrix(session: &mut Session<GivenStream>, (role, layer): (Role, usize)) -> Vec<Vec<f32>> {
     let policy = &session.train_state().policy;
-    let (rows, _) = policy.matrix(role, layer).unwrap();
+    let (rows, _) = policy.matrix_shape(role, layer).unwrap();
     policy.read_rows(role, layer, 0, rows).unwrap().to_vec2().unwrap()
 }
 

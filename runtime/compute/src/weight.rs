@@ -196,7 +196,7 @@ impl Weight {
         let &[rows, columns] = sides.as_slice() else {
             return Err(Error::shape(format!("a weight of shape {sides:?} is no matrix, and NF4 holds matrices")));
         };
-        let (bytes, scales) = nf4::quantized(self.into(), rows, columns)?;
+        let (bytes, scales) = nf4::quantize(self.into(), rows, columns)?;
         let numbers = Numbers::Host { bytes: bytes.into(), scales: Some(scales) };
         Ok(Self::Packed(Arc::new(Packed { numbers, format: Format::NF4, rows, columns })))
     }

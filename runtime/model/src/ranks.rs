@@ -36,9 +36,9 @@ pub struct RankGroup(Option<Arc<dyn Ranks>>);
 
 /// Ranks of which only the number is known.
 #[derive(Debug)]
-struct Planned(usize);
+struct RankCount(usize);
 
-impl Ranks for Planned {
+impl Ranks for RankCount {
     fn rank(&self) -> usize {
         0
     }
@@ -56,12 +56,12 @@ impl RankGroup {
     /// This many ranks, to estimate what a run on them needs. They exchange no messages.
     #[must_use]
     pub fn planned(count: usize) -> Self {
-        Self::among(Arc::new(Planned(count)))
+        Self::new(Arc::new(RankCount(count)))
     }
 
-    /// Divides the work among ranks.
+    /// The ranks among which the work is divided.
     #[must_use]
-    pub fn among(ranks: Arc<dyn Ranks>) -> Self {
+    pub fn new(ranks: Arc<dyn Ranks>) -> Self {
         Self((ranks.count() > 1).then_some(ranks))
     }
 

@@ -124,7 +124,7 @@ impl<'a> Layer<'a> {
     fn head(&self, source: Data<'a>, rows: Range<usize>, kv_head: usize) -> Matrix<'a> {
         let stride = self.shape.kv_heads * self.shape.head_dim;
         let start = rows.start * stride + kv_head * self.shape.head_dim;
-        Matrix::new(source.from(start), rows.len(), self.shape.head_dim, stride)
+        Matrix::new(source.skip(start), rows.len(), self.shape.head_dim, stride)
     }
 
     /// Returns the keys or values (`source`) of one key-value head at `positions` of a sequence, `[positions, head_dim]`.
@@ -231,8 +231,8 @@ pub fn attention(
     }
     // A task for each tile of queries and key-value head.
     let heights = || tiles.iter().map(|tile| tile.rows.len());
-    let outs = Tile::from_slice(&mut out, tokens, features).cut(heights(), shape.group_features());
-    let logs = Tile::from_slice(&mut sums, tokens, shape.heads).cut(heights(), shape.group());
+    let outs = Tile::from_slice(&mut out, tokens, features).split_into_bands(heights(), shape.group_features());
+    let logs = Tile::from_slice(&mut sums, tokens, shape.heads).split_into_bands(heights(), shape.group());
     outs.into_par_iter().zip(logs).enumerate().with_max_len(1).for_each(|(task, (mut out, mut log))| {
         forward(layer, &tiles[task / shape.kv_heads], task % shape.kv_heads, &mut out, &mut log);
     });

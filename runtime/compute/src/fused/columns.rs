@@ -16,7 +16,7 @@ pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let (rows, _) = host::matrix(joined, "joined")?;
     host::expect(joined, "joined", &[rows, widths.iter().sum()])?;
     if let Some(device) = accelerator_of([(joined, "joined")])? {
-        return cut(&device, joined, widths);
+        return split_on_device(&device, joined, widths);
     }
     let mut end = 0;
     let part = |width: &usize| {
@@ -39,7 +39,7 @@ pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
     }
     match accelerator_of([(first, "columns")])? {
         None => Ok(Tensor::cat(parts, 1)?),
-        Some(device) => join(&device, parts, rows),
+        Some(device) => concat_on_device(&device, parts, rows),
     }
 }
 
@@ -81,7 +81,7 @@ pub fn product_sums(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 
 /// Splits a matrix by columns into parts of these widths, in order, on a device. Queues one copy for each part that is not
 /// empty. The caller has checked that the widths add up to the columns.
-fn cut(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
+fn split_on_device(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let act = expect_type(joined, "joined")?;
     let (rows, columns) = host::matrix(joined, "joined")?;
     let mut start = 0;
@@ -89,7 +89,7 @@ fn cut(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Result<Vec<Te
     for width in widths {
         let part = device.empty(&[rows, *width], act)?;
         if part.elem_count() > 0 {
-            copy(device, (&part, *width), (&from(joined, start)?, columns), [rows, *width])?;
+            copy(device, (&part, *width), (&numbers_from(joined, start)?, columns), [rows, *width])?;
         }
         parts.push(part);
         start += width;
@@ -99,7 +99,7 @@ fn cut(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Result<Vec<Te
 
 /// Joins matrices of `rows` rows side by side, in order, on a device, in the type of the first. Queues one copy for each
 /// part that is not empty.
-fn join(device: &Accelerator, parts: &[Tensor], rows: usize) -> Result<Tensor> {
+fn concat_on_device(device: &Accelerator, parts: &[Tensor], rows: usize) -> Result<Tensor> {
     let act = parts.first().map_or(Ok(DType::F32), |first| expect_type(first, "columns"))?;
     let columns = parts.iter().filter_map(|part| part.dims().last()).sum();
     let joined = device.empty(&[rows, columns], act)?;
@@ -107,7 +107,7 @@ fn join(device: &Accelerator, parts: &[Tensor], rows: usize) -> Result<Tensor> {
     for part in parts {
         let (_, width) = host::matrix(part, "columns")?;
         if part.elem_count() > 0 {
-            copy(device, (&from(&joined, start)?, columns), (part, width), [rows, width])?;
+            copy(device, (&numbers_from(&joined, start)?, columns), (part, width), [rows, width])?;
         }
         start += width;
     }
@@ -116,7 +116,7 @@ fn join(device: &Accelerator, parts: &[Tensor], rows: usize) -> Result<Tensor> {
 
 /// Returns a flat view of a matrix's numbers from `column` of its first row on. A kernel reaches the column's further
 /// rows by the matrix's row stride.
-fn from(matrix: &Tensor, column: usize) -> Result<Tensor> {
+fn numbers_from(matrix: &Tensor, column: usize) -> Result<Tensor> {
     let flat = matrix.flatten_all()?;
     Ok(flat.narrow(0, column, flat.elem_count() - column)?)
 }

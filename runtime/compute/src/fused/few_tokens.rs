@@ -18,7 +18,7 @@ use super::low_rank::{LowRank, adapted_linear};
 use super::prefetch::nth_chunk;
 use super::product::{Tile, steps};
 use super::scratch;
-use super::simd::widest;
+use super::simd::dispatch;
 use super::stored::{Stored, View};
 use super::unpack::dot_blocks;
 use crate::error::Result;
@@ -162,7 +162,7 @@ fn dots(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: imp
             for (part, at) in steps(0..tokens, TOKENS).enumerate() {
                 let next = nth_chunk(next, part, tokens.div_ceil(TOKENS));
                 let x = &x[at.start * depth..at.end * depth];
-                widest(DotTile { rows, tokens: x, depth, count: (columns.len(), at.len()), next, found: &mut found });
+                dispatch(DotTile { rows, tokens: x, depth, count: (columns.len(), at.len()), next, found: &mut found });
                 for (token, found) in at.zip(&found) {
                     let to = &mut tile.row(token)[columns.clone()];
                     to.iter_mut().zip(found).for_each(|(to, dot)| put(to, *dot));

@@ -201,7 +201,7 @@ pub(super) fn linear_tiles_in<'w>(
     tensor_of_tiles(dtype, [tokens, weight.rows], [TOKENS, FEATURES], |rows, columns, tile| {
         let x = x.part(rows.start * inputs..rows.end * inputs);
         weight.for_each_column_block(columns.clone(), 0..weight.columns, x, |piece, block| {
-            let left = Matrix::new(x.from(piece.start), tile.rows(), piece.len(), inputs);
+            let left = Matrix::new(x.skip(piece.start), tile.rows(), piece.len(), inputs);
             tile.multiply_batch_invariant(piece.start > 0, 1.0, left, block.transposed());
         });
         bias.add(columns.clone(), tile);
@@ -232,7 +232,7 @@ fn transposed_linear_tiles_in<'w>(
     expect_inner_dim(outputs, weight.rows, [weight.rows, weight.columns])?;
     tensor_of_tiles(dtype, [tokens, weight.columns], [TOKENS, FEATURES], |rows, columns, tile| {
         weight.for_each_row_block(0..outputs, columns.clone(), dy, |piece, block| {
-            let left = Matrix::new(dy.from(rows.start * outputs + piece.start), rows.len(), piece.len(), outputs);
+            let left = Matrix::new(dy.skip(rows.start * outputs + piece.start), rows.len(), piece.len(), outputs);
             tile.multiply(piece.start > 0, 1.0, left, block);
         });
         more(rows, columns, tile);
@@ -289,8 +289,8 @@ fn transposed_product(factor: f32, left: (&Tensor, &str), right: (&Tensor, &str)
     let mut result = host::zeros(outputs * inputs);
     let whole = Tile::from_slice(&mut result, outputs, inputs);
     par_tiles(whole, [FEATURES, FEATURES]).filter(|_| tokens > 0).for_each(|(rows, columns, mut tile)| {
-        let left = Matrix::new(left.from(rows.start), tokens, rows.len(), outputs).transposed();
-        let right = Matrix::new(right.from(columns.start), tokens, columns.len(), inputs);
+        let left = Matrix::new(left.skip(rows.start), tokens, rows.len(), outputs).transposed();
+        let right = Matrix::new(right.skip(columns.start), tokens, columns.len(), inputs);
         tile.multiply(false, factor, left, right);
     });
     host::tensor(result, &[outputs, inputs])

@@ -70,7 +70,7 @@ pub fn adapted_linear<'w>(
     let locked = Locked::of(&down, "xa")?;
     let numbers = locked.data("xa")?;
     let result = linear_tiles(x, weight, bias, |rows, columns, tile| {
-        let left = Matrix::new(numbers.from(rows.start * rank), rows.len(), rank, rank);
+        let left = Matrix::new(numbers.skip(rows.start * rank), rows.len(), rank, rank);
         let right = Matrix::packed(&b[columns.start * rank..], columns.len(), rank).transposed();
         tile.multiply_batch_invariant(true, low.scale, left, right);
     })?;
@@ -125,7 +125,7 @@ pub fn adapted_input_gradient<'w>(
             let locked = Locked::of(reduced, "reduced")?;
             let numbers = locked.data("reduced")?;
             transposed_linear_tiles(dy, weight, |rows, columns, tile| {
-                let left = Matrix::new(numbers.from(rows.start * rank), rows.len(), rank, rank);
+                let left = Matrix::new(numbers.skip(rows.start * rank), rows.len(), rank, rank);
                 tile.multiply(true, 1.0, left, Matrix::strided(&a[columns.start..], rank, columns.len(), inputs));
             })?
         }
@@ -139,7 +139,7 @@ fn thin_product(left: &Tensor, rank: usize, multiply: impl Fn(&mut Tile<'_>, Mat
     let ((tokens, depth), dtype, locked) = (host::matrix(left, "x")?, left.dtype(), Locked::of(left, "x")?);
     let left = locked.data("x")?;
     tensor_of_tiles(dtype, [tokens, rank], [TOKENS, FEATURES.max(rank)], |rows, _, tile| {
-        multiply(tile, Matrix::new(left.from(rows.start * depth), rows.len(), depth, depth));
+        multiply(tile, Matrix::new(left.skip(rows.start * depth), rows.len(), depth, depth));
     })
 }
 

@@ -33,7 +33,7 @@ impl<'a> Data<'a> {
     }
 
     /// Returns the numbers from an index on. Panics if it is outside.
-    pub(super) fn from(self, start: usize) -> Self {
+    pub(super) fn skip(self, start: usize) -> Self {
         match self {
             Self::F32(numbers) => Self::F32(&numbers[start..]),
             Self::Bf16(numbers) => Self::Bf16(&numbers[start..]),

@@ -1,18 +1,18 @@
 //! Arithmetic that the compiler turns into vector instructions.
 //!
-//! The binary is built for any processor of its kind; [`widest`] runs a closure compiled for what this one has
+//! The binary is built for any processor of its kind; [`dispatch`] runs a closure compiled for what this one has
 //! (AVX2, AVX-512, NEON). Sums use a fixed number of lanes, so a result depends on the kind of processor at most.
 //! Everything called inside a closure must be `inline(always)`, or it stays scalar.
 
 /// Numbers summed side by side before they are added up.
 const LANES: usize = 32;
 
-/// Evaluates an expression with the widest vectors of this processor: [`widest`] around a closure that is always
+/// Evaluates an expression with the widest vectors of this processor: [`dispatch`] around a closure that is always
 /// inlined, without which its body would stay scalar.
 macro_rules! vectorize {
     ($work:expr) => {{
         let once = $crate::fused::simd::Once;
-        $crate::fused::simd::widest(
+        $crate::fused::simd::dispatch(
             #[inline(always)]
             || {
                 let _consumed = once;
@@ -30,7 +30,7 @@ pub(super) struct Once;
 /// Runs a closure, or an operation written in vectors ([`pulp::WithSimd`]), with the widest vectors of this processor,
 /// and returns its result.
 #[inline]
-pub(super) fn widest<W: pulp::WithSimd>(work: W) -> W::Output {
+pub(super) fn dispatch<W: pulp::WithSimd>(work: W) -> W::Output {
     #[cfg(target_arch = "x86_64")]
     {
         if let Some(simd) = pulp::x86::V4::try_new() {

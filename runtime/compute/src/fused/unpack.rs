@@ -13,7 +13,7 @@ use candle_core::{DType, Tensor};
 use pulp::{Simd, WithSimd};
 
 use self::formats::{Brain, Nibbles, Q6K, Q8Zero, ScaledNibbles};
-use super::simd::{vectorize, widest};
+use super::simd::{dispatch, vectorize};
 use crate::accelerator::{Accelerator, Argument, arguments, kernel};
 use crate::error::{Error, Result};
 use crate::weight::{DeviceBlocks, Format, Packed, Scales, unpack_nf4};
@@ -95,7 +95,7 @@ pub(super) fn dot_blocks(format: Format, rows: &[u8], x: &[f32], into: &mut [f32
 
 /// Implements [`dot_blocks`] for the block layout `B`: writes the dot product of each row of blocks with `x` to `into`.
 fn dots<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(rows: &[u8], x: &[f32], into: &mut [f32]) {
-    widest(BlockDots::<B, SIZE, COUNT> { rows, x, into, format: PhantomData });
+    dispatch(BlockDots::<B, SIZE, COUNT> { rows, x, into, format: PhantomData });
 }
 
 /// The operands of [`dots`]: rows of blocks, the numbers `x` of one row, and the dot products to write, one for each row.

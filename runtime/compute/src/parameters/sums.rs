@@ -117,7 +117,7 @@ impl<'a> GradientSums<'a> {
     ///
     /// # Errors
     /// [`Error::Argument`] for parameters on an accelerator; also when there is no memory for the buffers.
-    pub fn apart(parameters: &'a Parameters, parts: TokenParts) -> Result<Self> {
+    pub fn in_subtrees(parameters: &'a Parameters, parts: TokenParts) -> Result<Self> {
         if parameters.accelerator.is_some() {
             return Err(Error::argument("gradients on an accelerator are not divided among processes"));
         }
@@ -269,7 +269,7 @@ mod tests {
             for own in cuts.windows(2) {
                 let (first, lengths) = (own[0], &LENGTHS[own[0]..own[1]]);
                 let begin = LENGTHS[..first].iter().sum::<usize>();
-                let sums = GradientSums::apart(&apart, TokenParts::new(7, first, lengths)).unwrap();
+                let sums = GradientSums::in_subtrees(&apart, TokenParts::new(7, first, lengths)).unwrap();
                 accumulate(&sums, begin..begin + lengths.iter().sum::<usize>());
                 subtrees.extend(sums.into_subtrees());
             }

@@ -117,7 +117,7 @@ pub(crate) fn unpack(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f
 /// # Errors
 /// [`Error::Shape`] when a row is empty or not whole blocks, [`Error::Argument`] when a number is not finite. Also when the
 /// matrix is on an accelerator or in a type that cannot be read.
-pub(super) fn quantized(weight: WeightRef<'_>, rows: usize, columns: usize) -> Result<(Vec<u8>, Scales)> {
+pub(super) fn quantize(weight: WeightRef<'_>, rows: usize, columns: usize) -> Result<(Vec<u8>, Scales)> {
     if !columns.is_multiple_of(BLOCK) || columns == 0 {
         return Err(Error::shape(format!("rows of {columns} numbers are not whole blocks of {BLOCK}, as NF4 needs")));
     }

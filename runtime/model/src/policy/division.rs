@@ -111,7 +111,7 @@ impl Policy {
     pub(super) fn gradient_sums(&self, parts: TokenParts) -> Result<GradientSums<'_>> {
         let parameters = self.adapter.parameters();
         let sums = match self.divides(true) {
-            true => GradientSums::apart(parameters, parts),
+            true => GradientSums::in_subtrees(parameters, parts),
             false => GradientSums::new(parameters, parts),
         };
         Ok(sums?)

@@ -78,7 +78,7 @@ impl Policy {
     ///
     /// # Errors
     /// When the layer is not there.
-    pub fn matrix(&self, role: Role, layer: usize) -> Result<(usize, usize)> {
+    pub fn matrix_shape(&self, role: Role, layer: usize) -> Result<(usize, usize)> {
         let matrix = Matrix::of(&self.model.configuration, role, layer)?;
         Ok((matrix.rows, matrix.columns))
     }

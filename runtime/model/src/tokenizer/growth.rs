@@ -46,14 +46,14 @@ impl Growth {
         Self { factor: self.factor.saturating_mul(next.factor), extra }
     }
 
-    /// The most bytes after the steps, if `bytes` go in.
-    pub(super) fn most(self, bytes: usize) -> u64 {
+    /// The largest number of bytes after the steps, if `bytes` go in.
+    pub(super) fn max_bytes(self, bytes: usize) -> u64 {
         self.factor.saturating_mul(bytes as u64).saturating_add(self.extra)
     }
 
     /// Checks that `bytes` bytes stay within [`MAX_BYTES`] after the steps. Errors: they may become more.
     pub(super) fn check(self, bytes: usize) -> Result<(), String> {
-        let most = self.most(bytes);
+        let most = self.max_bytes(bytes);
         if most <= MAX_BYTES {
             return Ok(());
         }

@@ -186,7 +186,7 @@ impl Tokenizer {
     /// An upper bound, in bytes, of the text that [`decode`](Self::decode) returns for any `ids` ids (a count). Computed
     /// from the longest spelling in the vocabulary; at most 64 MiB.
     pub fn most_decoded(&self, ids: usize) -> u64 {
-        self.steps.decode.most(ids.saturating_mul(self.longest + 1)).min(MAX_BYTES)
+        self.steps.decode.max_bytes(ids.saturating_mul(self.longest + 1)).min(MAX_BYTES)
     }
 
     /// The total bytes of the spellings of ids, plus 1 for each id. An unknown id has no spelling.

@@ -113,7 +113,7 @@ impl Entry {
             return Ok(false);
         }
         match &self.stored {
-            Stored::File { location, .. } if let Some(format) = location.quantized() => {
+            Stored::File { location, .. } if let Some(format) = location.quantized_format() => {
                 Err(name_tensor_in_error(name, place, already_quantized(format)))
             }
             _ => Ok(true),

@@ -143,7 +143,7 @@ impl Location {
     }
 
     /// The name of the format if it is quantized, else `None`.
-    pub(super) fn quantized(&self) -> Option<&'static str> {
+    pub(super) fn quantized_format(&self) -> Option<&'static str> {
         self.format.as_ref().ok().filter(|format| format.is_quantized()).map(|format| format.name)
     }
 

@@ -36,7 +36,7 @@ impl Host for HostContext<'_> {
     /// Errors: `invalid-argument` for a missing layer.
     fn shape(&mut self, role: Role, layer: u32) -> Result<(u32, u32)> {
         self.enter("weights.shape")?;
-        let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
+        let (rows, columns) = self.train_state().policy.matrix_shape(model_role(role), layer as usize)?;
         let length = |length| {
             u32::try_from(length).map_err(|_| Refusal::argument(format!("an axis of {length} passes 32 bits")))
         };
@@ -51,7 +51,7 @@ impl Host for HostContext<'_> {
     /// a step may read back.
     fn read_rows(&mut self, role: Role, layer: u32, first: u32, count: u32) -> Answer {
         self.enter("weights.read-rows")?;
-        let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
+        let (rows, columns) = self.train_state().policy.matrix_shape(model_role(role), layer as usize)?;
         let end = u64::from(first) + u64::from(count);
         let outside = || Refusal::argument(format!("rows {first} to {end} are asked for, the matrix has {rows}"));
         ensure(count > 0 && end <= rows as u64, outside)?;
@@ -70,7 +70,7 @@ impl Host for HostContext<'_> {
     /// product that could overflow `f32`; `unsupported` for a matrix that cannot be edited.
     fn add_outer(&mut self, role: Role, layer: u32, left: Handle, right: Handle, scale: f32) -> Result<()> {
         self.enter("weights.add-outer")?;
-        let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
+        let (rows, columns) = self.train_state().policy.matrix_shape(model_role(role), layer as usize)?;
         check_finite("the scale", scale)?;
         let left = self.read_vector(&left, rows, "the matrix's output")?;
         let right = self.read_vector(&right, columns, "the matrix's input")?;
@@ -100,7 +100,7 @@ impl Host for HostContext<'_> {
         keep_norms: bool,
     ) -> Result<()> {
         self.enter("weights.project-out")?;
-        let (rows, columns) = self.train_state().policy.matrix(model_role(role), layer as usize)?;
+        let (rows, columns) = self.train_state().policy.matrix_shape(model_role(role), layer as usize)?;
         let allowed = || Refusal::argument(format!("a strength is −16 to 16, this is {strength}"));
         ensure((-16.0..=16.0).contains(&strength), allowed)?;
         let width = if matches!(role, Role::Embedding) { columns } else { rows };
@@ -116,7 +116,7 @@ impl State {
     /// the matrix that exceeds `activation_bytes` or the memory that is left ends the method, and so does an edit that may
     /// outlast the step.
     fn charge_edit(&mut self, role: edit::Role, layer: usize) -> Result<()> {
-        let (rows, columns) = self.train_state().policy.matrix(role, layer)?;
+        let (rows, columns) = self.train_state().policy.matrix_shape(role, layer)?;
         self.meters.charge_units(rows as u64 * columns as u64)?;
         self.edits.push(self.reserve(4 * (rows + columns) as u64)?);
         self.run_pending_scores()?;

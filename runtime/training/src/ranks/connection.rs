@@ -327,13 +327,13 @@ fn host_name() -> String {
 }
 
 /// The ranks of a run in the process that holds the connection.
-pub(crate) struct Direct {
+pub(crate) struct ConnectedRanks {
     rank: usize,
     count: usize,
     connection: Arc<Mutex<Connection>>,
 }
 
-impl Direct {
+impl ConnectedRanks {
     /// The ranks of this connection.
     pub(crate) fn new(connection: Arc<Mutex<Connection>>) -> Self {
         let (rank, count) = {
@@ -344,14 +344,14 @@ impl Direct {
     }
 }
 
-impl std::fmt::Debug for Direct {
+impl std::fmt::Debug for ConnectedRanks {
     /// Writes the number of the rank and the number of ranks.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         write!(formatter, "rank {} of {}", self.rank, self.count)
     }
 }
 
-impl Ranks for Direct {
+impl Ranks for ConnectedRanks {
     fn rank(&self) -> usize {
         self.rank
     }

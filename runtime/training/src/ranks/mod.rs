@@ -8,6 +8,6 @@
 mod connection;
 mod plan;
 
+pub(crate) use connection::{ConnectedRanks, HEADER_BYTES, lock};
 pub use connection::{Connection, Traffic};
-pub(crate) use connection::{Direct, HEADER_BYTES, lock};
 pub(crate) use plan::{agree_on_step, plan_on_ranks};

@@ -59,7 +59,7 @@ pub fn serve(
         listen(input, Arc::clone(stop), gathered, orphaned);
         if let Some((rank, count)) = job.rank {
             let ranks = WorkerRanks { rank, count, pipe: Mutex::new((sender.clone(), answers)) };
-            settings.ranks = RankGroup::among(Arc::new(ranks));
+            settings.ranks = RankGroup::new(Arc::new(ranks));
         }
         let plan = plan_on_ranks(settings)?;
         drop(limit);

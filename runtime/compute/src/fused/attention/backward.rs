@@ -87,8 +87,8 @@ pub fn attention_backward(
     let (mut dk, mut dv) = (host::zeros(tokens * width), host::zeros(tokens * width));
     let mut dq = host::zeros(tokens * shape.heads * shape.head_dim);
     let heights = || tasks.iter().step_by(shape.kv_heads).map(|task| task.keys.rows.len());
-    let mut dks = Tile::from_slice(&mut dk, tokens, width).cut(heights(), shape.head_dim).into_iter();
-    let mut dvs = Tile::from_slice(&mut dv, tokens, width).cut(heights(), shape.head_dim).into_iter();
+    let mut dks = Tile::from_slice(&mut dk, tokens, width).split_into_bands(heights(), shape.head_dim).into_iter();
+    let mut dvs = Tile::from_slice(&mut dv, tokens, width).split_into_bands(heights(), shape.head_dim).into_iter();
     for tasks in portions(&tasks, shape) {
         let tiles: Vec<_> = dks.by_ref().zip(dvs.by_ref()).take(tasks.len()).collect();
         let parts: Vec<Vec<f32>> = tasks

@@ -10,7 +10,7 @@ use super::AttentionShape;
 use crate::error::{Error, Result};
 use crate::fused::host::{self, Floats};
 use crate::fused::scratch;
-use crate::fused::simd::{exp_in_place, largest, tanh, vectorize, widest};
+use crate::fused::simd::{dispatch, exp_in_place, largest, tanh, vectorize};
 
 /// Attends with one query per sequence to its cached keys and values: `q` is `[batch, heads · head_dim]`; `kept[i]` are
 /// the keys and the values of sequence i, `[length, kv_heads · head_dim]` each, with the new token's last. The result
@@ -52,11 +52,11 @@ fn one(shape: &AttentionShape, query: &[f32], (keys, values): (&[f32], &[f32]), 
     let (offset, length) = (start * stride + kv_head * dim, length - start);
     scratch::with(group * length, |scores| {
         let rows = Rows { numbers: &keys[offset..], dim, stride };
-        widest(KeyScores { rows, query, factor: shape.factor(), scores, length });
+        dispatch(KeyScores { rows, query, factor: shape.factor(), scores, length });
         for scores in scores.chunks_exact_mut(length) {
             vectorize!(softmax(scores, shape.soft_cap));
         }
-        widest(ValueMixture { rows: Rows { numbers: &values[offset..], ..rows }, scores, length, out });
+        dispatch(ValueMixture { rows: Rows { numbers: &values[offset..], ..rows }, scores, length, out });
     });
 }
 

@@ -58,7 +58,7 @@ pub fn head_taps_backward<'w>(
     // A task for each group of the vocabulary.
     let groups = head.groups();
     let whole = want_weight.then(|| Tile::from_slice(&mut dweight, head.weight.rows, head.width));
-    let bands = whole.map(|whole| whole.cut(groups.iter().map(Range::len), head.width));
+    let bands = whole.map(|whole| whole.split_into_bands(groups.iter().map(Range::len), head.width));
     let bands = bands.into_iter().flatten().map(Some).chain(std::iter::repeat_with(|| None));
     let mut bands: Vec<Option<Tile<'_>>> = bands.take(groups.len()).collect();
     for block in steps(0..targets.len(), ROWS) {

@@ -61,7 +61,11 @@ impl<'a, T> Tile<'a, T> {
     /// Cuts the tile into bands of the given heights, and each band into parts of `width` columns, the last one
     /// possibly narrower. Returns the parts band by band. Rows below the last band are dropped. Panics if the heights
     /// exceed the rows.
-    pub(in crate::fused) fn cut(self, heights: impl IntoIterator<Item = usize>, width: usize) -> Vec<Self> {
+    pub(in crate::fused) fn split_into_bands(
+        self,
+        heights: impl IntoIterator<Item = usize>,
+        width: usize,
+    ) -> Vec<Self> {
         let mut parts = Vec::new();
         let mut below = self;
         for height in heights {
@@ -84,7 +88,7 @@ impl<'a, T> Tile<'a, T> {
         let bands: Vec<Range<usize>> = steps(0..height, rows).collect();
         let ranges = bands.iter().flat_map(|band| steps(0..width, columns).map(|side| (band.clone(), side)));
         let ranges: Vec<_> = ranges.collect();
-        let parts = self.cut(bands.iter().map(Range::len), columns);
+        let parts = self.split_into_bands(bands.iter().map(Range::len), columns);
         ranges.into_iter().zip(parts).map(|((rows, columns), part)| (rows, columns, part)).collect()
     }
 

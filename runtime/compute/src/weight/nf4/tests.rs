@@ -46,7 +46,7 @@ fn the_golden_block_comes_back_as_the_table_has_it() {
     let mut block = golden.to_vec();
     block.resize(64, 0.0);
     let weight = Weight::from(Tensor::from_vec(block, (1, 64), &Device::Cpu).unwrap());
-    let (bytes, scales) = quantized((&weight).into(), 1, 64).unwrap();
+    let (bytes, scales) = quantize((&weight).into(), 1, 64).unwrap();
     let codes: Vec<u8> = bytes[1..9].iter().map(|pair| pair & 15).collect();
     assert_eq!(codes, [12, 5, 7, 15, 1, 7, 13, 7]);
     assert_eq!(scales.magnitude(0, bytes[0]), 1.2);

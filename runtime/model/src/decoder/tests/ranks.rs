@@ -61,7 +61,7 @@ fn on_ranks<T: Send>(count: usize, work: impl Fn(RankGroup) -> T + Sync) -> Vec<
     let board = Arc::new(Board { messages, barrier: Barrier::new(count) });
     std::thread::scope(|scope| {
         let start = |rank| {
-            let group = RankGroup::among(Arc::new(Thread { rank, board: Arc::clone(&board) }));
+            let group = RankGroup::new(Arc::new(Thread { rank, board: Arc::clone(&board) }));
             let work = &work;
             scope.spawn(move || work(group))
         };
