@@ -109,18 +109,25 @@ impl Policy {
         (kept, largest)
     }
 
-    /// Estimates the memory that a divergence to a view needs beside the pass of the policy over these rows: one block of the
-    /// view's pass, the hidden states that predict targets, and the logits of both for as many rows as are compared at a time.
+    /// Estimates the memory that a divergence to a view needs beside the pass of the policy over these rows.
     #[must_use]
     pub fn divergence_memory(&self, view: &View, rows: &Rows) -> u64 {
-        let model = self.model_of(view);
-        let (sizes, precision) = (&model.configuration, model.weights.precision());
         let slices = self.slices(rows, true);
         let largest = slices.into_iter().map(|slice| self.packed(rows, slice, true)).max().unwrap_or(0);
+        self.divergence_bytes(view, largest, rows.targets() as u64)
+    }
+
+    /// Estimates the memory that a divergence to a view needs beside a pass of the policy over `tokens` tokens, of which
+    /// `targets` are targets: one block of the view's pass, the hidden states that predict targets, and the logits of both
+    /// for as many rows as are compared at a time.
+    #[must_use]
+    pub fn divergence_bytes(&self, view: &View, tokens: u64, targets: u64) -> u64 {
+        let model = self.model_of(view);
+        let (sizes, precision) = (&model.configuration, model.weights.precision());
         let words = (sizes.vocabulary + self.model.configuration.vocabulary) as u64;
         let logits = precision.bytes(Purpose::Sum, words * DIVERGENCE_ROWS as u64);
-        let hidden = precision.bytes(Purpose::Activation, rows.targets() as u64 * sizes.hidden as u64);
-        self.scratch_bytes(view, largest).saturating_add(hidden).saturating_add(logits)
+        let hidden = precision.bytes(Purpose::Activation, targets.saturating_mul(sizes.hidden as u64));
+        self.scratch_bytes(view, tokens).saturating_add(hidden).saturating_add(logits)
     }
 
     /// The most tokens that one pass over the rows of a slice can have: all tokens of these rows, where with `share` a

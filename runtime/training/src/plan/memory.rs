@@ -30,7 +30,7 @@ pub struct Estimate {
     pub activations: u64,
     /// Temporary tensors of one block in the backward pass.
     pub scratch: u64,
-    /// Logits and temporary tensors of the output head.
+    /// Logits and temporary tensors of the output head, and of the pass of a teacher.
     pub head: u64,
     /// On the CPU the program and the tokenizer. On an accelerator the largest matrix that is dequantized for a product; the
     /// memory of its driver is not counted, since it is not free once the device is open.
@@ -71,11 +71,16 @@ impl Estimate {
         let caches = tokens.generated.map_or(0, cache);
         let (pass, precision) = (policy.pass_memory(tokens.slice, tokens.together, recompute), policy.precision());
         // Products use the trained numbers in the format of activations, of which a copy is kept.
-        let teachers: Vec<&Model> = policy.teachers().map(|(_, model)| model).collect();
+        let teachers: Vec<(&str, &Model)> = policy.teachers().collect();
+        let of_teacher = |name: &str| {
+            policy.divergence_bytes(&View::Teacher(name.to_owned()), tokens.slice.div_ceil(ranks), tokens.slice)
+        };
+        let teacher_pass = teachers.iter().map(|(name, _)| of_teacher(name)).max().unwrap_or(0);
         let other = precision.plain().is_some_and(|plain| plain != DType::F32);
         let copied = if other { precision.bytes(Purpose::Activation, trainable) } else { 0 };
         Self {
-            weights: policy.model().weights.bytes() + teachers.iter().map(|model| model.weights.bytes()).sum::<u64>(),
+            weights: policy.model().weights.bytes()
+                + teachers.iter().map(|(_, model)| model.weights.bytes()).sum::<u64>(),
             training: 2 * precision.bytes(Purpose::Trained, trainable)
                 + optimizer.map_or(0, |settings| settings.state_bytes(policy.parameters().slots()))
                 + copied
@@ -83,7 +88,7 @@ impl Estimate {
                 + policy.adapter().initial_bytes(),
             activations: pass.kept.max(caches),
             scratch: pass.scratch,
-            head: pass.head,
+            head: pass.head.saturating_add(teacher_pass),
             runtime,
             reward_models: 0,
         }
