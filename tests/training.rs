@@ -6,6 +6,7 @@ mod editing;
 mod environments;
 mod escapes;
 mod methods;
+mod own_tokens;
 mod own_updates;
 mod policy_gradient;
 mod ranks;

@@ -271,3 +271,106 @@ fn a_graph_as_deep_as_allowed_is_walked_and_dropped() {
     answer.unwrap();
     assert_eq!(record.lock().unwrap().seeds, [[[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]]);
 }
+
+/// Imports and a function for guests that learn from activations: those of the batch's last tokens after block 0.
+const CAPTURING: &str = r#"
+(import "tunebox:method/hidden@0.2.0" "capture-for-learning" (func $capture (param i32 i32 i32 i32 i32 i32 i32)))
+(data (i32.const 528) "\00\00\00\00")
+
+(func $activations (param $batch i32) (result i32)
+  (call $capture (call $examples (local.get $batch)) (i32.const 528) (i32.const 1) (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 64))
+  (call $handle))
+"#;
+
+/// Runs steps of a guest that learns from activations; the last step's answer, and the norm of the model's gradient.
+fn learn_from_activations(step: &str, steps: usize) -> (Result<(), Error>, f32) {
+    let imports = |text: &str| text.lines().filter(|line| line.starts_with("(import")).collect::<Vec<_>>().join("\n");
+    let rest = |text: &str| text.lines().filter(|line| !line.starts_with("(import")).collect::<Vec<_>>().join("\n");
+    let guest = [imports(LEARNING), imports(CAPTURING), rest(LEARNING), rest(CAPTURING), step.to_owned()].join("\n");
+    let (mut session, _) = start(&guest, settings());
+    let mut answer = Ok(());
+    for _ in 0..steps {
+        answer = session.step(batch()).map(|_| ());
+    }
+    let gradient = session.train_state().policy.parameters().gradients().abs().unwrap().max_all().unwrap();
+    (answer, gradient.to_scalar::<f32>().unwrap())
+}
+
+#[test]
+fn a_loss_of_activations_gives_the_model_a_gradient() {
+    let (answer, gradient) = learn_from_activations(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (call $backward (call $total (call $activations (local.get $batch))) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    answer.unwrap();
+    assert!(gradient > 0.0);
+}
+
+#[test]
+fn activations_of_an_earlier_step_take_no_gradient() {
+    let (answer, gradient) = learn_from_activations(
+        r#"
+        (global $kept (mut i32) (i32.const 0))
+        (func $step (param $batch i32) (result i32)
+          (if (i32.eqz (global.get $kept))
+            (then (global.set $kept (call $activations (local.get $batch))) (return (call $done))))
+          (call $backward (call $total (global.get $kept)) (i32.const 64))
+          (call $pass-on))"#,
+        2,
+    );
+    assert!(error_text(answer).contains("the loss depends on scores of an earlier step"));
+    assert_eq!(gradient, 0.0);
+}
+
+#[test]
+fn activations_from_before_an_update_take_no_gradient() {
+    let (answer, _) = learn_from_activations(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (local $early i32)
+          (local.set $early (call $activations (local.get $batch)))
+          (call $backward (call $total (call $activations (local.get $batch))) (i32.const 64))
+          (call $update (i32.const 64))
+          (call $backward (call $total (local.get $early)) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    assert!(
+        error_text(answer).ends_with("the weights were updated after these scores were made; score the rows again")
+    );
+}
+
+#[test]
+fn a_second_gradient_through_activations_is_refused_even_where_rows_may_repeat() {
+    let (answer, _) = learn_from_activations(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (local $activations i32)
+          (call $allow-repeats)
+          (local.set $activations (call $activations (local.get $batch)))
+          (call $backward (call $total (local.get $activations)) (i32.const 64))
+          (call $backward (call $total (local.get $activations)) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    assert!(error_text(answer).contains("a gradient went through these scores already"));
+}
+
+#[test]
+fn rows_whose_activations_have_a_gradient_take_none_through_their_scores() {
+    let (answer, _) = learn_from_activations(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (local $rows i32)
+          (local.set $rows (call $examples (local.get $batch)))
+          (call $capture (local.get $rows) (i32.const 528) (i32.const 1) (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 64))
+          (call $backward (call $total (call $handle)) (i32.const 64))
+          (call $backward (call $total (call $logprob (call $scores (local.get $rows)))) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    assert!(error_text(answer).contains("these rows have a gradient since the last update"));
+}

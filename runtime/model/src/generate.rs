@@ -35,6 +35,8 @@ pub struct Sampling {
     pub top_p: f32,
     /// Samples only from tokens with at least this share of the likeliest token's probability, in [0, 1].
     pub min_p: f32,
+    /// The tokens to sample from, in ascending order; `None` for all. The filters apply to what they leave.
+    pub allowed: Option<Vec<u32>>,
     /// The most new tokens of a completion, including the end token; fewer if the model's context ends before.
     pub max_tokens: usize,
     /// Texts that end a completion as soon as it contains one; their tokens stay in [`Completion::ids`].
@@ -57,6 +59,7 @@ impl Default for Sampling {
             top_k: 0,
             top_p: 1.0,
             min_p: 0.0,
+            allowed: None,
             max_tokens: 256,
             stop: Vec::new(),
             seed: 42,
@@ -67,6 +70,14 @@ impl Default for Sampling {
 }
 
 impl Sampling {
+    /// How many tokens at the end of a completion are decoded after each new token to look for a stop text; 0 without stop
+    /// texts.
+    #[must_use]
+    pub fn decoded_tokens(&self) -> usize {
+        // A token is at least a byte long, and a character may lie across four.
+        self.stop.iter().map(|stop| stop.len() + 4).max().unwrap_or(0)
+    }
+
     /// Checks that the temperature is finite and not negative, top-p in (0, 1] and min-p in [0, 1]. The error names the
     /// first setting, in this order, that is not.
     fn check(&self) -> Result<()> {
@@ -156,8 +167,8 @@ struct Listener<'a> {
 /// `max_tokens` 0, all completions are empty; with `completions` 0 or no prompts, so is the result.
 ///
 /// # Errors
-/// When a setting is outside its range, a prompt is empty, fills the model's context or holds unknown tokens, stop
-/// texts are given but the model has no tokenizer, a snapshot does not exist, the deadline has passed, or the model
+/// When a setting is outside its range, no token is allowed or one that is not in the vocabulary, a prompt is empty,
+/// fills the model's context or holds unknown tokens, stop texts are given but the model has no tokenizer, a snapshot does not exist, the deadline has passed, or the model
 /// gives no finite logits.
 pub fn generate(
     policy: &Policy,
@@ -206,6 +217,12 @@ fn generate_all(
     sampling.check()?;
     let configuration = &policy.model_of(view).configuration;
     check_prompts(configuration, prompts)?;
+    if let Some(allowed) = &sampling.allowed {
+        if allowed.is_empty() {
+            return Err(Error::Argument("no token is allowed to be sampled".into()));
+        }
+        configuration.check_tokens("the allowed tokens", allowed)?;
+    }
     let most = listener.turns.as_ref().map_or(sampling.max_tokens, |turns| turns.room);
     let context = configuration.max_positions;
     let sequence = |number: usize| {

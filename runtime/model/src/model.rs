@@ -56,7 +56,7 @@ impl Model {
     /// # Errors
     /// When [`Model::open`] fails, or a weight cannot be quantized or placed on the device in this precision.
     pub fn open_in(source: &Source, device: &Device, asked: impl Into<PrecisionRequest>) -> Result<Self> {
-        let (mut model, metadata) = Self::shape(source, device)?;
+        let (mut model, metadata) = Self::open_without_weights(source, device)?;
         model.weights = model.weights.with_precision(asked)?;
         model.weights.load()?;
         // Not at the same time: the memory of the process is watched while the tokenizer is read.
@@ -71,7 +71,7 @@ impl Model {
     /// When the headers of the files or the tokenizer make [`Model::open`] fail. A GGUF file with a weight in a format
     /// that is not read opens.
     pub fn inspect(source: &Source, device: &Device) -> Result<Self> {
-        let (mut model, metadata) = Self::shape(source, device)?;
+        let (mut model, metadata) = Self::open_without_weights(source, device)?;
         (model.tokenizer, model.template) = read_text(source.path(), metadata.as_ref())?;
         Ok(model)
     }
@@ -113,6 +113,17 @@ impl Model {
         self.tokenizer.as_ref().ok_or_else(|| Error::not_a_model(&self.name, why, hint))
     }
 
+    /// The tokens that end a completion, of the configuration and of the tokenizer, in ascending order; none if neither
+    /// names one.
+    #[must_use]
+    pub fn end_tokens(&self) -> Vec<u32> {
+        let of_tokenizer = self.tokenizer.iter().flat_map(|tokenizer| tokenizer.eos());
+        let mut tokens: Vec<u32> = self.configuration.eos.iter().chain(of_tokenizer).copied().collect();
+        tokens.sort_unstable();
+        tokens.dedup();
+        tokens
+    }
+
     /// The model's chat template.
     ///
     /// # Errors
@@ -147,7 +158,7 @@ impl Model {
     /// Opens a model's configuration and weight files, as work that the watchdog limits. Returns the model, whose weights
     /// are not read yet and which has no tokenizer and template yet, and the file's metadata if the model is a GGUF file,
     /// else `None`.
-    fn shape(source: &Source, device: &Device) -> Result<(Self, Option<Metadata>)> {
+    fn open_without_weights(source: &Source, device: &Device) -> Result<(Self, Option<Metadata>)> {
         let path = source.path();
         let work = Work::on_file("reading the headers of the model's files", path);
         let _mark = work.begin();

@@ -37,6 +37,33 @@ impl Rows {
         Ok(Self { ids, targets })
     }
 
+    /// Makes rows of padded ids and masks, `[rows, width]` each in row-major order. `presence` is 1 where there is a token
+    /// and 0 in the padding after it, `mask` is 1 at targets, else 0. Clears the mark of each row's first token. The lists
+    /// have equal lengths, a multiple of `width`.
+    ///
+    /// # Errors
+    /// When a mask has another number than 0 and 1, a row has no token, or a token or a target follows its padding.
+    pub fn from_padded(ids: &[u32], presence: &[f32], mask: &[f32], width: usize) -> Result<Self> {
+        let width = width.max(1);
+        let (mut rows, mut targets) = (Vec::new(), Vec::new());
+        for (row, marks) in presence.chunks(width).zip(mask.chunks(width)).enumerate() {
+            let refuse = |what: &str| Err(Error::Argument(format!("row `{row}` {what}")));
+            if marks.0.iter().chain(marks.1).any(|mark| *mark != 0.0 && *mark != 1.0) {
+                return refuse("has a mask with another number than 0 and 1");
+            }
+            let length = marks.0.iter().take_while(|there| **there == 1.0).count();
+            if length == 0 {
+                return refuse("does not begin with a token");
+            }
+            if marks.0[length..].contains(&1.0) || marks.1[length..].contains(&1.0) {
+                return refuse("has a token or a target after its padding begins");
+            }
+            rows.push(ids[row * width..row * width + length].to_vec());
+            targets.push(marks.1[..length].iter().map(|mark| *mark == 1.0).collect());
+        }
+        Self::new(rows, targets)
+    }
+
     /// A copy of the rows in which every token but the first of each row is a target.
     #[must_use]
     pub fn whole(&self) -> Self {
@@ -123,6 +150,21 @@ impl Rows {
         self.padded(device, |_, _| 1.0f32)
     }
 
+    /// The numbers of `values` at the targets, row by row, 0 elsewhere: `[rows, width]`, `f32`. A target without a number
+    /// gets 0.
+    ///
+    /// # Errors
+    /// When the device has no room.
+    pub fn target_tensor(&self, values: &[Vec<f32>], device: &Device) -> Result<Tensor> {
+        let width = self.width();
+        let mut padded = vec![0.0f32; self.count() * width];
+        for ((row, marks), values) in self.targets.iter().enumerate().zip(values) {
+            let places = marks.iter().enumerate().filter(|(_, mark)| **mark);
+            places.zip(values).for_each(|((at, _), value)| padded[row * width + at] = *value);
+        }
+        Ok(Tensor::from_vec(padded, (self.count(), width), device)?)
+    }
+
     /// The number of target tokens of each row: `[rows]`, `f32`.
     ///
     /// # Errors
@@ -186,6 +228,32 @@ mod tests {
         assert_eq!(selected.ids, [vec![8], vec![5, 6, 7]]);
         assert_eq!(selected.targets[1], sample().targets[0]);
         assert_eq!(sample().select(&[2]), None);
+    }
+
+    #[test]
+    fn padded_tensors_of_rows_make_the_rows_again() {
+        let rows = sample();
+        let ids = rows.ids_tensor(&Device::Cpu).unwrap().flatten_all().unwrap().to_vec1::<u32>().unwrap();
+        let mask = rows.mask_tensor(&Device::Cpu).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let presence = rows.presence_tensor(&Device::Cpu).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        assert_eq!(Rows::from_padded(&ids, &presence, &mask, 3).unwrap(), rows);
+    }
+
+    #[test]
+    fn padded_masks_that_no_rows_have_are_refused() {
+        let message =
+            |presence: &[f32], mask: &[f32]| Rows::from_padded(&[1, 2, 3], presence, mask, 3).unwrap_err().to_string();
+        assert!(message(&[1.0, 0.5, 0.0], &[0.0; 3]).contains("0 and 1"));
+        assert!(message(&[1.0; 3], &[0.0, f32::NAN, 0.0]).contains("0 and 1"));
+        assert!(message(&[0.0, 1.0, 1.0], &[0.0; 3]).contains("does not begin"));
+        assert!(message(&[1.0, 0.0, 1.0], &[0.0; 3]).contains("after its padding"));
+        assert!(message(&[1.0, 1.0, 0.0], &[0.0, 0.0, 1.0]).contains("after its padding"));
+    }
+
+    #[test]
+    fn numbers_for_targets_stand_at_the_targets() {
+        let numbers = sample().target_tensor(&[vec![0.5], Vec::new()], &Device::Cpu).unwrap();
+        assert_eq!(numbers.to_vec2::<f32>().unwrap(), [[0.0, 0.0, 0.5], [0.0; 3]]);
     }
 
     #[test]

@@ -84,7 +84,11 @@ pub struct PatchEntry {
 
 /// What a `sampler` handle stands for.
 #[derive(Debug)]
-pub struct SamplerEntry(pub(crate) Sampling);
+pub struct SamplerEntry {
+    pub(crate) sampling: Sampling,
+    /// The reservations of the list of allowed tokens, and of the stop texts.
+    pub(crate) bytes: [Option<Reservation>; 2],
+}
 
 /// What a `completions` handle stands for.
 #[derive(Debug)]

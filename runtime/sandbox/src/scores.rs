@@ -1,11 +1,12 @@
 //! Runs the scoring passes that a method requests, and back-propagates its losses through them.
 //!
-//! Taps scored for learning are leaves of the loss's graph. The gradient that arrives at a leaf
+//! Taps scored for learning, and activations captured for learning, are leaves of the loss's graph. The gradient that arrives at a leaf
 //! is the seed of the model's own backward pass, which the train state runs.
 //!
 //! Where a pass can share common prefixes of rows, scoring is deferred, and scores that were requested one after another
 //! run in one pass: it runs when a tap is read or the model changes.
 
+mod captured;
 mod learned;
 mod pass;
 mod record;
@@ -17,7 +18,7 @@ use tunebox_compute::fused::Tap;
 use tunebox_compute::memory::ProcessMemory;
 use tunebox_compute::ops::{self, Node};
 use tunebox_compute::parameters::all_finite;
-use tunebox_model::policy::{Seeds, TapRequest, View};
+use tunebox_model::policy::{PassMemory, Seeds, TapRequest, View};
 use tunebox_model::rows::Rows;
 
 use crate::cause::Cause;
@@ -25,6 +26,7 @@ use crate::refusal::{Refusal, Result, ensure};
 use crate::run_hooks::ScoreRequest;
 use crate::state::{DEVICE, State};
 use crate::train_state::lock;
+pub(crate) use captured::CaptureRecord;
 pub(crate) use learned::LearnedRows;
 pub(crate) use pass::Pass;
 use pass::{Part, count_joinable, join_rows};
@@ -110,47 +112,59 @@ impl State {
     pub(crate) fn backward_from_loss(&mut self, loss: &Node) -> Result<()> {
         let order = loss.order();
         let ends = self.charge_gradient(&order)?;
-        let leaves: Vec<(u64, Tap, Tensor)> = self
-            .scores
-            .iter()
-            .flat_map(|(number, record)| record.leaves().map(|(tap, tensor)| (*number, tap, tensor.clone())))
-            .collect();
-        let extras: Vec<(String, Tensor)> =
-            self.train_state().method_parameters.leaves().map(|(name, leaf)| (name.clone(), leaf.clone())).collect();
-        check_leaves(&ends, &leaves, &extras)?;
-        let taps = leaves.iter().map(|(.., tensor)| tensor);
-        let tensors: Vec<&Tensor> = taps.chain(extras.iter().map(|(_, leaf)| leaf)).collect();
+        let leaves = self.leaves();
+        check_leaves(&ends, &leaves)?;
+        let tensors: Vec<&Tensor> = leaves.iter().map(|(_, tensor)| tensor).collect();
         let gradients = ops::gradients(&mut self.operation_budget(), &order, &tensors);
         self.meters.check_time()?;
-        let mut gradients = gradients?;
-        let of_extras = gradients.split_off(leaves.len());
-        let mut seeds: BTreeMap<u64, Seeds> = BTreeMap::new();
-        for ((number, tap, _), gradient) in leaves.iter().zip(gradients) {
-            if let Some(gradient) = gradient {
-                let gradient = self.mask_to_targets(*number, &gradient)?;
-                seeds.entry(*number).or_default().insert(*tap, gradient);
+        let (mut scores, mut captures, mut extras) = (BTreeMap::<u64, Seeds>::new(), BTreeMap::new(), Vec::new());
+        for ((leaf, _), gradient) in leaves.iter().zip(gradients?) {
+            match (leaf, gradient) {
+                (_, None) => {}
+                (Leaf::Tap(number, tap), Some(gradient)) => {
+                    let gradient = self.mask_to_targets(*number, &gradient)?;
+                    scores.entry(*number).or_default().insert(*tap, gradient);
+                }
+                (Leaf::Captured(number), Some(gradient)) => {
+                    captures.insert(*number, self.mask_to_captured(*number, &gradient)?);
+                }
+                (Leaf::Extra(name), Some(gradient)) => extras.push((name.as_str(), gradient)),
             }
         }
         let generation = self.train_state().policy.generation();
-        for record in seeds.keys().filter_map(|number| self.scores.get(number)) {
+        for record in scores.keys().filter_map(|number| self.scores.get(number)) {
             record.check_current(generation)?;
         }
-        self.backward_scores(seeds)?;
-        self.add_to_extras(&extras, of_extras)
+        for record in captures.keys().filter_map(|number| self.captures.get(number)) {
+            record.check_current(generation)?;
+        }
+        self.backward_scores(scores, &captures)?;
+        self.add_to_extras(&extras)
     }
 
-    /// Adds gradients to those of extra parameters, given as (name, leaf), in this order. Charges the work.
+    /// Returns the leaves that the graph of a loss may end at, with what each stands for: the taps of scores for learning
+    /// that still exist, captured activations, and the present values of extra parameters.
+    fn leaves(&self) -> Vec<(Leaf, Tensor)> {
+        let taps = self.scores.iter().flat_map(|(number, record)| {
+            record.leaves().map(|(tap, tensor)| (Leaf::Tap(*number, tap), tensor.clone()))
+        });
+        let captured = self.captures.iter().map(|(number, record)| (Leaf::Captured(*number), record.leaf.clone()));
+        let train_state = self.train_state();
+        let extras = train_state.method_parameters.leaves();
+        let extras = extras.map(|(name, leaf)| (Leaf::Extra(name.clone()), leaf.clone()));
+        taps.chain(captured).chain(extras).collect()
+    }
+
+    /// Adds gradients to those of extra parameters, given by name. Charges the work.
     ///
     /// Errors: `invalid-argument` for a gradient that is not finite; no gradient is added then.
-    fn add_to_extras(&mut self, extras: &[(String, Tensor)], gradients: Vec<Option<Tensor>>) -> Result<()> {
-        let reached =
-            extras.iter().zip(&gradients).filter_map(|((name, _), gradient)| Some((name, gradient.as_ref()?)));
-        for (name, gradient) in reached.clone() {
+    fn add_to_extras(&mut self, gradients: &[(&str, Tensor)]) -> Result<()> {
+        for (name, gradient) in gradients {
             self.meters.charge_units(gradient.elem_count() as u64)?;
             let finite = all_finite(&gradient.contiguous()?)?;
             ensure(finite, || Refusal::argument(format!("the gradient of `{name}` has a number that is not finite")))?;
         }
-        for (name, gradient) in reached {
+        for (name, gradient) in gradients {
             self.train_state().method_parameters.add_gradient(name, gradient)?;
         }
         Ok(())
@@ -170,22 +184,32 @@ impl State {
         Ok(leaves)
     }
 
-    /// Runs the backward passes of these scores, given the seeds (gradients `[rows, width]` of the taps) of each by its
-    /// number. Scores that came from one forward pass share a backward pass. Consumes the saved activations. Errors:
-    /// `invalid-argument` for scores that a gradient went through before, and for rows that have one since the last update.
-    pub(crate) fn backward_scores(&mut self, seeds: BTreeMap<u64, Seeds>) -> Result<()> {
+    /// Runs the backward passes of these scores and captured activations, given, by number, the seeds (gradients `[rows,
+    /// width]` of the taps) of scores and the gradient of activations. Scores that came from one forward pass share a
+    /// backward pass. Consumes the saved activations. Errors: `invalid-argument` for scores and activations that a gradient
+    /// went through before, and for rows that have one since the last update.
+    pub(crate) fn backward_scores(
+        &mut self,
+        seeds: BTreeMap<u64, Seeds>,
+        captures: &BTreeMap<u64, Tensor>,
+    ) -> Result<()> {
         for number in seeds.keys() {
             self.scores.get_mut(number).map_or(Ok(()), ScoreRecord::mark_learned)?;
         }
+        for number in captures.keys() {
+            self.captures.get_mut(number).map_or(Ok(()), CaptureRecord::mark_learned)?;
+        }
         let begins = !self.train_state().has_gradient();
-        let rows = seeds.keys().filter_map(|number| self.scores.get(number)).map(|record| &record.rows);
-        self.learned_rows.add(rows, begins)?;
+        let scored = seeds.keys().filter_map(|number| self.scores.get(number)).map(|record| &record.rows);
+        let captured = captures.keys().filter_map(|number| self.captures.get(number)).map(CaptureRecord::rows);
+        self.learned_rows.add(scored.chain(captured), begins)?;
         let mut passes: BTreeMap<u64, BTreeMap<u64, Seeds>> = BTreeMap::new();
         for (number, seeds) in seeds {
             let pass = self.scores.get(&number).and_then(ScoreRecord::pass).ok_or_else(missing_scores_error)?;
             passes.entry(pass).or_default().insert(number, seeds);
         }
-        passes.into_iter().try_for_each(|(pass, seeds)| self.run_backward(pass, &seeds))
+        passes.into_iter().try_for_each(|(pass, seeds)| self.run_backward(pass, &seeds))?;
+        captures.iter().try_for_each(|(number, seed)| self.run_captured_backward(*number, seed))
     }
 
     /// Runs the backward pass of the forward pass `number` with the seeds of its scores, and charges it as two forward
@@ -210,7 +234,9 @@ impl State {
     /// Returns the bytes that the model keeps for the method: activations that all passes together save for a backward
     /// pass, snapshots, edited matrices, and what it keeps of parameters.
     fn kept_bytes(&self) -> u64 {
-        let saved: u64 = self.passes.values().map(|pass| pass.scored.saved_bytes() as u64).sum();
+        let passes = self.passes.values().map(|pass| pass.scored.saved_bytes());
+        let captures = self.captures.values().map(|record| record.captured.saved_bytes());
+        let saved = passes.chain(captures).map(|bytes| bytes as u64).sum::<u64>();
         let train_state = self.train_state();
         saved.saturating_add(train_state.policy.copied_bytes()).saturating_add(train_state.method_parameters.bytes())
     }
@@ -238,6 +264,24 @@ impl State {
     /// error of [`check_memory`](Self::check_memory) if the pass needs more memory than is left.
     pub(crate) fn check_pass_memory(&self, view: &View, rows: &Rows, learning: bool) -> Result<(), Cause> {
         let needed = self.train_state().policy.score_memory(view, rows, learning);
+        self.check_needed(needed)
+    }
+
+    /// Checks the memory of capturing activations up to block `last` before the pass runs, as
+    /// [`check_pass_memory`](Self::check_pass_memory) does for a pass.
+    pub(crate) fn check_capture_memory(
+        &self,
+        view: &View,
+        rows: &Rows,
+        last: usize,
+        learning: bool,
+    ) -> Result<(), Cause> {
+        let needed = self.train_state().policy.capture_memory(view, rows, last, learning);
+        self.check_needed(needed)
+    }
+
+    /// Checks that the method may keep what a pass needs, and that the memory that is left holds it.
+    fn check_needed(&self, needed: PassMemory) -> Result<(), Cause> {
         let held = self.kept_bytes().saturating_add(needed.kept);
         self.check_activations(held)?;
         self.check_memory(held.saturating_add(needed.scratch).saturating_add(needed.head))
@@ -282,8 +326,9 @@ impl State {
         Err(Refusal::argument("the gradient at a target token is not a finite number"))
     }
 
-    /// Drops the scores whose handle the method has dropped, then the passes without scores.
+    /// Drops the scores whose handle the method has dropped, then the passes without scores, and all captured activations.
     pub(crate) fn release_scores(&mut self) {
+        self.captures.clear();
         self.scores.retain(|_, record| record.has_handle);
         let needed: HashSet<u64> = self.scores.values().filter_map(ScoreRecord::pass).collect();
         self.passes.retain(|number, _| needed.contains(number));
@@ -299,20 +344,31 @@ impl State {
     }
 }
 
-/// Checks the leaves (`ends`) that the gradient of a loss ends at: there is at least one, each is a tensor of `known` (score
-/// number, tap and tensor of the scores for learning that still exist) or of `extras` (name and present value of an extra
-/// parameter), and each tap has a gradient. Errors: `invalid-argument` otherwise.
-fn check_leaves(ends: &HashSet<TensorId>, known: &[(u64, Tap, Tensor)], extras: &[(String, Tensor)]) -> Result<()> {
+/// What a leaf of the graph of a loss stands for.
+enum Leaf {
+    /// A tap of the scores with this number.
+    Tap(u64, Tap),
+    /// The captured activations with this number.
+    Captured(u64),
+    /// The present value of the extra parameter of this name.
+    Extra(String),
+}
+
+/// Checks the leaves (`ends`) that the gradient of a loss ends at: there is at least one, each is one of `known`, and each tap
+/// has a gradient. Errors: `invalid-argument` otherwise.
+fn check_leaves(ends: &HashSet<TensorId>, known: &[(Leaf, Tensor)]) -> Result<()> {
     let none = "the loss depends on no scores for learning, so no gradient leads from it to the model";
     ensure(!ends.is_empty(), || Refusal::argument(none))?;
-    let reached = known.iter().filter(|(.., tensor)| ends.contains(&tensor.id()));
-    let of_extras = extras.iter().filter(|(_, leaf)| ends.contains(&leaf.id())).count();
+    let reached = known.iter().filter(|(_, tensor)| ends.contains(&tensor.id()));
     let earlier = "the loss depends on scores of an earlier step, or on an extra parameter before its last change; score the \
                    rows again, and read the value again";
-    ensure(reached.clone().count() + of_extras == ends.len(), || Refusal::argument(earlier))?;
-    let constant = reached.map(|(_, tap, _)| *tap).find(|tap| !tap.is_differentiable());
+    ensure(reached.clone().count() == ends.len(), || Refusal::argument(earlier))?;
+    let constant = reached.filter_map(|(leaf, _)| match leaf {
+        Leaf::Tap(_, tap) => (!tap.is_differentiable()).then_some(*tap),
+        Leaf::Captured(_) | Leaf::Extra(_) => None,
+    });
     let lost = |tap: Tap| format!("no gradient goes through the tap `{}`; `detach` it where that is meant", tap.name());
-    constant.map_or(Ok(()), |tap| Err(Refusal::argument(lost(tap))))
+    constant.into_iter().next().map_or(Ok(()), |tap| Err(Refusal::argument(lost(tap))))
 }
 
 #[cfg(test)]

@@ -29,7 +29,7 @@ use crate::meters::{Meters, OperationBudget};
 use crate::profile::Profiler;
 use crate::refusal::{Denied, Refusal, Result, ensure};
 use crate::reports::Reports;
-use crate::scores::{LearnedRows, Pass, ScoreRecord};
+use crate::scores::{CaptureRecord, LearnedRows, Pass, ScoreRecord};
 use crate::settings::SessionSettings;
 use crate::train_state::{Shared, TrainState, lock};
 use crate::usage::{Slowest, Usage};
@@ -65,6 +65,8 @@ pub(crate) struct State {
     pub(crate) scores: BTreeMap<u64, ScoreRecord>,
     /// The passes through the model that made these scores, by number.
     pub(crate) passes: BTreeMap<u64, Pass>,
+    /// The activations that were captured for learning in the present call, by number.
+    pub(crate) captures: BTreeMap<u64, CaptureRecord>,
     /// The message and place that the method reported before a trap.
     pub(crate) fault: Option<GuestFault>,
     /// The last error that a host function returned to the method in the present call.
@@ -171,6 +173,7 @@ impl State {
             table,
             scores: BTreeMap::new(),
             passes: BTreeMap::new(),
+            captures: BTreeMap::new(),
             fault: None,
             denied: None,
             gradient_refusal: None,

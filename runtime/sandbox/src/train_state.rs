@@ -10,7 +10,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use tunebox_compute::Tensor;
 use tunebox_foundation::explain::ensure;
 use tunebox_model::error::Error;
-use tunebox_model::policy::{Policy, Scored, Seeds};
+use tunebox_model::policy::{Captured, Policy, Scored, Seeds};
 use tunebox_model::rows::Rows;
 use tunebox_model::stream::{Site, Token};
 
@@ -80,6 +80,16 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
     pub fn backward(&mut self, scored: &mut Scored, seeds: &Seeds) -> Result<(), Error> {
         self.has_gradient = true;
         self.hooks.backward(&self.policy, scored, seeds)
+    }
+
+    /// Runs the backward pass of captured activations and adds to the policy's gradient. `seeds` is the gradient with respect
+    /// to the activations. [`has_gradient`](Self::has_gradient) is true afterwards, even on an error.
+    ///
+    /// # Errors
+    /// When memory runs out or the time is over.
+    pub fn backward_captured(&mut self, captured: &mut Captured, seeds: &Tensor) -> Result<(), Error> {
+        self.has_gradient = true;
+        self.policy.backward_captured(captured, seeds)
     }
 
     /// Whether a backward pass was started since the last update or clearing.

@@ -30,6 +30,14 @@ impl Rows {
         Self(handle)
     }
 
+    /// Makes rows of your own tokens, such as a completion after another prompt: `ids` `u32`, `presence` (1 where there is
+    /// a token, 0 in the padding after it) and `mask` (1 at targets) `f32`, all `[rows, width]`. Errors: another shape or
+    /// element type; an id that is not in the vocabulary; an empty row; a token or a target in the padding.
+    #[track_caller]
+    pub fn new(ids: &Tensor, presence: &Tensor, mask: &Tensor) -> Result<Self> {
+        checked(data::make_rows(ids.handle(), presence.handle(), mask.handle())).map(Self)
+    }
+
     /// How many rows there are.
     pub fn count(&self) -> u32 {
         self.0.count()
@@ -124,6 +132,20 @@ impl<'step> Batch<'step> {
     #[track_caller]
     pub fn column(&self, name: &str) -> Result<Tensor> {
         checked(self.0.column(name)).map(Tensor::new)
+    }
+
+    /// A column with a list of one number for each target token, such as recorded log-probabilities: `[rows, width]` of the
+    /// side `example`, `f32`, 0 where the mask is 0, NaN where a record lacks the list. Errors: a name that no record has; a
+    /// list of another length; data that is not supervised.
+    #[track_caller]
+    pub fn token_column(&self, name: &str) -> Result<Tensor> {
+        checked(self.0.token_column(name)).map(Tensor::new)
+    }
+
+    /// The index of each record in the data, `[size]`, `u32`: the same in every epoch and in a resumed run.
+    #[track_caller]
+    pub fn record_indices(&self) -> Tensor {
+        Tensor::new(certain(self.0.record_indices()))
     }
 
     /// Target tokens of the whole accumulation window on this side: the denominator that makes

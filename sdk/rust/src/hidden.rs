@@ -14,6 +14,8 @@
 //! # Ok(())
 //! # }
 //! ```
+//!
+//! [`capture_for_learning`] gives activations with a gradient, for losses on hidden states.
 
 use std::ops::Range;
 
@@ -45,11 +47,19 @@ pub fn dimension() -> u32 {
     hidden::dimension()
 }
 
-/// Captures one activation vector for each row and layer: `[layers, rows, dimension]`, `f32`, without gradient. Costs
-/// one forward pass. Errors: a layer or token that is not there.
+/// Captures one activation vector for each row and layer: `[layers, rows, dimension]`, `f32`, without gradient; for
+/// [`Token::Targets`] one for each target token, `[layers, rows, width, dimension]`, 0 elsewhere. Costs one forward pass up
+/// to the last of the layers. Errors: a layer or token that is not there.
 #[track_caller]
 pub fn capture(view: &View, rows: &Rows, layers: &[u32], site: Site, token: Token) -> Result<Tensor> {
     checked(hidden::capture(view.handle(), rows.handle(), layers, site, token)).map(Tensor::new)
+}
+
+/// Captures as [`capture`] does, through the policy, with a gradient: a loss of the result goes to
+/// [`backward`](crate::backward) in the same step. Errors: those of [`capture`].
+#[track_caller]
+pub fn capture_for_learning(rows: &Rows, layers: &[u32], site: Site, token: Token) -> Result<Tensor> {
+    checked(hidden::capture_for_learning(rows.handle(), layers, site, token)).map(Tensor::new)
 }
 
 /// Adds a direction (`[dimension]`) for one layer, and its coefficient, to the steering vectors that the run writes.

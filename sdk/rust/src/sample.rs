@@ -63,6 +63,20 @@ impl Sampler {
         checked(self.0.max_tokens(value)).map(|()| self)
     }
 
+    /// Adds a text that ends a completion as soon as the completion contains it; at most 8, of 64 bytes each. Errors: out of
+    /// range.
+    #[track_caller]
+    pub fn stop(self, text: &str) -> Result<Self> {
+        checked(self.0.stop(text)).map(|()| self)
+    }
+
+    /// Samples only from these tokens, in place of an earlier list; a completion ends by itself only if [`end_tokens`] are
+    /// among them. Errors: no token, or one that is not in the vocabulary.
+    #[track_caller]
+    pub fn allow_tokens(self, ids: &[u32]) -> Result<Self> {
+        checked(self.0.allow_tokens(ids)).map(|()| self)
+    }
+
     /// Sets the number of completions for each prompt. Errors: 0, and more than the run allows.
     #[track_caller]
     pub fn completions(self, value: u32) -> Result<Self> {
@@ -100,6 +114,11 @@ impl Completions {
     pub fn group(&self) -> Tensor {
         Tensor::new(certain(self.0.group()))
     }
+}
+
+/// The tokens that end a completion, in ascending order.
+pub fn end_tokens() -> Vec<u32> {
+    sample::end_tokens()
 }
 
 /// Samples completions of every prompt. Costs one pass a new token.

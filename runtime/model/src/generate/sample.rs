@@ -12,22 +12,39 @@ use crate::error::Result;
 
 /// Samples one token for every sequence from logits `[sequences, vocabulary]`, which are divided by the temperature
 /// already. Takes one number of each sequence's random stream, also at temperature 0. Runs on the device of the logits if
-/// that can sample, and overwrites them there; else row by row on the CPU. Errors: a logit is not finite.
+/// that can sample and all tokens are allowed, and overwrites them there; else row by row on the CPU. Errors: a logit is
+/// not finite.
 pub(super) fn sample_tokens(
     logits: &Tensor,
     sampling: &Sampling,
     active: &mut [&mut Sequence],
 ) -> Result<Vec<SampledToken>> {
     let streams = active.iter().map(|sequence| &sequence.stream);
-    let Sampling { top_k, top_p, min_p, temperature, .. } = *sampling;
-    let options = SamplingOptions { top_k, top_p, min_p, greedy: temperature == 0.0 };
-    let there = fused::sample_tokens(logits, streams, &options)?;
+    let (top_k, top_p, min_p) = (sampling.top_k, sampling.top_p, sampling.min_p);
+    let options = SamplingOptions { top_k, top_p, min_p, greedy: sampling.temperature == 0.0 };
+    let there = match &sampling.allowed {
+        None => fused::sample_tokens(logits, streams, &options)?,
+        Some(_) => None,
+    };
     // A token takes one draw of its stream wherever it is chosen.
     let draws: Vec<f64> = active.iter_mut().map(|sequence| sequence.next_uniform()).collect();
-    match there {
-        Some(chosen) => Ok(chosen),
-        None => fused::map_rows(logits, |row, logits| sample_token(logits, sampling, draws[row])),
+    match (there, &sampling.allowed) {
+        (Some(chosen), _) => Ok(chosen),
+        (None, None) => fused::map_rows(logits, |row, logits| sample_token(logits, sampling, draws[row])),
+        (None, Some(ids)) => fused::map_rows(logits, |row, logits| sample_among(ids, logits, sampling, draws[row])),
     }
+}
+
+/// Samples one of the tokens `ids`, ascending and all in the vocabulary, as if the vocabulary had no others. Errors: the
+/// logit of one of them is not finite.
+fn sample_among(ids: &[u32], logits: &[f32], sampling: &Sampling, draw: f64) -> Result<SampledToken> {
+    let allowed: Vec<f32> = ids.iter().map(|id| logits[*id as usize]).collect();
+    if !allowed.iter().all(|logit| logit.is_finite()) {
+        // Names the token by its id, not by its place among the allowed ones.
+        fused::token_weights(logits)?;
+    }
+    let chosen = sample_token(&allowed, sampling, draw)?;
+    Ok(SampledToken { id: ids[chosen.id as usize], ..chosen })
 }
 
 /// Samples one token from one row of logits, already divided by the temperature, after the filters top-k, top-p and min-p.
@@ -186,6 +203,25 @@ mod tests {
             assert_eq!(choice.id, 3);
             assert!((f64::from(choice.logprob) - 0.4f64.ln()).abs() < 1e-6);
         }
+    }
+
+    #[test]
+    fn allowed_tokens_are_sampled_as_if_there_were_no_others() {
+        let count = |id: u32| {
+            let draws = (0..1000).map(|draw| (f64::from(draw) + 0.5) / 1000.0);
+            draws.filter(|draw| sample_among(&[0, 3], &logits(), &sampling(), *draw).unwrap().id == id).count()
+        };
+        assert_eq!([count(0), count(1), count(2), count(3)], [200, 0, 0, 800]);
+        let greedy = Sampling { temperature: 0.0, ..Sampling::default() };
+        let chosen = sample_among(&[0, 1], &logits(), &greedy, 0.0).unwrap();
+        assert_eq!(chosen.id, 1);
+        assert!((f64::from(chosen.logprob) - (0.2f64 / 0.3).ln()).abs() < 1e-6);
+    }
+
+    #[test]
+    fn a_logit_that_is_not_a_number_is_named_by_its_token() {
+        let refused = sample_among(&[2], &[0.0, 0.0, f32::NAN], &sampling(), 0.5).unwrap_err();
+        assert!(refused.to_string().contains("token `2`"), "{refused}");
     }
 
     #[test]

@@ -42,18 +42,8 @@ impl<'a> StopCriteria<'a> {
     /// but the model has no tokenizer.
     pub(super) fn new(model: &'a Model, sampling: &'a Sampling) -> Result<Self> {
         let tokenizer = if sampling.stop.is_empty() { None } else { Some(model.tokenizer()?) };
-        let mut ends = model.configuration.eos.clone();
-        if let Some(tokenizer) = &model.tokenizer {
-            ends.extend_from_slice(tokenizer.eos());
-        }
-        let longest = sampling.stop.iter().map(String::len).max().unwrap_or(0);
-        Ok(Self {
-            ends,
-            stop: &sampling.stop,
-            tokenizer,
-            // A token is at least a byte long, and a character may lie across four.
-            reach: longest + 4,
-        })
+        let ends = model.end_tokens();
+        Ok(Self { ends, stop: &sampling.stop, tokenizer, reach: sampling.decoded_tokens() })
     }
 
     /// Whether the last token of a completion is an end token, or the text of its last `reach` tokens, special tokens

@@ -5,12 +5,13 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
+use candle_core::DType;
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::rows::Rows;
 
 use crate::bindings::data::{Host, HostBatch, HostRows};
 use crate::printable::printable;
-use crate::refusal::{Refusal, Result, ensure};
+use crate::refusal::{ErrorCode, Refusal, Result, ensure};
 use crate::state::{Answer, BatchEntry, DEVICE, Handle, HostContext, RowsEntry, State, TENSOR_BYTES};
 
 impl HostRows for HostContext<'_> {
@@ -144,6 +145,30 @@ impl HostBatch for HostContext<'_> {
         self.push_list(column)
     }
 
+    /// Returns a handle of a column with a number for each target token: `[rows, width]` of the only side, `f32`, 0 off the
+    /// targets, NaN at those of a record without the column; `invalid-argument` for an unknown name, and for a record whose
+    /// list has another length.
+    fn token_column(&mut self, this: Handle<BatchEntry>, name: String) -> Answer {
+        self.enter("data.batch.token-column")?;
+        let batch = self.table.get(&this)?.0.clone();
+        let shown = printable(&name, 64);
+        let missing =
+            || Refusal::argument(format!("the records have no column `{shown}` with a number for each token"));
+        let (column, (_, rows)) = batch.token_columns.get(&name).zip(batch.sides.first()).ok_or_else(missing)?;
+        let column = column.as_ref().map_err(Refusal::argument)?;
+        let elements = rows.count() as u64 * rows.width() as u64;
+        self.meters.charge_units(elements)?;
+        self.push_new_tensor(elements, |_| rows.target_tensor(column, &DEVICE))
+    }
+
+    /// Returns a handle of the index of each record in the data of the run: `[size]`, `u32`.
+    fn record_indices(&mut self, this: Handle<BatchEntry>) -> Answer {
+        self.enter("data.batch.record-indices")?;
+        let batch = self.table.get(&this)?.0.clone();
+        self.meters.charge_units(batch.indices.len() as u64)?;
+        self.push_list(&batch.indices)
+    }
+
     /// Returns the number of target tokens of one side in all micro-batches of the update, at least 1; `invalid-argument`
     /// for an unknown side.
     fn window_targets(&mut self, this: Handle<BatchEntry>, side: String) -> Result<u32> {
@@ -176,7 +201,38 @@ impl HostBatch for HostContext<'_> {
     }
 }
 
-impl Host for HostContext<'_> {}
+impl Host for HostContext<'_> {
+    /// Makes rows of a method's own tokens, [`Rows::from_padded`], and returns their handle. Charges the work for every
+    /// element and reserves the bytes of the rows, and of copies of the three tensors meanwhile.
+    ///
+    /// Errors: `shape-mismatch` for other shapes than one `[rows, width]`; `dtype-mismatch`; `invalid-argument` for a token
+    /// that is not in the vocabulary, a row longer than the model's maximum, and masks that no rows have.
+    fn make_rows(&mut self, ids: Handle, presence: Handle, mask: Handle) -> Answer<RowsEntry> {
+        self.enter("data.make-rows")?;
+        let parts = [(&ids, "ids", DType::U32), (&presence, "presence", DType::F32), (&mask, "mask", DType::F32)];
+        let shape = self.tensor_node(&ids)?.tensor.dims().to_vec();
+        let [rows, width] = shape[..] else {
+            let other = format!("`ids` is [rows, width], this is {shape:?}");
+            return Err(Refusal::new(ErrorCode::ShapeMismatch, other));
+        };
+        for (handle, name, dtype) in parts {
+            check_like(&self.tensor_node(handle)?.tensor, name, &shape, dtype)?;
+        }
+        let elements = (rows * width) as u64;
+        self.meters.charge_units(elements)?;
+        let reservation = self.reserve(row_bytes(elements, rows))?;
+        let _scratch = self.reserve(3 * 4 * elements)?;
+        let numbers = |handle: &Handle| Ok::<_, Refusal>(self.tensor_node(handle)?.tensor.detach().flatten_all()?);
+        let (ids, presence, mask) =
+            (numbers(&ids)?.to_vec1()?, numbers(&presence)?.to_vec1()?, numbers(&mask)?.to_vec1()?);
+        let made = Rows::from_padded(&ids, &presence, &mask, width)?;
+        made.ids.iter().try_for_each(|row| self.check_tokens(row))?;
+        let (longest, most) = (made.width(), self.configuration.max_positions);
+        ensure(longest <= most, || Refusal::argument(format!("a row has {longest} tokens, the model takes {most}")))?;
+        let held = row_bytes(made.tokens() as u64, made.count());
+        Ok(self.table.push(RowsEntry(Arc::new(made), reservation.shrunk_to(held)))?)
+    }
+}
 
 impl State {
     /// Returns a handle of existing rows. Reserves their bytes, although the batch or the completions that they belong to
@@ -204,6 +260,16 @@ impl State {
 /// handle.
 pub(crate) fn row_bytes(tokens: u64, rows: usize) -> u64 {
     TENSOR_BYTES + 5 * tokens + 128 * rows as u64
+}
+
+/// Checks that a tensor has this shape and element type; `name` is that of the argument. Errors: `shape-mismatch`,
+/// `dtype-mismatch`.
+fn check_like(tensor: &Tensor, name: &str, shape: &[usize], dtype: DType) -> Result<()> {
+    let (found, other) = (tensor.dims(), tensor.dtype());
+    let shapes = || format!("`{name}` is {shape:?} like the ids, this is {found:?}");
+    ensure(found == shape, || Refusal::new(ErrorCode::ShapeMismatch, shapes()))?;
+    let types = || format!("`{name}` is `{}`, this is `{}`", dtype.as_str(), other.as_str());
+    ensure(other == dtype, || Refusal::new(ErrorCode::DtypeMismatch, types()))
 }
 
 /// Converts a count to `u32`; traps the method if it does not fit.

@@ -1,13 +1,19 @@
 //! Implements `wit/hidden.wit`: one function for each of the interface, in its order.
 
 use tunebox_compute::Tensor;
+use tunebox_model::policy::View;
+use tunebox_model::rows::Rows;
 use tunebox_model::stream;
 
+use super::data::row_bytes;
 use crate::bindings::hidden::{Host, Site, Token};
 use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, Result, ensure};
-use crate::state::{Answer, Handle, HostContext, RowsEntry, State, ViewEntry};
+use crate::state::{Answer, Handle, HostContext, RowsEntry, State, TENSOR_BYTES, ViewEntry};
 use crate::train_state::Direction;
+
+/// Bytes that what a block saves for its backward pass takes beside its numbers: about twenty tensors.
+const BLOCK_BYTES: u64 = 20 * TENSOR_BYTES;
 
 impl Host for HostContext<'_> {
     /// Counts the call and returns the number of blocks of the model.
@@ -23,10 +29,11 @@ impl Host for HostContext<'_> {
     }
 
     /// Runs one forward pass under `view` and returns a handle of the activations at one site and token, with active patches
-    /// applied: `[layers, rows, dimension]`, `f32`, in the order of `layers`, without gradient. Charges a pass.
+    /// applied: `[layers, rows, dimension]`, or `[layers, rows, width, dimension]` for the target tokens, `f32`, in the
+    /// order of `layers`, without gradient. Charges a pass.
     ///
-    /// Errors: `invalid-argument` for no layers, one that is missing or named twice, for no rows, or for a token that a row
-    /// lacks. Too little memory for the pass ends the method.
+    /// Errors: `invalid-argument` for no layers, one that is missing or named twice, for no rows, for a token that a row
+    /// lacks, or for more numbers than a tensor has. Too little memory for the pass ends the method.
     fn capture(
         &mut self,
         view: Handle<ViewEntry>,
@@ -38,17 +45,30 @@ impl Host for HostContext<'_> {
         self.enter("hidden.capture")?;
         let view = self.table.get(&view)?.0.clone();
         let rows = self.table.get(&rows)?.0.clone();
-        let sizes = self.sizes_of(&view);
-        let layers = layer_indices(layers, sizes.layers)?;
-        ensure(rows.count() > 0, || Refusal::argument("there are no rows to read"))?;
-        let elements = layers.len() as u64 * rows.count() as u64 * sizes.hidden as u64;
-        self.meters.charge_units(elements)?;
-        self.count_pass(&view, rows.tokens())?;
-        self.check_pass_memory(&view, &rows, false)?;
+        let token = stream_token(token);
+        let (layers, elements) = self.charge_capture(&view, &rows, layers, (token, false))?;
         // What is read lies there twice while it is put in the order of the layers.
         let _scratch = self.reserve(4 * elements)?;
-        let (site, token) = (stream_site(site), stream_token(token));
+        let site = stream_site(site);
         self.push_new_tensor(elements, |state| state.train_state().policy.capture(&view, &rows, &layers, site, token))
+    }
+
+    /// Runs one forward pass under the policy and returns a handle of the activations as `capture` does, with a gradient:
+    /// saves what a backward pass needs. Charges a pass, and reserves the bytes of the patches that are active now and of the
+    /// tensors that are saved, beside their numbers.
+    ///
+    /// Errors: those of `capture`.
+    fn capture_for_learning(&mut self, rows: Handle<RowsEntry>, layers: Vec<u32>, site: Site, token: Token) -> Answer {
+        self.enter("hidden.capture-for-learning")?;
+        let rows = self.table.get(&rows)?.0.clone();
+        let token = stream_token(token);
+        let (layers, elements) = self.charge_capture(&View::Policy, &rows, layers, (token, true))?;
+        let blocks = layers.iter().max().map_or(0, |last| *last as u64 + 1);
+        let beside = self.patches as u64 * self.patch_bytes() + blocks * BLOCK_BYTES;
+        let bytes = self.reserve(4 * elements + row_bytes(rows.tokens() as u64, rows.count()) + beside)?;
+        // What is read lies there twice while it is put in the order of the layers, and again as a leaf.
+        let _scratch = self.reserve(8 * elements)?;
+        self.push_capture(&rows, &layers, (stream_site(site), token), bytes)
     }
 
     /// Adds a direction `[dimension]` for a layer to the run's artifact, replacing an earlier one of that layer.
@@ -69,6 +89,30 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
+    /// Checks the arguments of a capture under `view`, charges its work and its pass, and checks the memory of the pass.
+    /// Returns the indices of the layers, and how many numbers the result has. Errors: those of `capture`.
+    fn charge_capture(
+        &mut self,
+        view: &View,
+        rows: &Rows,
+        layers: Vec<u32>,
+        (token, learning): (stream::Token, bool),
+    ) -> Result<(Vec<usize>, u64)> {
+        let sizes = self.sizes_of(view);
+        let layers = layer_indices(layers, sizes.layers)?;
+        ensure(rows.count() > 0, || Refusal::argument("there are no rows to read"))?;
+        let tokens = if token == stream::Token::Targets { rows.width() } else { 1 };
+        let vectors = layers.len() as u64 * rows.count() as u64 * tokens as u64;
+        let elements = vectors.saturating_mul(sizes.hidden as u64);
+        let many = || Refusal::argument(format!("these are {elements} activations, a tensor has at most {}", i32::MAX));
+        ensure(elements <= i32::MAX as u64, many)?;
+        self.meters.charge_units(elements)?;
+        self.count_pass(view, rows.tokens())?;
+        let last = layers.iter().copied().max().unwrap_or_default();
+        self.check_capture_memory(view, rows, last, learning)?;
+        Ok((layers, elements))
+    }
+
     /// Converts a method's list of layers to indices, in its order. Errors: `invalid-argument` for an empty list, an index
     /// that the model lacks, or an index that is named twice.
     pub(crate) fn layer_indices(&self, layers: Vec<u32>) -> Result<Vec<usize>> {
@@ -127,6 +171,7 @@ fn stream_token(token: Token) -> stream::Token {
     match token {
         Token::FromEnd(number) => stream::Token::FromEnd(number),
         Token::TargetMean => stream::Token::TargetMean,
+        Token::Targets => stream::Token::Targets,
     }
 }
 

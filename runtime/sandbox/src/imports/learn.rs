@@ -50,7 +50,7 @@ impl Host for HostContext<'_> {
         self.score_record(&scores)?.check_current(self.train_state().policy.generation())?;
         let seeds = [(Tap::Logprob, Some(logprob)), (Tap::Entropy, entropy)];
         let seeds: Seeds = seeds.into_iter().filter_map(|(tap, seed)| Some((tap, seed?))).collect();
-        self.backward_scores(BTreeMap::from([(number, seeds)]))
+        self.backward_scores(BTreeMap::from([(number, seeds)]), &BTreeMap::new())
     }
 
     /// Allows several gradients through the same rows for one update, from now on.

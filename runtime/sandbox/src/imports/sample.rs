@@ -29,26 +29,35 @@ pub const NEW_TOKENS: u32 = 256;
 /// Bytes of a completion beside its tokens: three lists, its prompt's number, and how it ended.
 const COMPLETION_BYTES: u64 = 256;
 
+/// The most stop texts of a sampler.
+const STOPS: usize = 8;
+
+/// The most bytes of a stop text.
+const STOP_BYTES: usize = 64;
+
+/// Bytes of a stop text while it is held, and of its list.
+const TEXT_BYTES: u64 = 128;
+
 impl HostSampler for HostContext<'_> {
     /// Returns a handle of a sampler with the default settings.
     fn new(&mut self) -> wasmtime::Result<Handle<SamplerEntry>> {
         self.enter("sample.sampler.constructor")?;
         let sampling = Sampling { max_tokens: NEW_TOKENS as usize, ..Sampling::default() };
-        Ok(self.table.push(SamplerEntry(sampling)).map_err(Refusal::from)?)
+        Ok(self.table.push(SamplerEntry { sampling, bytes: [None, None] }).map_err(Refusal::from)?)
     }
 
     /// Sets what the logits are divided by, finite and 0 or more, else `invalid-argument`; 0 takes the likeliest token.
     fn temperature(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<()> {
         self.enter("sample.sampler.temperature")?;
         check_argument(value.is_finite() && value >= 0.0, "temperature", &value, "0 or more, and finite")?;
-        self.table.get_mut(&this)?.0.temperature = value;
+        self.table.get_mut(&this)?.sampling.temperature = value;
         Ok(())
     }
 
     /// Restricts sampling to the `value` likeliest tokens; 0 removes the restriction.
     fn top_k(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<()> {
         self.enter("sample.sampler.top-k")?;
-        self.table.get_mut(&this)?.0.top_k = value as usize;
+        self.table.get_mut(&this)?.sampling.top_k = value as usize;
         Ok(())
     }
 
@@ -57,7 +66,7 @@ impl HostSampler for HostContext<'_> {
     fn top_p(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<()> {
         self.enter("sample.sampler.top-p")?;
         check_argument(value > 0.0 && value <= 1.0, "top-p", &value, "above 0 and at most 1")?;
-        self.table.get_mut(&this)?.0.top_p = value;
+        self.table.get_mut(&this)?.sampling.top_p = value;
         Ok(())
     }
 
@@ -66,7 +75,7 @@ impl HostSampler for HostContext<'_> {
     fn min_p(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<()> {
         self.enter("sample.sampler.min-p")?;
         check_argument((0.0..=1.0).contains(&value), "min-p", &value, "0 to 1")?;
-        self.table.get_mut(&this)?.0.min_p = value;
+        self.table.get_mut(&this)?.sampling.min_p = value;
         Ok(())
     }
 
@@ -77,7 +86,7 @@ impl HostSampler for HostContext<'_> {
         let limit = self.train_state().hooks.max_new_tokens();
         let allowed = format!("1 to {limit}, what the run's `data.max-length` leaves after its longest prompt");
         check_argument((1..=limit).contains(&value), "max-tokens", &value, &allowed)?;
-        self.table.get_mut(&this)?.0.max_tokens = value as usize;
+        self.table.get_mut(&this)?.sampling.max_tokens = value as usize;
         Ok(())
     }
 
@@ -86,7 +95,38 @@ impl HostSampler for HostContext<'_> {
         self.enter("sample.sampler.completions")?;
         let limit = self.limits.completions;
         check_argument((1..=limit).contains(&value), "completions", &value, &format!("1 to {limit}"))?;
-        self.table.get_mut(&this)?.0.completions = value as usize;
+        self.table.get_mut(&this)?.sampling.completions = value as usize;
+        Ok(())
+    }
+
+    /// Adds a stop text and reserves its bytes; `invalid-argument` for an empty text, one of more than [`STOP_BYTES`] bytes,
+    /// or one more than [`STOPS`] texts.
+    fn stop(&mut self, this: Handle<SamplerEntry>, text: String) -> Result<()> {
+        self.enter("sample.sampler.stop")?;
+        let length = text.len();
+        check_argument((1..=STOP_BYTES).contains(&length), "stop", &text, &format!("1 to {STOP_BYTES} bytes long"))?;
+        let texts = self.table.get(&this)?.sampling.stop.len();
+        ensure(texts < STOPS, || Refusal::argument(format!("a sampler has at most {STOPS} stop texts")))?;
+        let bytes = self.reserve(TEXT_BYTES * (texts as u64 + 1))?;
+        let entry = self.table.get_mut(&this)?;
+        entry.bytes[1] = Some(bytes);
+        entry.sampling.stop.push(text);
+        Ok(())
+    }
+
+    /// Restricts sampling to these tokens, in place of an earlier list. Charges the work for each and reserves their bytes;
+    /// `invalid-argument` for an empty list, or a token that is not in the vocabulary.
+    fn allow_tokens(&mut self, this: Handle<SamplerEntry>, mut ids: Vec<u32>) -> Result<()> {
+        self.enter("sample.sampler.allow-tokens")?;
+        self.meters.charge_units(ids.len() as u64)?;
+        ensure(!ids.is_empty(), || Refusal::argument("no token is allowed; name at least one"))?;
+        self.check_tokens(&ids)?;
+        ids.sort_unstable();
+        ids.dedup();
+        let bytes = self.reserve(4 * ids.len() as u64)?;
+        let entry = self.table.get_mut(&this)?;
+        entry.bytes[0] = Some(bytes);
+        entry.sampling.allowed = Some(ids);
         Ok(())
     }
 
@@ -138,8 +178,15 @@ impl HostCompletions for HostContext<'_> {
 }
 
 impl Host for HostContext<'_> {
+    /// Counts the call and returns the tokens that end a completion, in ascending order.
+    fn end_tokens(&mut self) -> wasmtime::Result<Vec<u32>> {
+        self.enter("sample.end-tokens")?;
+        Ok(self.train_state().policy.model().end_tokens())
+    }
+
     /// Samples completions of each prompt under `view` and returns their handle. Charges tokens, multiply-adds and bytes at
-    /// their largest number first; returns unused tokens and bytes afterwards, but not multiply-adds.
+    /// their largest number first; returns unused tokens and bytes afterwards, but not multiply-adds. Charges the tokens that
+    /// are decoded to look for stop texts.
     ///
     /// Of the batch's prompts in a run with an environment, this answers the completions: charges the most answers as
     /// verdicts, and tokens of messages as multiply-adds and bytes up to the run's own limit of new tokens. The texts
@@ -158,11 +205,12 @@ impl Host for HostContext<'_> {
         self.enter("sample.generate")?;
         let view = self.table.get(&view)?.0.clone();
         let prompts = self.table.get(&prompts)?.0.clone();
-        let mut sampling = self.table.get(&sampler)?.0.clone();
+        let mut sampling = self.table.get(&sampler)?.sampling.clone();
         let each = self.max_new_tokens(&prompts, &sampling)?;
         sampling.max_tokens = each as usize;
         let rows = self.completion_count(&prompts, &sampling)?;
         self.meters.count_sampled_tokens(rows * u64::from(each))?;
+        self.meters.charge_units(rows * u64::from(each) * sampling.decoded_tokens() as u64)?;
         let batch = self.batch.clone();
         let questions = batch.as_ref().and_then(|batch| batch.questions_of(&prompts));
         let episodes = self.charge_episodes(questions.is_some(), rows)?;

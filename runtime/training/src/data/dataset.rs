@@ -109,6 +109,8 @@ pub struct Dataset {
     pub examples: Vec<Example>,
     /// The names of numeric fields that at least one example has.
     pub columns: BTreeSet<String>,
+    /// The names of fields that are lists of numbers in at least one example of a shape with columns for tokens.
+    pub token_columns: BTreeSet<String>,
     /// Counts of lines and tokens.
     pub report: Report,
     /// The SHA-256 of the file; of several, that of their digests and weights.
@@ -152,13 +154,21 @@ impl Dataset {
         let Some(shape) = shape.filter(|_| !examples.is_empty()) else {
             return Err(no_example(&name, &report, &reading.wanted, format).into());
         };
-        let (columns, token_digest) = (Self::column_names(&examples), token_digest(&examples));
-        Ok(Self { name, shape, examples, columns, report, digest: combined_digest(&digests), token_digest })
+        let digests = (combined_digest(&digests), token_digest(&examples));
+        Ok(Self::of_examples(name, shape, examples, report, digests))
     }
 
-    /// Returns the names of numeric fields that at least one example has.
-    pub(super) fn column_names(examples: &[Example]) -> BTreeSet<String> {
-        examples.iter().flat_map(|example| example.columns.keys()).cloned().collect()
+    /// A data set of these examples, with the names of their columns. `digests` are those of the files and of the tokens.
+    pub(super) fn of_examples(
+        name: String,
+        shape: Shape,
+        examples: Vec<Example>,
+        report: Report,
+        (digest, token_digest): (String, String),
+    ) -> Self {
+        let columns = examples.iter().flat_map(|example| example.columns.keys()).cloned().collect();
+        let token_columns = examples.iter().flat_map(|example| example.token_columns.keys()).cloned().collect();
+        Self { name, shape, examples, columns, token_columns, report, digest, token_digest }
     }
 
     /// Number of rows of each example, such as 2 for a pair of answers; 1 if there is no example. The rows of an

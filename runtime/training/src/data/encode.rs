@@ -14,16 +14,29 @@ use super::fault::Fault;
 use super::shape::{Content, Record, TextOrMessages};
 
 /// A tokenized record: a row for each side, and its numbers.
-#[derive(Debug, Clone, PartialEq)]
+#[derive(Debug, Clone, Default, PartialEq)]
 pub struct Example {
     /// The rows, in the order of the shape's sides. There is none for the side `mismatched`, which is built for each window.
     pub sides: Vec<Encoded>,
     /// Numbers of the record, by field.
     pub columns: BTreeMap<String, f32>,
+    /// Lists of numbers of the record, by field: one number for each target token of its row.
+    pub token_columns: BTreeMap<String, Result<Vec<f32>, WrongLength>>,
+    /// The index of the record among those of all files, also those that are dropped. Copies of a record have the same.
+    pub index: u32,
     /// For a record of the shape `Prompts`, the text of the prompt, and the further fields for the verifiers; else `None`.
     pub question: Option<Question>,
     /// Number of the line that the record came from.
     pub line: u64,
+}
+
+/// A list of numbers of a record has another length than its row has targets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct WrongLength {
+    /// The numbers of the list.
+    pub numbers: usize,
+    /// The target tokens of the row, those past the maximum length included.
+    pub targets: usize,
 }
 
 impl Example {
@@ -49,6 +62,8 @@ impl Example {
             side.ids.truncate(length);
             side.targets.truncate(length);
         }
+        let targets = self.sides.first().map_or(0, predicted_targets);
+        self.token_columns.values_mut().flatten().for_each(|numbers| numbers.truncate(targets));
         self.sides.iter().all(|side| side.targets.contains(&true)).then_some(long)
     }
 }
@@ -105,7 +120,13 @@ impl Encoder<'_> {
             Content::Prompt(prompt, fields) => Some(Question { prompt: prompt_text(prompt), fields }),
             _ => None,
         };
-        Ok(Example { sides, columns: record.columns, question, line })
+        let targets = sides.first().map_or(0, predicted_targets);
+        let column = |numbers: Vec<f32>| match numbers.len() {
+            length if length == targets => Ok(numbers),
+            length => Err(WrongLength { numbers: length, targets }),
+        };
+        let token_columns = record.lists.into_iter().map(|(name, numbers)| (name, column(numbers))).collect();
+        Ok(Example { sides, columns: record.columns, token_columns, index: 0, question, line })
     }
 
     /// Tokenizes an instruction as a prompt without targets. Text becomes a single user message if the model has a chat
@@ -179,6 +200,11 @@ impl Encoder<'_> {
                 .into()
         })
     }
+}
+
+/// The number of target tokens of a row that have a predecessor.
+fn predicted_targets(row: &Encoded) -> usize {
+    row.targets.iter().skip(1).filter(|target| **target).count()
 }
 
 /// A row without tokens, for a side that an instruction lacks; it is left out of batches.

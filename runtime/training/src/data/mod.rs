@@ -21,7 +21,7 @@ mod window;
 
 pub use beginning::{Beginning, read_beginning};
 pub use dataset::{Dataset, FileReport, Reading, Report, Skipped};
-pub use encode::{Encoder, Example};
+pub use encode::{Encoder, Example, WrongLength};
 pub(crate) use files::combined_digest;
 pub use files::{InputFile, find_files, has_data_name};
 pub use layout::{FieldMap, check_fields};

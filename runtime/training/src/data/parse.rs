@@ -123,7 +123,8 @@ fn missing_field(text: &str, object: &Map<String, Value>, field: &str, shape: Sh
 /// Reads the content of an object that has the fields of `shape`. Fails for a field of the wrong type,
 /// an empty list of messages, and a conversation without the role `assistant`; an empty text is wrong except in pairs of
 /// prompt and answer. Ignores `tools` that is null and `chat_template_kwargs` that is no object. Further fields that are
-/// numbers or booleans become columns; all others are ignored.
+/// numbers or booleans become columns, and lists of numbers become lists if the shape has columns for tokens; all others are
+/// ignored.
 fn read_record(mut fields: Fields<'_>, shape: Shape) -> Result<Record, LocatedFault> {
     let content = match shape {
         Shape::Messages => {
@@ -153,7 +154,8 @@ fn read_record(mut fields: Fields<'_>, shape: Shape) -> Result<Record, LocatedFa
         Some(Value::Object(variables)) => Some(variables),
         _ => None,
     };
-    Ok(Record { content, tools, variables, columns: fields.numbers() })
+    let lists = if shape.has_token_columns() { fields.number_lists() } else { BTreeMap::new() };
+    Ok(Record { content, tools, variables, columns: fields.numbers(), lists })
 }
 
 /// The fields of a record; those that are taken are removed from the object.
@@ -184,6 +186,24 @@ impl Fields<'_> {
     fn numbers(&self) -> BTreeMap<String, f32> {
         let number = |value| self.number(value).map(|number| number as f32);
         self.object.iter().filter_map(|(name, value)| Some((name.clone(), number(value)?))).collect()
+    }
+
+    /// The fields that are lists of numbers, by name, with null as NaN. In a table of text, a text that is such a list as JSON
+    /// counts as well. Ignores all other fields.
+    fn number_lists(&self) -> BTreeMap<String, Vec<f32>> {
+        let number = |item: &Value| match item {
+            Value::Null => Some(f32::NAN),
+            item => item.as_f64().map(|number| number as f32),
+        };
+        let numbers = |items: &[Value]| items.iter().map(number).collect::<Option<Vec<f32>>>();
+        let list = |value: &Value| match value {
+            Value::Array(items) => numbers(items),
+            Value::String(text) if self.is_untyped && text.starts_with('[') => {
+                serde_json::from_str::<Vec<Value>>(text).ok().as_deref().and_then(numbers)
+            }
+            _ => None,
+        };
+        self.object.iter().filter_map(|(name, value)| Some((name.clone(), list(value)?))).collect()
     }
 
     /// The number that a value is, with a boolean as 0 or 1; `None` for anything else. In a table of text, a text that is

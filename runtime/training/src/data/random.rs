@@ -35,7 +35,9 @@ pub fn random_dataset(shape: Shape, sizes: RandomRecords, vocabulary: usize) -> 
                 .filter(|_| shape == Shape::Unpaired)
                 .collect(),
             question: (shape == Shape::Prompts).then(Question::default),
+            index: number as u32,
             line: number as u64 + 1,
+            ..Example::default()
         })
         .collect();
     let report = Report {
@@ -47,8 +49,7 @@ pub fn random_dataset(shape: Shape, sizes: RandomRecords, vocabulary: usize) -> 
         ..Report::default()
     };
     let name = "random".to_owned();
-    let columns = Dataset::column_names(&examples);
-    Some(Dataset { name, shape, examples, columns, report, digest: String::new(), token_digest: String::new() })
+    Some(Dataset::of_examples(name, shape, examples, report, (String::new(), String::new())))
 }
 
 #[cfg(test)]

@@ -162,6 +162,12 @@ impl Shape {
         self.facts().sides
     }
 
+    /// Whether a list of numbers in such a record can be a column with a number for each target token: it has one row, in
+    /// which every target is of this record.
+    pub(super) fn has_token_columns(self) -> bool {
+        matches!(self, Self::Messages | Self::PromptCompletion | Self::Text)
+    }
+
     /// The fields of such a record, in words for a message.
     pub(crate) fn fields(self) -> &'static str {
         self.facts().fields
@@ -226,4 +232,6 @@ pub struct Record {
     pub variables: Option<Map<String, Value>>,
     /// Every further field that is a number or a boolean (as 0 or 1).
     pub columns: BTreeMap<String, f32>,
+    /// Every further field that is a list of numbers, if the shape has columns for tokens.
+    pub lists: BTreeMap<String, Vec<f32>>,
 }

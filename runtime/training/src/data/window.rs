@@ -10,6 +10,7 @@ use tunebox_model::rows::Rows;
 use tunebox_sandbox::Batch;
 
 use super::dataset::Dataset;
+use super::encode::{Example, WrongLength};
 use crate::error::Error;
 
 /// The batches of one update.
@@ -84,8 +85,30 @@ fn build_batch(data: &Dataset, indices: &[usize], sources: &[usize]) -> Result<B
         (name.clone(), numbers.collect())
     };
     let columns = data.columns.iter().map(column).collect();
-    let questions = examples.iter().filter_map(|example| example.question.clone()).collect();
-    Ok(Batch { sides, size: saturating_u32(examples.len()), columns, questions, ..Batch::default() })
+    let token_column = |name: &String| (name.clone(), build_token_column(name, &examples));
+    Ok(Batch {
+        sides,
+        size: saturating_u32(examples.len()),
+        columns,
+        token_columns: data.token_columns.iter().map(token_column).collect(),
+        indices: examples.iter().map(|example| example.index).collect(),
+        questions: examples.iter().filter_map(|example| example.question.clone()).collect(),
+        ..Batch::default()
+    })
+}
+
+/// Collects the numbers of a column for the targets of each example, NaN for those of an example without the column. Fails
+/// with a sentence about the first example whose list has another length.
+fn build_token_column(name: &str, examples: &[&Example]) -> Result<Vec<Vec<f32>>, String> {
+    let numbers = |example: &&Example| match example.token_columns.get(name) {
+        Some(Ok(numbers)) => Ok(numbers.clone()),
+        None => Ok(vec![f32::NAN; example.targets()]),
+        Some(Err(WrongLength { numbers, targets })) => Err(format!(
+            "the record in line {} has {numbers} numbers in `{name}`, one for each of its {targets} target tokens is wanted",
+            example.line
+        )),
+    };
+    examples.iter().map(numbers).collect()
 }
 
 /// Collects tokenized rows into one [`Rows`] for the model, in which the first token of a row is never a target. Fails if a
@@ -134,11 +157,9 @@ fn replace_completion(prompt: &Encoded, completion: &Encoded, length: usize) -> 
 
 #[cfg(test)]
 mod tests {
-    use std::collections::BTreeSet;
-
     use tunebox_model::chat::Encoded;
 
-    use crate::data::{Example, Report, Shape};
+    use crate::data::{Report, Shape};
 
     use super::*;
 
@@ -151,18 +172,12 @@ mod tests {
                 merged: false,
             }],
             columns: BTreeMap::from([("weight".into(), *length as f32)]),
-            question: None,
             line: 1,
+            ..Example::default()
         };
-        Dataset {
-            name: "test".into(),
-            shape: Shape::Text,
-            examples: sizes.iter().map(example).collect(),
-            columns: BTreeSet::from(["weight".into()]),
-            report: Report { length: 64, ..Report::default() },
-            digest: String::new(),
-            token_digest: String::new(),
-        }
+        let examples = sizes.iter().map(example).collect();
+        let report = Report { length: 64, ..Report::default() };
+        Dataset::of_examples("test".into(), Shape::Text, examples, report, Default::default())
     }
 
     #[test]
@@ -206,6 +221,29 @@ mod tests {
 
         assert!(both[0] == 3.0 && both[1].is_nan());
         assert!(absent[0].is_nan(), "a column of the file is one of every batch");
+    }
+
+    #[test]
+    fn a_column_for_tokens_has_the_numbers_of_the_targets_and_nan_for_a_record_without_it() {
+        let mut data = data(&[(5, 2), (3, 1)]);
+        data.token_columns.insert("advantage".into());
+        data.examples[0].token_columns.insert("advantage".into(), Ok(vec![0.5, -1.0]));
+        let window = window(&data, &[vec![1, 0]]).unwrap();
+        let column = window.batches[0].token_columns["advantage"].as_ref().unwrap();
+        assert!(column[0].len() == 1 && column[0][0].is_nan());
+        assert_eq!(column[1], [0.5, -1.0]);
+    }
+
+    #[test]
+    fn a_list_of_another_length_is_named_with_its_line_and_both_lengths() {
+        let mut data = data(&[(5, 2)]);
+        data.token_columns.insert("advantage".into());
+        data.examples[0].token_columns.insert("advantage".into(), Err(WrongLength { numbers: 3, targets: 2 }));
+        let window = window(&data, &[vec![0]]).unwrap();
+        assert_eq!(
+            window.batches[0].token_columns["advantage"].as_ref().unwrap_err(),
+            "the record in line 1 has 3 numbers in `advantage`, one for each of its 2 target tokens is wanted"
+        );
     }
 
     fn row(ids: &[u32], targets: &[u8]) -> Encoded {

@@ -34,6 +34,10 @@ pub struct Sampling {
     #[setting(default = 0.0, low = 0.0, high = 1.0)]
     pub min_p: f32,
 
+    /// Texts that end a completion as soon as it contains one, at most 64 bytes each; their tokens stay in it.
+    #[setting(default = [], max_items = 8)]
+    pub stop: Vec<String>,
+
     /// Learn from this many prompts of an update: the first whose completions earn different rewards. The update's
     /// records are the prompts to choose from; DAPO has three for each (arXiv:2503.14476). 0 for all of them.
     #[setting(default = 0, high = 65536)]
@@ -64,6 +68,9 @@ impl Sampling {
             .min_p(self.min_p)?;
         if self.max_tokens > 0 {
             sampler = sampler.max_tokens(self.max_tokens)?;
+        }
+        for text in &self.stop {
+            sampler = sampler.stop(text)?;
         }
         let completions = generate(&model::policy(), &batch.rows("prompt")?, &sampler)?;
         let verdicts = reward::judge(batch, &completions)?.copy_to_list()?;

@@ -25,6 +25,8 @@ pub(super) struct Reader<'a> {
     /// The shape of the records of the first file; `None` before the first line with the fields of a wanted shape.
     pub(super) shape: Option<Shape>,
     pub(super) examples: Vec<Example>,
+    /// The number of records that were read, those that were dropped included.
+    records: u32,
     pub(super) report: Report,
     /// The format of the file that was read last.
     pub(super) format: Format,
@@ -42,7 +44,8 @@ impl<'a> Reader<'a> {
     /// A reader that has read nothing yet of so many files.
     pub(super) fn new(reading: &'a Reading, encoder: Option<&'a Encoder<'a>>, files: usize) -> Self {
         let (examples, report) = (Vec::new(), Report::default());
-        Self { reading, encoder, has_several: files > 1, shape: None, examples, report, format: Format::Lines }
+        let has_several = files > 1;
+        Self { reading, encoder, has_several, shape: None, examples, records: 0, report, format: Format::Lines }
     }
 
     /// Reads a file and appends its examples, each as often as the file's weight says. Returns the digest of the file.
@@ -128,10 +131,12 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Cuts an example to the maximum length and appends it to the examples. Records its line as dropped instead if a
+    /// Numbers an example, cuts it to the maximum length and appends it to the examples. Records its line as dropped instead if a
     /// side has no target left, or if a prompt leaves no room for a completion. Updates the counts of truncated and
     /// merged examples.
     fn add_example(&mut self, mut example: Example) {
+        example.index = self.records;
+        self.records = self.records.saturating_add(1);
         match example.truncate(self.reading.length) {
             None => self.report.dropped.push(example.line),
             Some(cut) => {
@@ -154,7 +159,7 @@ fn read_line(
     let record = Record::parse_converted(text, wanted, conversion)?;
     match encoder {
         Some(encoder) => encoder.encode(record, line.number).map_err(|fault| (fault, 1)),
-        None => Ok(Example { sides: Vec::new(), columns: record.columns, question: None, line: line.number }),
+        None => Ok(Example { columns: record.columns, line: line.number, ..Example::default() }),
     }
 }
 

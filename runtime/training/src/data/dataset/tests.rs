@@ -1,7 +1,5 @@
 //! Hints about lines and files that hold no record.
 
-use std::collections::BTreeMap;
-
 use tunebox_model::chat::Encoded;
 
 use super::super::fault;
@@ -64,7 +62,7 @@ fn long_examples_keep_their_beginning_and_those_without_a_target_are_dropped() {
         Encoded { ids, targets: (0..length).map(|at| at >= start).collect(), merged: false }
     };
     let truncated = |row: Encoded| {
-        let mut example = Example { sides: vec![row], columns: BTreeMap::new(), question: None, line: 1 };
+        let mut example = Example { sides: vec![row], ..Example::default() };
         let cut = example.truncate(8);
         (cut, example.sides.remove(0).ids)
     };

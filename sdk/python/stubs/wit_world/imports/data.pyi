@@ -100,6 +100,22 @@ class Batch:
         Raises `tunebox.Refused`.
         """
 
+    def token_column(self, name: str) -> tensor.Tensor:
+        """A column of the records that holds a list with one number for each target token, such as recorded
+        log-probabilities or advantages: `[rows, width]` of the side `example`, `f32`, 0 where the mask is 0, NaN at the
+        targets of a record without the list. Only supervised data has such columns.
+        Errors: `invalid-argument` for a name that no record of the data has, and for a list of another length.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def record_indices(self) -> tensor.Tensor:
+        """The index of each record in the data, counted from 0 over all files: `[size]`, `u32`. A record has the same index in
+        every epoch, in a resumed run, and as often as its file's weight repeats it.
+
+        Raises `tunebox.Refused`.
+        """
+
     def window_targets(self, side: str) -> int:
         """Target tokens of the whole accumulation window on this side, over all micro-batches:
         the denominator that makes accumulation exact. At least 1.
@@ -125,3 +141,15 @@ class Batch:
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *error: object) -> None: ...
+
+
+def make_rows(ids: tensor.Tensor, presence: tensor.Tensor, mask: tensor.Tensor) -> Rows:
+    """Makes rows of the method's own tokens, such as a completion after another prompt: `ids` are `u32`, `presence` and
+    `mask` `f32` as those of `rows`, all `[rows, width]`. Ids in the padding are ignored, and so is a mark at the first
+    token of a row.
+    Errors: `shape-mismatch`; `dtype-mismatch`; `invalid-argument` for an id that is not in the vocabulary, a mask of
+    other numbers than 0 and 1, a row that does not begin with a token, a token or a target after the first padding, or
+    a row longer than the model takes.
+
+    Raises `tunebox.Refused`.
+    """

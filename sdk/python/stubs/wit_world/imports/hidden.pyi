@@ -32,7 +32,12 @@ class Token_TargetMean:
     """The mean over the row's target tokens."""
 
 
-Token = Token_FromEnd | Token_TargetMean
+@dataclass
+class Token_Targets:
+    """Each target token of the row."""
+
+
+Token = Token_FromEnd | Token_TargetMean | Token_Targets
 """Which token of a row to read."""
 
 
@@ -46,9 +51,20 @@ def dimension() -> int:
 
 def capture(view: model.View, rows: data.Rows, layers: list[int], site: Site, token: Token) -> tensor.Tensor:
     """Captures one vector per row and layer: `[layers, rows, dimension]`, `f32`, without gradient, in the
-    order of `layers`; with the policy's patches active.
+    order of `layers`; with the policy's patches active. For the token `targets`, one vector per target token:
+    `[layers, rows, width, dimension]`, 0 where the mask is 0.
     Errors: `invalid-argument` for a layer or token that is not there, or a layer named twice.
-    Cost: one forward pass.
+    Cost: one forward pass, up to the last of the layers.
+
+    Raises `tunebox.Refused`.
+    """
+
+
+def capture_for_learning(rows: data.Rows, layers: list[int], site: Site, token: Token) -> tensor.Tensor:
+    """Captures as `capture` does, through the policy, and keeps what the backward pass needs, so that a loss built on
+    the result can go to `learn.backward`, in the same step and before the next update. Adapter dropout and noise on
+    embeddings are on, as in `model.score-for-learning`. Errors: those of `capture`.
+    Cost: one forward pass, up to the last of the layers, and its memory.
 
     Raises `tunebox.Refused`.
     """

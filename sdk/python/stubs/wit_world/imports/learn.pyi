@@ -12,13 +12,14 @@ from . import model, tensor
 
 
 def backward(loss: tensor.Tensor) -> None:
-    """Back-propagates a loss (one `f32` element) built from the taps of `score-for-learning` and from the values of
-    extra parameters (`optimizer.extra`), and adds to the gradients of both.
+    """Back-propagates a loss (one `f32` element) built from the taps of `score-for-learning`, from the activations of
+    `capture-for-learning`, and from the values of extra parameters (`optimizer.extra`); adds to the gradients of the
+    model and of the extra parameters.
     The loss must carry its whole denominator already (`batch.window-targets` or `window-size`).
-    Errors: `invalid-argument` if it is not one element, not finite, depends on no tap, on a tap without
-    gradient that was not detached, on scores that a gradient went through before, or on rows that have a
-    gradient since the last update or `optimizer.clear-gradients` (see `allow-repeats`).
-    Cost: two forward passes a scored batch.
+    Errors: `invalid-argument` if it is not one element, not finite, depends on none of these, on a tap without
+    gradient that was not detached, on scores or activations that a gradient went through before, or on rows that have
+    a gradient since the last update or `optimizer.clear-gradients` (see `allow-repeats`).
+    Cost: two forward passes a scored or captured batch.
 
     Raises `tunebox.Refused`.
     """

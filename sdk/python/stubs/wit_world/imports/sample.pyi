@@ -49,6 +49,22 @@ class Sampler:
         Raises `tunebox.Refused`.
         """
 
+    def stop(self, text: str) -> None:
+        """Adds a text that ends a completion as soon as the completion contains it; its tokens stay in the completion,
+        which then counts as finished. Errors: `invalid-argument` for an empty text, one of more than 64 bytes, or a
+        ninth text.
+
+        Raises `tunebox.Refused`.
+        """
+
+    def allow_tokens(self, ids: list[int]) -> None:
+        """Samples among these tokens only; the other settings apply to what they leave. A second list replaces the first.
+        End tokens end a completion only if they are in the list (see `end-tokens`).
+        Errors: `invalid-argument` for an empty list, or a token that is not in the vocabulary.
+
+        Raises `tunebox.Refused`.
+        """
+
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *error: object) -> None: ...
@@ -83,6 +99,10 @@ class Completions:
     def __enter__(self) -> Self: ...
 
     def __exit__(self, *error: object) -> None: ...
+
+
+def end_tokens() -> list[int]:
+    """The tokens that end a completion, in ascending order; none if the model has none."""
 
 
 def generate(view: model.View, prompts: data.Rows, sampler: Sampler) -> Completions:

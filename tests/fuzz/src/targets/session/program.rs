@@ -21,7 +21,7 @@ const DROP_ALL: u16 = 0xfff3;
 const REPEAT: u16 = 0xfff4;
 
 /// Calls that belong together: each uses the handle that the call before returned.
-const PHRASES: [&[&str]; 22] = [
+const PHRASES: [&[&str]; 26] = [
     &[
         "data/[method]batch.rows",
         "model/score-for-learning",
@@ -76,6 +76,22 @@ const PHRASES: [&[&str]; 22] = [
         "tensor/[method]tensor.sum",
         "learn/backward",
         "optimizer/[method]parameter.gradient",
+    ],
+    &[
+        "data/[method]batch.rows",
+        "hidden/capture-for-learning",
+        "tensor/[method]tensor.square",
+        "tensor/[method]tensor.sum",
+        "learn/backward",
+        "learn/update",
+    ],
+    &["hidden/capture-for-learning", "model/score-for-learning", "tensor/[method]tensor.sum", "learn/backward"],
+    &["data/[method]rows.ids", "data/[method]rows.presence", "data/make-rows", "model/score-for-learning"],
+    &[
+        "sample/[constructor]sampler",
+        "sample/[method]sampler.stop",
+        "sample/[method]sampler.allow-tokens",
+        "sample/generate",
     ],
 ];
 

@@ -112,6 +112,11 @@ pub(super) fn batch(settings: &RunSettings, step: u32) -> Batch {
     Batch {
         size: size as u32,
         columns: BTreeMap::from([("label".to_owned(), (0..size).map(|at| at as f32).collect())]),
+        token_columns: BTreeMap::from([
+            ("advantage".to_owned(), Ok(vec![vec![1.0; 3]; size])),
+            ("wrong".to_owned(), Err("the lists have other lengths".to_owned())),
+        ]),
+        indices: (0..size as u32).collect(),
         window_targets: counts(Rows::targets),
         window_tokens: counts(Rows::tokens),
         window_size: size as u32,
