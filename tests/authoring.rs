@@ -164,6 +164,28 @@ fn a_method_begun_with_a_shape_builds_and_trains_on_the_sample_without_a_change(
 }
 
 #[test]
+fn a_new_verifier_or_environment_builds_passes_its_tests_and_gives_the_rewards_of_a_run() {
+    let place = Workspace::new();
+    for (kind, article) in [("verifier", "a"), ("environment", "an")] {
+        let name = format!("my-{kind}");
+        let said = place.succeed(&["new", &name, "--kind", kind]);
+        assert!(said.contains(&format!("Created {name}/, {article} {kind}  (Cargo.lock, ")), "{said}");
+        assert!(said.contains(&format!("cd {name}; tunebox build; tunebox test; tunebox train run.toml\n")), "{said}");
+        let built = place.succeed(&["build", &name]);
+        assert!(built.contains("Imports   (nothing else") && !built.contains("arning"), "{kind}: {built}");
+        let tested = place.succeed(&["test", &name]);
+        assert!(tested.contains("3 passed") && tested.contains(&format!("Passed the {kind}'s own tests")), "{tested}");
+        let few = ["--set", "train.steps=2", "--name", "few"];
+        let trained = place.succeed(&[&["-C", &name, "train", "run.toml"][..], &few[..]].concat());
+        assert!(trained.contains("Done 2 steps") && !trained.contains("Warning"), "{kind}: {trained}");
+        let reward = format!("reward-{name}-mean");
+        let steps = place.steps(&format!("{name}/runs/few"));
+        let rewards: Vec<f64> = steps.iter().filter_map(|step| step[&reward].as_f64()).collect();
+        assert!(rewards.len() == 2 && rewards.iter().any(|reward| *reward > 0.0), "{kind}: {rewards:?}");
+    }
+}
+
+#[test]
 fn a_verifier_begun_with_a_built_in_one_builds_with_what_it_depends_on() {
     let place = Workspace::new();
     let said = place.succeed(&["new", "my-pattern", "--like", "pattern"]);
@@ -224,6 +246,9 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
         (vec!["new", "../calm"], "hint: `tunebox new calm`"),
         (vec!["new", "calm", "--like", "dppo"], "did you mean `dpo`?"),
         (vec!["new", "calm", "--language", "cobol"], "invalid value 'cobol'"),
+        (vec!["new", "calm", "--kind", "reward"], "invalid value 'reward'"),
+        (vec!["new", "calm", "--kind", "verifier", "--like", "exact"], "cannot be used with '--like <METHOD>'"),
+        (vec!["new", "calm", "--kind", "verifier", "--shape", "prompts"], "cannot be used with '--shape <SHAPE>'"),
     ] {
         let said = place.fail_as_wrong_use(&words);
         assert!(said.contains(told), "{words:?}: {said}");

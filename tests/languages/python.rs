@@ -172,6 +172,23 @@ fn a_new_method_in_python_and_plain_python_are_the_same_to_the_bit() {
     assert_eq!(output.status.code(), Some(1), "{}", String::from_utf8_lossy(&output.stderr));
 }
 
+#[test]
+#[ignore = "needs componentize-py"]
+fn a_new_verifier_or_environment_in_python_passes_its_tests_and_gives_the_rewards_of_a_run() {
+    require_compiler();
+    let place = tempfile::tempdir().unwrap();
+    for kind in ["verifier", "environment"] {
+        let name = format!("my-{kind}");
+        play(&format!("tunebox new {name} --kind {kind} --language python"), place.path());
+        let folder = place.path().join(&name);
+        let shown = play("tunebox test", &folder);
+        assert!(shown.contains(&format!("Passed the {kind}'s own tests")) && !shown.contains("arning"), "{shown}");
+        play("tunebox train run.toml --name few --set train.steps=2", &folder);
+        let rewards = numbers(&folder.join("runs/few"), &format!("reward-{name}-mean"));
+        assert!(rewards.len() == 2 && rewards.iter().any(|reward| *reward > 0.0), "{kind}: {rewards:?}");
+    }
+}
+
 /// A test of an author's that fails.
 const WRONG: &str = "import unittest\n\n\nclass Wrong(unittest.TestCase):\n    def test_one_is_two(self) -> None:\n        \
                      self.assertEqual(1, 2)\n";

@@ -1,7 +1,8 @@
-//! A new method's folder: the template of a data shape, or the source of a built-in method under another name.
+//! The folder of a new method, verifier or environment: a template, or the source of a built-in under another name.
 //!
 //! It builds, tests and trains without changes; the caller adds what else a run needs.
 
+mod kind;
 mod like;
 mod name;
 
@@ -13,14 +14,24 @@ use tunebox_foundation::explain::Explanation;
 
 use crate::build::python::files_for_editors;
 use crate::sources::{self, Files};
-use crate::{Error, files};
+use crate::{Error, World, files};
 pub use name::Language;
 
 /// Every file of the templates, by language and path. Written by the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/template.rs"));
 
-/// What the templates say in place of a description of the method, for its author to replace.
-pub const DESCRIPTION: &str = "What this method does, in a sentence";
+/// What the templates of a method say in place of its description, for its author to replace.
+const DESCRIPTION: &str = "What this method does, in a sentence";
+
+/// What the templates of methods, verifiers and environments say in place of a description, for their author to replace.
+pub const DESCRIPTIONS: [&str; 3] =
+    [DESCRIPTION, "What this verifier does, in a sentence", "What this environment does, in a sentence"];
+
+/// The line of a template's `Cargo.toml` that names the SDK.
+const SDK: &str = "tunebox = { path = \".tunebox/sdk/rust\", version = \"0.1\" }\n";
+
+/// The heading in a template's README from which on the text is true of every folder.
+const EVERY_FOLDER: &str = "## The folder\n";
 
 /// The name of the method in a template's files, which the new method's name replaces.
 const PLACEHOLDER: &str = "blank";
@@ -39,16 +50,20 @@ const CONTRAST_TEXTS: [(&str, &str); 5] = [
     ("instructions", "contrast"),
 ];
 
-/// What a new method begins with.
+/// What a new folder begins with.
 #[derive(Debug, Clone, Copy)]
 pub enum Start<'a> {
     /// The template of this data shape, one of [`SHAPES`].
     Shape(&'a str),
     /// The source of the built-in method or verifier of this name.
     Like(&'a str),
+    /// The template of a verifier.
+    Verifier,
+    /// The template of an environment.
+    Environment,
 }
 
-/// The files of a new method's folder, not written yet.
+/// The files of a new folder, not written yet.
 #[derive(Debug, Clone)]
 pub struct Template {
     name: String,
@@ -56,15 +71,15 @@ pub struct Template {
 }
 
 impl Template {
-    /// Makes the files of a new method called `name`, without writing them: those of the shape's template, or of the
-    /// source of the built-in method or verifier, and those of the SDK or for editors.
+    /// Makes the files of a new method, verifier or environment called `name`, without writing them: those of the
+    /// template, or of the source of the built-in method or verifier, and those of the SDK or for editors.
     ///
     /// # Errors
     /// A name of another form than a manifest's, one that the language's tools or a file system reserve, or one that a
-    /// built-in has; no such built-in to start from; any built-in for a method in Python.
+    /// built-in has; no such built-in to start from; any built-in for a folder in Python.
     pub fn new(name: &str, language: Language, start: Start<'_>) -> Result<Self, Error> {
         name::check_name(name, language)?;
-        Ok(Self { name: name.to_owned(), files: method_files(name, language, start)? })
+        Ok(Self { name: name.to_owned(), files: folder_files(name, language, start)? })
     }
 
     /// Adds a file by its path in the folder, or replaces the one of that path. Writes nothing to disk.
@@ -162,31 +177,43 @@ fn files_folder(draft: &TempDir) -> PathBuf {
     draft.path().join("folder")
 }
 
-/// Returns the files of a method called `name`: the template of a shape in the language, or the source of a built-in, and
-/// below `.tunebox` what the program carries, the SDK or the files for editors. Errors: no such built-in, or a built-in for a
-/// method in Python, since the built-in methods are in Rust.
-fn method_files(name: &str, language: Language, start: Start<'_>) -> Result<Files, Error> {
-    let (folder, source, place, carried) = match language {
-        Language::Rust => ("rust/", "lib.rs", "src/lib.rs".to_owned(), sources::files()),
-        Language::Python => {
-            ("python/", "method.py", format!("src/{}.py", name::python_module(name)), files_for_editors())
-        }
+/// Returns the files of a folder called `name`: a template in the language, or the source of a built-in, and below
+/// `.tunebox` what the program carries, the SDK or the files for editors. Errors: no such built-in, or a built-in for a
+/// folder in Python, since the built-in methods are in Rust.
+fn folder_files(name: &str, language: Language, start: Start<'_>) -> Result<Files, Error> {
+    let (folder, carried) = match language {
+        Language::Rust => ("rust/", sources::files()),
+        Language::Python => ("python/", files_for_editors()),
     };
     let mut files = fill_template(folder, name);
     match (language, start) {
         (_, Start::Shape(shape)) => {
             fill_page(&mut files, shape);
-            files.insert(place, shape_file(shape, source).into());
+            let (source, path) = match language {
+                Language::Rust => ("lib.rs", "src/lib.rs".to_owned()),
+                Language::Python => ("method.py", format!("src/{}.py", name::python_module(name))),
+            };
+            files.insert(path, shape_file(shape, source).into());
         }
+        (_, Start::Verifier) => kind::rewrite(&mut files, name, folder, World::Verifier),
+        (_, Start::Environment) => kind::rewrite(&mut files, name, folder, World::Environment),
         (Language::Rust, Start::Like(like)) => like::rewrite(&mut files, name, like)?,
         (Language::Python, Start::Like(like)) => {
             let error = Explanation::new("new", format!("`{like}` is written in Rust"))
-                .with_why("a method in Python cannot begin with its source");
+                .with_why("a folder in Python cannot begin with its source");
             return Err(error.with_hint("leave `--like` or `--language python` out").into());
         }
     }
     files.extend(carried.iter().map(|(path, bytes)| (format!("{}/{path}", sources::FOLDER), bytes.clone())));
     Ok(files)
+}
+
+/// Replaces the README of a template by `page`, except for the part that is true of every folder, which follows `page`.
+fn replace_readme(files: &mut Files, page: &str) {
+    let template = files.remove("README.md").unwrap_or_default();
+    let template = String::from_utf8_lossy(&template);
+    let folder = template.find(EVERY_FOLDER).map_or("", |start| &template[start..]);
+    files.insert("README.md".to_owned(), format!("{page}{folder}").into_bytes());
 }
 
 /// Puts the loss and the tables of a shape's page into the template's README, in place of `{loss}` and `{tables}`.
@@ -210,15 +237,17 @@ fn shape_file(shape: &str, file: &str) -> String {
 }
 
 /// Returns the files of the template whose paths begin with `prefix`, without it. In paths and contents, `blank.py`
-/// becomes the file of the module; in contents, every other `blank`, also inside a word, becomes `name`. The file
-/// `gitignore` becomes `.gitignore`.
+/// becomes the file of the module, and in contents, `from blank import` its import; every other `blank` in contents,
+/// also inside a word, becomes `name`. The file `gitignore` becomes `.gitignore`.
 fn fill_template(prefix: &str, name: &str) -> Files {
     let files = FILES.iter().filter_map(|(path, bytes)| Some((path.strip_prefix(prefix)?, bytes)));
-    let module = |text: &str| text.replace(&format!("{PLACEHOLDER}.py"), &format!("{}.py", name::python_module(name)));
+    let module = name::python_module(name);
+    let file = |text: &str| text.replace(&format!("{PLACEHOLDER}.py"), &format!("{module}.py"));
+    let import = |text: &str| text.replace(&format!("from {PLACEHOLDER} import"), &format!("from {module} import"));
     let renamed = files.map(|(path, bytes)| {
         // With its dot it would hide files of the template itself.
         let path = if path == "gitignore" { ".gitignore" } else { path };
-        (module(path), module(&String::from_utf8_lossy(bytes)).replace(PLACEHOLDER, name).into_bytes())
+        (file(path), import(&file(&String::from_utf8_lossy(bytes))).replace(PLACEHOLDER, name).into_bytes())
     });
     renamed.collect()
 }

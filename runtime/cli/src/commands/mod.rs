@@ -51,7 +51,7 @@ pub(crate) enum Command {
     Train(Box<train::Train>),
     /// Write a run file for a model and data
     Init(init::Init),
-    /// Create a method folder that builds, tests and trains
+    /// Create the folder of a method, verifier or environment, which builds, tests and trains
     New(new::New),
     /// Train with a method folder, and reload the method whenever its source changes
     Dev(Box<dev::Dev>),

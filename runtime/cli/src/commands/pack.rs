@@ -13,7 +13,7 @@ use tunebox_package::provenance::attach;
 use tunebox_package::reference::{signature_in, signature_path};
 use tunebox_package::signature::{SecretKey, Signed, Signer, sign};
 use tunebox_package::statement::Statement;
-use tunebox_package::template::DESCRIPTION;
+use tunebox_package::template::DESCRIPTIONS;
 use tunebox_package::{Error, Package, Reference, bounded, digest, pack::pack};
 
 use crate::arguments::Global;
@@ -88,13 +88,14 @@ impl Pack {
         for name in DESCRIPTION_FILES {
             let path = simplify(&self.folder.join(name));
             let Ok(text) = bounded::read_text(&path, LARGEST_DOCUMENT) else { continue };
-            let Some(start) = text.find(DESCRIPTION) else { continue };
-            let snippet = Snippet::of(&text, &(start..start + DESCRIPTION.len()));
-            let explanation = Explanation::new("package", "the method does not say what it does yet")
+            let find = |words: &&str| text.find(words).map(|start| start..start + words.len());
+            let Some(range) = DESCRIPTIONS.iter().find_map(find) else { continue };
+            let snippet = Snippet::of(&text, &range);
+            let explanation = Explanation::new("package", "the package has no description yet")
                 .with_location(format!("{}:{}:{}", path.display(), snippet.line, snippet.column))
                 .with_snippet(snippet)
                 .with_why("these are the words of the template, and others would read them in the package")
-                .with_hint("replace them by a sentence about the method");
+                .with_hint("replace them by a sentence about what it does");
             return Err(Failure::new(explanation, Exit::Usage));
         }
         Ok(())
@@ -195,18 +196,21 @@ mod tests {
 
     #[test]
     fn the_words_of_the_template_are_refused_with_their_file_and_line() {
-        for (language, file, line) in [(Language::Rust, "Cargo.toml", 3), (Language::Python, "pyproject.toml", 3)] {
+        let starts = [Start::Shape("supervised"), Start::Verifier, Start::Environment];
+        let languages = [(Language::Rust, "Cargo.toml"), (Language::Python, "pyproject.toml")];
+        for ((language, file), start) in languages.into_iter().flat_map(|one| starts.map(|start| (one, start))) {
             let place = tempfile::tempdir().unwrap();
-            let template = Template::new("calm", language, Start::Shape("supervised")).unwrap();
+            let template = Template::new("calm", language, start).unwrap();
             let folder = template.write(place.path(), |_| Ok::<_, Failure>(())).unwrap();
             let pack = || CommandLine::parse_from(["tunebox", folder.to_str().unwrap()]).pack.expect_description();
             let location = || pack().unwrap_err().explanation.location.unwrap();
             let path = folder.join(file);
-            assert_eq!(location(), format!("{}:{line}:16", path.display()));
+            assert_eq!(location(), format!("{}:3:16", path.display()));
 
             let described = |path: &Path| {
                 let text = std::fs::read_to_string(path).unwrap();
-                std::fs::write(path, text.replace(DESCRIPTION, "Keeps calm")).unwrap();
+                let text = DESCRIPTIONS.iter().fold(text, |text, words| text.replace(words, "Keeps calm"));
+                std::fs::write(path, text).unwrap();
             };
             described(&path);
             assert_eq!(location(), format!("{}:3:1", folder.join("README.md").display()));

@@ -3,17 +3,11 @@
 use toml::{Table, Value};
 use tunebox_foundation::explain::Explanation;
 
-use super::DESCRIPTION;
+use super::{DESCRIPTION, SDK, replace_readme};
 use crate::builtin::{self, Builtin};
 use crate::sources::{self, Files, Source};
 use crate::{Error, read_manifest};
 use tunebox_foundation::nearest::nearest;
-
-/// The line of a template's manifest that names the SDK.
-const SDK: &str = "tunebox = { path = \".tunebox/sdk/rust\", version = \"0.1\" }\n";
-
-/// The heading in a template's README from which on the text is true of every method folder.
-const EVERY_FOLDER: &str = "## The folder\n";
 
 /// The README of a new verifier.
 const VERIFIER: &str = include_str!("verifier.md");
@@ -27,14 +21,10 @@ const SELF_CONTAINED: [&str; 3] = ["supervised", "preference", "unpaired"];
 pub(super) fn rewrite(files: &mut Files, name: &str, like: &str) -> Result<(), Error> {
     let source = find_source(like)?;
     let manifest: Table = source_text(source, "Cargo.toml").parse().unwrap_or_default();
-    let template = files.remove("README.md").unwrap_or_default();
-    // What is true of every folder stays.
-    let template = String::from_utf8_lossy(&template);
-    let page = readme_text(source, name) + template.find(EVERY_FOLDER).map_or("", |start| &template[start..]);
+    replace_readme(files, &readme_text(source, name));
     files.retain(|path, _| !path.starts_with("src/"));
     let own = source.files.iter().filter(|(path, _)| path.starts_with("src/"));
     files.extend(own.map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())));
-    files.insert("README.md".to_owned(), page.into_bytes());
 
     let others = dependency_lines(&manifest);
     if !others.is_empty() {

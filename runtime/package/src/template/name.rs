@@ -1,11 +1,12 @@
-//! The names that a new method can have: those that a manifest allows, without those that are reserved or built in.
+//! The names that a new method, verifier or environment can have: those that a manifest allows, without those that are
+//! reserved or built in.
 
 use heck::ToKebabCase;
 use tunebox_foundation::explain::Explanation;
 
 use crate::{Error, builtin};
 
-/// What a method is written in.
+/// What a method, verifier or environment is written in.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Language {
     /// Rust, with the SDK of this program.
@@ -50,7 +51,7 @@ const RESERVED_IN_PYTHON: &str = "abc aifc annotationlib antigravity argparse ar
 /// reserve it, or if a built-in method or verifier has it. For a name of the wrong form, the error suggests what
 /// [`normalize_name`] makes of it, if that is free.
 pub(super) fn check_name(name: &str, language: Language) -> Result<(), Error> {
-    let refused = |name: &str| Explanation::new("new", format!("a method cannot be called `{name}`"));
+    let refused = |name: &str| Explanation::new("new", format!("`{name}` cannot be the name"));
     let good = normalize_name(name);
     if good.as_deref() != Some(name) {
         let name: String = name.escape_debug().take(MAX_LETTERS).collect();
@@ -68,7 +69,7 @@ pub(super) fn check_name(name: &str, language: Language) -> Result<(), Error> {
     }
     if is_taken(name) {
         let error = Explanation::new("new", format!("`{name}` is built in"))
-            .with_why(format!("`--method {name}` would always mean that one"));
+            .with_why("in a run file this name always means that one");
         let hint = format!("another name; `tunebox new my-{name} --like {name}` begins with its source");
         return Err(error.with_hint(hint).into());
     }

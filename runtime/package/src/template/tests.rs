@@ -62,6 +62,32 @@ fn every_shape_has_a_template_in_every_language_and_a_page() {
     }
 }
 
+#[test]
+fn a_verifier_and_an_environment_have_a_template_in_every_language() {
+    for (start, kind) in [(Start::Verifier, "verifier"), (Start::Environment, "environment")] {
+        for (language, manifest, source, tests) in [
+            (Language::Rust, "Cargo.toml", "src/lib.rs", "src/lib.rs"),
+            (Language::Python, "pyproject.toml", "src/my_check.py", "tests/test_my_check.py"),
+        ] {
+            let template = Template::new("my-check", language, start).unwrap();
+            assert!(text(&template, source).contains(&format!("What this {kind} does, in a sentence.")), "{source}");
+            let tests = text(&template, tests);
+            assert!(tests.contains("use super::*;") || tests.contains("from my_check import"), "{tests}");
+            let manifest = text(&template, manifest);
+            assert!(
+                manifest.contains(&format!("description = \"What this {kind} does, in a sentence\"")),
+                "{manifest}"
+            );
+            let takes_feature = manifest.contains("features = [\"environment\"]");
+            assert_eq!(takes_feature, kind == "environment" && language == Language::Rust, "{manifest}");
+            let page = text(&template, "README.md");
+            assert!(page.starts_with("# my-check\n") && page.contains("use = \"../my-check\""), "{page}");
+            assert!(page.contains("\n## The folder\n") && !page.contains("method does"), "{page}");
+            assert!(template.own_files().all(|path| !text(&template, path).contains(PLACEHOLDER)));
+        }
+    }
+}
+
 /// Adds nothing to a folder.
 fn nothing(_: &Path) -> Result<(), Error> {
     Ok(())
