@@ -33,7 +33,6 @@ fn a_new_run_file_passes_the_check_for_every_built_in_method() {
     for method in builtin::list() {
         let data = match method.name {
             "rlvr" => "grpo.jsonl".to_owned(),
-            "distill" => "lora.jsonl".to_owned(),
             name => format!("{name}.jsonl"),
         };
         let place = folder(&data);

@@ -185,6 +185,8 @@ const MARGIN_NOTE: &str = "chosen minus rejected, whatever the method reports: `
 /// The model and data of a run on the sample.
 pub(crate) struct SampleReport {
     model: PathBuf,
+    /// The teacher of a run that begins with random weights, which answer nothing; `None` for other runs.
+    teacher: Option<PathBuf>,
     data: PathBuf,
     validation: Option<PathBuf>,
 }
@@ -193,25 +195,30 @@ pub(crate) struct SampleReport {
 type LabeledPolicy = (String, Policy);
 
 impl SampleReport {
-    /// Remembers the model, the data and the validation data that the settings of a run name, as resolved paths.
+    /// Remembers the model, the teacher, the data and the validation data that the settings of a run name, as resolved
+    /// paths.
     pub(crate) fn new(settings: &RunSettings) -> Self {
-        let data = &settings.file.data;
+        let (data, model) = (&settings.file.data, &settings.file.model);
+        let teacher = settings.file.teacher.first().filter(|_| model.initialize.is_some());
         Self {
-            model: settings.path("model.path", &settings.file.model.path),
+            model: settings.path("model.path", &model.path),
+            teacher: teacher.map(|teacher| settings.path("teacher.0.path", &teacher.path)),
             data: settings.path("data.path", &data.path),
             validation: data.validation.as_ref().map(|path| settings.path("data.validation", path)),
         }
     }
 
-    /// Shows answers to one question by the base model and by what the run wrote to `folder`. If the sample has
-    /// validation data, also evaluates both models on it; of two steered models only the positive one.
+    /// Shows answers to one question by the base model, or the teacher of a model of random weights, and by what the
+    /// run wrote to `folder`. If the sample has validation data, and the run did not begin with random weights, also
+    /// evaluates both models on it; of two steered models only the positive one.
     fn show(&self, terminal: Terminal, folder: &Path) -> Result<(), Failure> {
         let precision = base_precision(folder)?.unwrap_or_default();
-        let base = open_policy(&self.model, None, precision)?;
+        let (name, model) = self.teacher.as_ref().map_or(("before", &self.model), |teacher| ("teacher", teacher));
+        let base = open_policy(model, None, precision)?;
         let question = first_question(self.validation.as_ref().unwrap_or(&self.data));
         let after = self.open_results(folder, precision)?;
-        show_answers(terminal, &question, &base, &after)?;
-        let Some(data) = &self.validation else { return Ok(()) };
+        show_answers(terminal, &question, (name, &base), &after)?;
+        let Some(data) = self.validation.as_ref().filter(|_| self.teacher.is_none()) else { return Ok(()) };
         let settings = EvaluationSettings { length: 1024, batch: 16, sampling: greedy_sampling() };
         let mut rewards = RunSettings::load(&folder.join("run.toml"), &[])?;
         rewards.compiling = compile_settings()?;
@@ -267,13 +274,18 @@ fn greedy_sampling() -> Sampling {
     Sampling { temperature: 0.0, max_tokens: 48, ..Sampling::default() }
 }
 
-/// Shows the answers of the base model (`before`) and of each policy in `after` to one question, and emits them as one
-/// `asked` event.
-fn show_answers(terminal: Terminal, question: &str, base: &Policy, after: &[LabeledPolicy]) -> Result<(), Failure> {
+/// Shows the answers of the base model, with its label, and of each policy in `after` to one question, and emits them as
+/// one `asked` event.
+fn show_answers(
+    terminal: Terminal,
+    question: &str,
+    base: (&str, &Policy),
+    after: &[LabeledPolicy],
+) -> Result<(), Failure> {
     terminal.status("Asked", question);
     let mut answers = Vec::new();
     let policies = after.iter().map(|(name, policy)| (name.as_str(), policy));
-    for (name, policy) in std::iter::once(("before", base)).chain(policies) {
+    for (name, policy) in std::iter::once(base).chain(policies) {
         let prompt = encode_chat(policy, &[Message::new("user", question)])?;
         let (_, text) = complete(policy, &prompt, &greedy_sampling(), &mut |_| true)?;
         terminal.status(name, text.trim());
