@@ -92,23 +92,23 @@ fn every_example_runs_as_its_page_says() {
     assert!(differences.is_empty(), "{differences}\n`BLESS=1 cargo test` writes what came out");
 }
 
-/// The files of a walk, and its source if it has one, in a folder of their own.
+/// The files of a walk in a folder of their own.
 fn copy_of(folder: &Path) -> tempfile::TempDir {
     let place = tempfile::tempdir().unwrap();
     copy_files(folder, place.path());
-    if folder.join("src").is_dir() {
-        std::fs::create_dir(place.path().join("src")).unwrap();
-        copy_files(&folder.join("src"), &place.path().join("src"));
-    }
     place
 }
 
-/// Copies the files of a folder, without the folders in it.
+/// Copies the files of a folder and of the folders in it, without what builds and runs of a reader leave.
 fn copy_files(from: &Path, to: &Path) {
     for entry in std::fs::read_dir(from).unwrap() {
         let path = entry.unwrap().path();
+        let name = path.file_name().unwrap();
         if path.is_file() {
-            std::fs::copy(&path, to.join(path.file_name().unwrap())).unwrap();
+            std::fs::copy(&path, to.join(name)).unwrap();
+        } else if ![".tunebox", "runs", "target"].iter().any(|left| name == *left) {
+            std::fs::create_dir(to.join(name)).unwrap();
+            copy_files(&path, &to.join(name));
         }
     }
 }
