@@ -69,7 +69,7 @@ fn every_function_of_the_track_is_still_there() {
     let method = engine.admit(&bytes, "everything", &grants, &Limits::default()).unwrap();
     let mut names: Vec<&str> = method.imports().iter().filter_map(|name| name.split(['/', '@']).nth(1)).collect();
     names.sort_unstable();
-    let all = "data hidden learn model optimizer patch reward run sample tensor text types weights";
+    let all = "data hidden learn model optimizer patch reward run sample teacher tensor text types weights";
     assert_eq!(names, all.split(' ').collect::<Vec<_>>());
 }
 
