@@ -56,7 +56,7 @@ pub fn capture(view: &View, rows: &Rows, layers: &[u32], site: Site, token: Toke
 }
 
 /// Captures as [`capture`] does, through the policy, with a gradient: a loss of the result goes to
-/// [`backward`](crate::backward) in the same step. Errors: those of [`capture`].
+/// [`backward`](crate::learn::backward) in the same step. Errors: those of [`capture`].
 #[track_caller]
 pub fn capture_for_learning(rows: &Rows, layers: &[u32], site: Site, token: Token) -> Result<Tensor> {
     checked(hidden::capture_for_learning(rows.handle(), layers, site, token)).map(Tensor::new)
