@@ -21,7 +21,7 @@ const DROP_ALL: u16 = 0xfff3;
 const REPEAT: u16 = 0xfff4;
 
 /// Calls that belong together: each uses the handle that the call before returned.
-const PHRASES: [&[&str]; 26] = [
+const PHRASES: [&[&str]; 28] = [
     &[
         "data/[method]batch.rows",
         "model/score-for-learning",
@@ -86,6 +86,8 @@ const PHRASES: [&[&str]; 26] = [
         "learn/update",
     ],
     &["hidden/capture-for-learning", "model/score-for-learning", "tensor/[method]tensor.sum", "learn/backward"],
+    &["teacher/open", "hidden/capture", "tensor/[method]tensor.square", "tensor/[method]tensor.sum"],
+    &["teacher/open", "model/[constructor]taps", "model/[method]taps.divergence", "model/score-for-learning"],
     &["data/[method]rows.ids", "data/[method]rows.presence", "data/make-rows", "model/score-for-learning"],
     &[
         "sample/[constructor]sampler",
@@ -96,7 +98,7 @@ const PHRASES: [&[&str]; 26] = [
 ];
 
 /// Texts: names that the run has, and others.
-const WORDS: [&str; 10] =
+pub(super) const WORDS: [&str; 10] =
     ["chosen", "loss", "rejected", "label", "prompt", "one", "two", "", "Größe\u{202e}", "absent"];
 const NUMBERS: [f64; 12] =
     [1.0, 0.5, 0.0, -1.0, 2.0, 1e-3, 100.0, -0.0, 1e30, f64::NAN, f64::INFINITY, f64::NEG_INFINITY];
@@ -274,8 +276,10 @@ impl<'a, 'input> Writer<'a, 'input> {
                 let case = if name == "dtype" && plain { 5 } else { self.bytes.choose_index(cases.cases.len())? };
                 arguments.push(case as u64);
             }
-            Some(TypeDefKind::Variant(_)) => {
-                arguments.extend([u64::from(self.bytes.ratio(1, 4)?), u64::from(self.read_integer(plain)? % 4)]);
+            Some(TypeDefKind::Variant(variant)) => {
+                let further = variant.cases.len() - 1;
+                let case = if self.bytes.ratio(1, 4)? { 1 + self.bytes.choose_index(further)? } else { 0 };
+                arguments.extend([case as u64, u64::from(self.read_integer(plain)? % 4)]);
             }
             Some(TypeDefKind::Option(inner)) => {
                 arguments.push(u64::from(self.bytes.ratio(1, 4)?));

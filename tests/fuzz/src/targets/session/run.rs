@@ -51,10 +51,19 @@ pub(super) struct MicroRun {
 
 pub(super) type TrainState = tunebox_sandbox::TrainState<MicroRun>;
 
+/// The name of the teacher and of a column for tokens: the one that valid programs ask for.
+const NAME: &str = super::program::WORDS[1];
+
 /// The model of every run.
-pub(super) static MODEL: LazyLock<Arc<Model>> = LazyLock::new(|| {
+pub(super) static MODEL: LazyLock<Arc<Model>> = LazyLock::new(|| random_model(2, 8));
+
+/// The teacher of every run: deeper and wider than the model, with its vocabulary.
+static TEACHER: LazyLock<Arc<Model>> = LazyLock::new(|| random_model(3, 16));
+
+/// A model of this many blocks of this width with random weights, whose tokens are letters.
+fn random_model(layers: usize, width: usize) -> Arc<Model> {
     let config = serde_json::json!({
-        "model_type": "llama", "vocab_size": 32, "hidden_size": 8, "intermediate_size": 8, "num_hidden_layers": 2,
+        "model_type": "llama", "vocab_size": 32, "hidden_size": width, "intermediate_size": 8, "num_hidden_layers": layers,
         "num_attention_heads": 2, "num_key_value_heads": 2, "head_dim": 4, "hidden_act": "silu", "rms_norm_eps": 1e-5,
         "rope_theta": 10000.0, "max_position_embeddings": 24, "tie_word_embeddings": true, "eos_token_id": 1,
     });
@@ -68,7 +77,7 @@ pub(super) static MODEL: LazyLock<Arc<Model>> = LazyLock::new(|| {
         with_file("config.json", config.to_string().as_bytes(), |_, _| ());
         Arc::new(Model::random(folder, 1, &Device::Cpu).unwrap_or_else(|error| panic!("the model is not one: {error}")))
     })
-});
+}
 
 /// Creates the train state before the first step.
 pub(super) fn train_state(settings: &RunSettings) -> TrainState {
@@ -76,7 +85,8 @@ pub(super) fn train_state(settings: &RunSettings) -> TrainState {
     let dropout = if matches!(kind, AdapterKind::Full | AdapterKind::Dora) { 0.0 } else { dropout };
     let adapter = AdapterSettings { kind, rank: 2, dropout, ..AdapterSettings::default() };
     let policy = Policy::new(MODEL.clone(), &adapter, PolicySettings::default());
-    let policy = policy.unwrap_or_else(|error| panic!("{settings:?} is no adapter: {error}"));
+    let mut policy = policy.unwrap_or_else(|error| panic!("{settings:?} is no adapter: {error}"));
+    policy.add_teacher(NAME, TEACHER.clone()).unwrap_or_else(|error| panic!("{error}"));
     let optimizer = Optimizer::new(OptimizerSettings::default(), policy.parameters());
     let optimizer = optimizer.unwrap_or_else(|error| panic!("{error}"));
     TrainState::new(policy, MicroRun { optimizer, seed, step: 0, calls: 0 })
@@ -113,8 +123,8 @@ pub(super) fn batch(settings: &RunSettings, step: u32) -> Batch {
         size: size as u32,
         columns: BTreeMap::from([("label".to_owned(), (0..size).map(|at| at as f32).collect())]),
         token_columns: BTreeMap::from([
-            ("advantage".to_owned(), Ok(vec![vec![1.0; 3]; size])),
-            ("wrong".to_owned(), Err("the lists have other lengths".to_owned())),
+            (NAME.to_owned(), Ok(vec![vec![1.0; 3]; size])),
+            ("label".to_owned(), Err("the lists have other lengths".to_owned())),
         ]),
         indices: (0..size as u32).collect(),
         window_targets: counts(Rows::targets),
