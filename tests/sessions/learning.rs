@@ -214,7 +214,7 @@ fn a_tap_that_outlives_its_scores_by_a_step_takes_no_gradient() {
           (call $done))"#,
         2,
     );
-    assert!(error_text(answer).contains("the loss depends on scores of an earlier step"));
+    assert!(error_text(answer).contains("the loss depends on scores or activations of an earlier step"));
     assert!(record.lock().unwrap().seeds.is_empty());
 }
 
@@ -321,7 +321,7 @@ fn activations_of_an_earlier_step_take_no_gradient() {
           (call $pass-on))"#,
         2,
     );
-    assert!(error_text(answer).contains("the loss depends on scores of an earlier step"));
+    assert!(error_text(answer).contains("the loss depends on scores or activations of an earlier step"));
     assert_eq!(gradient, 0.0);
 }
 
@@ -339,7 +339,7 @@ fn activations_from_before_an_update_take_no_gradient() {
         1,
     );
     assert!(
-        error_text(answer).ends_with("the weights were updated after these scores were made; score the rows again")
+        error_text(answer).ends_with("the weights were updated after these activations were captured; capture them again")
     );
 }
 
@@ -356,7 +356,7 @@ fn a_second_gradient_through_activations_is_refused_even_where_rows_may_repeat()
           (call $pass-on))"#,
         1,
     );
-    assert!(error_text(answer).contains("a gradient went through these scores already"));
+    assert!(error_text(answer).contains("a gradient went through these activations already"));
 }
 
 #[test]

@@ -9,7 +9,6 @@ use tunebox_model::policy::{Captured, View};
 use tunebox_model::rows::Rows;
 use tunebox_model::stream::{Site, Token};
 
-use super::record::{CURRENT, TWICE};
 use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, DEVICE, State};
 use crate::train_state::lock;
@@ -35,14 +34,17 @@ impl CaptureRecord {
 
     /// Notes that a gradient goes through these activations. Errors: `invalid-argument` the second time.
     pub(super) fn mark_learned(&mut self) -> Result<()> {
-        ensure(!self.learned_from, || Refusal::argument(TWICE))?;
+        let again = "a gradient went through these activations already, a second one would count twice; add the losses to one \
+                     loss, or capture them again";
+        ensure(!self.learned_from, || Refusal::argument(again))?;
         self.learned_from = true;
         Ok(())
     }
 
     /// Checks that the weights have not changed since, that is, the activations are of the update count `generation`.
     pub(super) fn check_current(&self, generation: u64) -> Result<()> {
-        ensure(self.captured.generation == generation, || Refusal::argument(CURRENT))
+        let updated = "the weights were updated after these activations were captured; capture them again";
+        ensure(self.captured.generation == generation, || Refusal::argument(updated))
     }
 }
 

@@ -12,13 +12,6 @@ use crate::bindings::types;
 use crate::refusal::{Refusal, Result, ensure};
 use crate::run_hooks::ScoreRequest;
 
-/// Why a second gradient through the same scores or activations is refused.
-pub(super) const TWICE: &str = "a gradient went through these scores already, a second one would count twice; add the losses to \
-                                one loss, or score the rows again";
-
-/// Why a gradient through scores or activations of earlier weights is refused.
-pub(super) const CURRENT: &str = "the weights were updated after these scores were made; score the rows again";
-
 /// Whether the pass of some scores has run, and its result.
 enum Outcome {
     /// The pass has not run yet.
@@ -124,7 +117,9 @@ impl ScoreRecord {
     /// Notes that a gradient goes through these scores. Errors: `invalid-argument` the second time, which would add the
     /// gradient twice.
     pub(super) fn mark_learned(&mut self) -> Result<()> {
-        ensure(!self.learned_from, || Refusal::argument(TWICE))?;
+        let again = "a gradient went through these scores already, a second one would count twice; add the losses to one \
+                     loss, or score the rows again";
+        ensure(!self.learned_from, || Refusal::argument(again))?;
         self.learned_from = true;
         Ok(())
     }
@@ -134,7 +129,8 @@ impl ScoreRecord {
     pub(crate) fn check_current(&self, generation: u64) -> Result<()> {
         let other = "only scores of the policy take a gradient, these are of another view";
         ensure(self.request.view == View::Policy, || Refusal::argument(other))?;
-        ensure(self.generation == generation, || Refusal::argument(CURRENT))
+        let updated = "the weights were updated after these scores were made; score the rows again";
+        ensure(self.generation == generation, || Refusal::argument(updated))
     }
 
     /// Returns the taps that are leaves of the graph of a loss: those of scores for learning, except stepwise ones. None
