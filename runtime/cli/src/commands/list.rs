@@ -82,11 +82,13 @@ fn print_packages(terminal: Terminal, stored: &[Stored]) {
     }
 }
 
-/// Finds the most recently changed finished run with an adapter or a model; if there is none, the most recently changed
-/// unfinished run with a checkpoint. Runs with only steering vectors do not count.
+/// The files of which a finished run has one if it can answer: an adapter, a model, or steering vectors.
+const ANSWERING_FILES: [&str; 3] = ["adapter_config.json", "config.json", "vectors.safetensors"];
+
+/// Finds the most recently changed finished run with an adapter, a model or steering vectors; if there is none, the most
+/// recently changed unfinished run with a checkpoint.
 fn newest_chat_run(runs: &[Listed]) -> Option<&Listed> {
-    let has_model =
-        |run: &&Listed| ["adapter_config.json", "config.json"].iter().any(|name| run.folder.join(name).is_file());
+    let has_model = |run: &&Listed| ANSWERING_FILES.iter().any(|name| run.folder.join(name).is_file());
     let saved = |run: &&Listed| newest_checkpoint(&run.folder).is_ok_and(|found| found.is_some());
     let done = runs.iter().filter(|run| run.finished && has_model(run)).max_by_key(|run| run.changed);
     done.or_else(|| runs.iter().filter(|run| !run.finished && saved(run)).max_by_key(|run| run.changed))
@@ -133,7 +135,7 @@ mod tests {
     }
 
     #[test]
-    fn only_a_run_with_a_model_or_an_adapter_is_offered_for_chat() {
+    fn only_a_run_that_can_answer_is_offered_for_chat() {
         let place = tempfile::tempdir().unwrap();
         let run = |name: &str, file: Option<&str>, finished, seconds| {
             let run = listed(name, place.path(), finished, seconds);
@@ -144,11 +146,12 @@ mod tests {
         let runs = [
             run("newer", Some("adapter_config.json"), true, 2),
             run("older", Some("adapter_config.json"), true, 1),
-            run("directions", Some("vectors.safetensors"), true, 3),
             run("nothing", None, true, 4),
             run("stopped", None, false, 5),
+            run("vectors", Some("vectors.safetensors"), true, 3),
         ];
-        assert_eq!(newest_chat_run(&runs).unwrap().name, "newer");
-        assert!(newest_chat_run(&runs[2..]).is_none());
+        assert_eq!(newest_chat_run(&runs[..4]).unwrap().name, "newer");
+        assert!(newest_chat_run(&runs[2..4]).is_none());
+        assert_eq!(newest_chat_run(&runs).unwrap().name, "vectors");
     }
 }
