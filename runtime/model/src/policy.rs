@@ -156,7 +156,9 @@ impl Policy {
         }
     }
 
-    /// A policy with another adapter on the same base model, without edits and snapshots. Its reference is the base model.
+    /// Creates a policy with another adapter on the same base model, which is its reference. Keeps only the model and
+    /// the settings: the new policy has no edits, patches, snapshots, teachers, embedding noise or deadline, divides
+    /// nothing among ranks, and counts updates from 0.
     pub(crate) fn with_adapter(&self, adapter: Adapter) -> Self {
         Self::assemble(Arc::clone(&self.model), adapter, None, self.settings)
     }

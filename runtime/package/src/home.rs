@@ -18,8 +18,8 @@ pub const VARIABLE: &str = "TUNEBOX_HOME";
 const WHY_OWNED: &str = "it says which signers are trusted, so it must be this user's alone to change";
 
 /// Returns the absolute path of this user's folder: `TUNEBOX_HOME`, else `tunebox` in the user's data folder. Creates
-/// it if it is missing, for this user alone. Errors: neither that variable nor a home folder is known, the path is one of a
-/// file, or other users own the folder or the store in it, or may write there.
+/// it if it is missing, for this user alone. Errors: neither that variable nor a home folder is known; the path is a
+/// file; a user other than this one and root owns the folder or the store in it, or group or others may write there.
 pub fn home() -> Result<PathBuf, Error> {
     let path = user_folder()?.ok_or_else(|| {
         Explanation::new("trust", "there is no place to keep packages in")

@@ -115,8 +115,9 @@ fn item_bounds(setting: &Setting) -> (u32, u32) {
     (setting.min_items.unwrap_or(0), setting.max_items.unwrap_or(MAX_ITEMS).min(MAX_ITEMS))
 }
 
-/// Converts a value to a kind: integers to numbers where the kind has those, and an empty list, whose items have no type, to
-/// a list of the kind. The error completes "`name` is …".
+/// Converts a value to a kind: an integer to a number, a list of integers to a list of numbers, and an empty list,
+/// which is parsed as a list of integers, to a list of any kind. Returns a value that has the kind already unchanged.
+/// The error, for all other values, completes "`name` is …". Does not check ranges and choices.
 fn convert(kind: Kind, value: Value) -> Result<Value, String> {
     Ok(match (kind, value) {
         (Kind::Number, Value::Integer(value)) => Value::Number(value as f64),

@@ -135,8 +135,9 @@ fn find_other_linker() -> Option<PathBuf> {
     carried.or_else(|| ["rust-lld", "wasm-ld"].into_iter().find_map(find_on_path))
 }
 
-/// Returns the pairs of cargo and rustc in the folders of `PATH`, in its order, and in `/usr/bin`. A folder without
-/// both is left out, and so is a cargo that was found before.
+/// Returns the paths of cargo and rustc, as (cargo, rustc), in the folders of `PATH`, in its order, and then in
+/// `/usr/bin`. Skips a folder that lacks one of them, and a cargo that is the same program as one found before. Runs
+/// neither.
 fn cargo_and_rustc_pairs() -> Vec<(PathBuf, PathBuf)> {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/bin")]);

@@ -69,7 +69,9 @@ impl Drop for MethodCall {
     }
 }
 
-/// Returns and clears the source location of the last panic that the hook kept from being printed.
+/// Returns and clears the source location, `FILE:LINE`, of the last panic that the hook kept from being printed. The
+/// location is one for the whole process: it may be of a panic in another thread or call. `None` if there was no such
+/// panic since the last call of this function.
 fn take_location() -> Option<String> {
     LAST_PANIC_LOCATION.lock().unwrap_or_else(PoisonError::into_inner).take()
 }

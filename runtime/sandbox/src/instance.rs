@@ -106,7 +106,8 @@ impl Guest for Instance {
         training.call_save_state(store)
     }
 
-    /// Calls the component's export `load-state`; the inner `Err` is the method's own error message.
+    /// Calls the component's export `load-state` with the bytes that `save-state` returned. The inner `Err` is the
+    /// method's own error message; the outer one means that the method has no instance, trapped or passed a limit.
     fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<ExportResult<()>> {
         let (training, store) = self.training()?;
         training.call_load_state(store, state)

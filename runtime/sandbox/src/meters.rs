@@ -196,12 +196,12 @@ impl Meters {
         Instant::now().checked_add(left.unwrap_or_default())
     }
 
-    /// Returns the seconds of this call that count against `step_wall_seconds`, up to now: the host's time, the operation
-    /// under way included, and the method's own time unless that has no limit.
+    /// Returns the seconds of this call that count against `step_wall_seconds`, up to now: the host's time, including
+    /// the running operation, plus the method's own time. Leaves the method's own time out if it has no limit.
     fn wall_seconds(&self) -> f64 {
-        // Passes that were put off run in one operation: its time so far counts.
+        // One operation can run several deferred passes, so its time counts before it ends.
         let running = self.host_started.map_or(Duration::ZERO, |paused| paused.elapsed());
-        // Who may take as long as they like may do so before they ask as well.
+        // Counting unlimited guest time would make the wall limit a limit of that time.
         let own = if self.max_guest_seconds.is_finite() { self.guest_seconds() } else { 0.0 };
         own + (self.host_time + running).as_secs_f64()
     }

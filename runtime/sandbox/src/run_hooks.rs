@@ -30,7 +30,7 @@ pub struct ScoreRequest {
 /// A hook that a run leaves out keeps its default: operations return [`Error::Unsupported`], numbers are 0, scores and
 /// gradients are the policy's own.
 pub trait RunHooks: Send + 'static {
-    /// Returns the learning rate of the next update.
+    /// Returns the learning rate of the next update; 0 by default.
     fn learning_rate(&self) -> f64 {
         0.0
     }

@@ -169,7 +169,8 @@ fn metrics_table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     text
 }
 
-/// Says how the run ended, in paragraphs; empty if there is nothing to say.
+/// Describes how the run ended, one paragraph for each sentence of [`Outcome::sentences`]. Adds a hint with the setting
+/// of a longer run if the loss was still falling at the end. Returns an empty text if there is nothing to say.
 fn ending_text(outcome: &Outcome) -> String {
     let longer = outcome
         .longer

@@ -102,8 +102,9 @@ impl Outcome {
         })
     }
 
-    /// Returns the outcome as a row of the metrics: the step, the step that was shipped, and the best and the last
-    /// validation score. `None` without a validation after an update.
+    /// Returns the outcome as a row of the metrics: the number of steps (`step`), the step that was shipped
+    /// (`shipped`), and the best and the last validation score (such as `best-loss` and `last-loss`), without scores
+    /// that are not finite. `None` if no validation followed an update.
     pub(crate) fn row(&self) -> Option<Value> {
         self.best?;
         let mut row = json!({ "step": self.steps, "shipped": self.shipped });

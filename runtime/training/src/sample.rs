@@ -99,8 +99,9 @@ fn split_at_sample(path: &Path) -> Option<(&Path, &Path)> {
     Some((sample, path.strip_prefix(sample).ok()?))
 }
 
-/// Fails if a path is that of a sample's file or folder and does not exist, as in a folder that was shared without its
-/// runs.
+/// Fails if a path does not exist but leads to a file or folder of an unpacked sample ([`is_of_sample`]). The error
+/// shows the command that unpacks the sample again. Does nothing for all other paths, whether they exist or not. A
+/// sample is missing, for example, in a project that was copied without its runs.
 pub(crate) fn check_present(path: &Path) -> Result<(), Error> {
     if path.exists() || !is_of_sample(path) {
         return Ok(());

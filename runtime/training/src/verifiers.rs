@@ -181,16 +181,18 @@ impl Verifiers {
     }
 
     /// Judges every completion by every verifier, one verifier after the other, so that the memory of one verifier and
-    /// the text of one completion are in use at a time. Returns `[completions][verifiers]`, NaN if a verifier abstained
-    /// or failed; the last column has the rewards that the environment gave, if the run has one. Adds the verdicts and
-    /// failures to the counts of the step. Drops every verifier's instance afterwards, so that no state reaches the
-    /// next call. `end` is when the time of the present step is over; `None` outside of a step. The completions are
-    /// divided among `ranks`.
+    /// the text of one completion are in use at a time. Divides the completions among `ranks`; every rank returns the
+    /// verdicts on all of them, as `[completions][verifiers]`. If the run has an environment, adds a last column with
+    /// the rewards that it gave, NaN where it gave none. A verdict is NaN if the verifier abstained, or failed without
+    /// a value for failures (`on_failure`).
+    ///
+    /// Adds the verdicts and failures to the counts of the step. Drops every verifier's instance afterwards, so that no
+    /// state reaches the next call. `end` is when the time of the present step is over; `None` outside of a step.
     ///
     /// # Errors
-    /// Tokens that cannot be decoded. A verifier that failed on all completions, or as soon as it failed on more than half
-    /// of them and more than eight. Verdicts that are not complete at `end`, or outside of a step after the seconds given
-    /// to [`Verifiers::open`].
+    /// Tokens that cannot be decoded. A verifier without a value for failures that failed on all completions, or as
+    /// soon as it failed on more than half of them and more than eight. Verdicts that are not complete at `end`, or
+    /// outside of a step after the seconds given to [`Verifiers::open`].
     pub fn verdicts(
         &mut self,
         ranks: &RankGroup,

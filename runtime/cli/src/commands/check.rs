@@ -122,8 +122,14 @@ impl Check {
         Ok(ExitStatus::Success)
     }
 
-    /// Checks the signer of a method or verifier, then compiles it and checks it against the default grants and its limits,
-    /// those of its folder's `run.toml` and of `--set`, as before a run. Shows the result; a refused component is an error.
+    /// Checks a method as before a run, without running it: checks its signer, compiles it, and checks its imports,
+    /// exports and sizes against the contract, the default grants and its limits. These are the default limits, with
+    /// those of its folder's `run.toml` and of `--set` on top. Shows name and version, warnings, and the command to
+    /// train with it; for a folder in Python that was built here also the findings of the type checker. Emits a
+    /// `checked` event.
+    ///
+    /// Fails for the folder of a run, for a flag that only run files have, and for a component that is refused. Refuses
+    /// a verifier or an environment, which lacks the export `training`.
     fn check_method(&self, terminal: Terminal) -> CommandResult {
         expect_no_run(&self.subject)?;
         if let Some(flag) = self.keys.first() {

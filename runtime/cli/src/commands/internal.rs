@@ -47,8 +47,8 @@ pub(super) fn compile_component() -> CommandResult {
     Ok(ExitStatus::Success)
 }
 
-/// Serves the host functions to the unit test that is connected to standard input, until the test ends. Sends the text
-/// of an error to the test as well as returning it.
+/// Serves the host functions to the unit test that is connected to standard input, until the test disconnects. Returns
+/// every error; sends its text to the test as well, except for an error while it connects.
 pub(super) fn serve_test() -> CommandResult {
     let test = UnitTest::find().map_err(internal_failure)?;
     let notifier = test.method.notifier().map_err(internal_failure)?;

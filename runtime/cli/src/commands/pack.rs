@@ -82,7 +82,8 @@ impl Pack {
         Ok(ExitStatus::Success)
     }
 
-    /// Fails if a file of the method folder that says what the method does still has the words of the template. Does nothing
+    /// Fails if `Cargo.toml`, `pyproject.toml` or `README.md` of the method folder still has a description of the
+    /// template. The error shows the first one found. Skips files that do not exist or cannot be read, so does nothing
     /// for a component file.
     fn expect_description(&self) -> Result<(), Failure> {
         for name in DESCRIPTION_FILES {

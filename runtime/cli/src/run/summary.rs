@@ -269,7 +269,8 @@ fn open_policy(model: &Path, adapter: Option<&Path>, precision: Base) -> Result<
     Ok(Policy::open(model, adapter, PolicySettings::default())?)
 }
 
-/// The sampling parameters of the report: greedy decoding of at most 48 tokens.
+/// The sampling parameters for all completions in the report at the end of a run: greedy decoding (temperature 0) of at
+/// most 48 tokens.
 fn greedy_sampling() -> Sampling {
     Sampling { temperature: 0.0, max_tokens: 48, ..Sampling::default() }
 }

@@ -65,10 +65,11 @@ fn properties(schema: &'static Value) -> impl Iterator<Item = (&'static String, 
     schema["properties"].as_object().into_iter().flat_map(Map::iter)
 }
 
-/// Describes a key from its schema.
+/// Converts the JSON schema of a key to a [`Key`]: its description, the values that it takes, its default, and its
+/// choices with what each means. Joins the alternatives of `anyOf` by ", or ", without null. `is_required` is copied.
 fn describe_key(name: &'static str, schema: &'static Value, is_required: bool) -> Key {
     let default = Some(&schema["default"]).filter(|value| !value.is_null()).map(Value::to_string);
-    // Of alternatives, that which the default or most files use is first; null stands for a key that is left out.
+    // A run file cannot write null: in the schema it stands for a key that is left out.
     let cases = schema["anyOf"].as_array().map_or_else(|| std::slice::from_ref(schema), Vec::as_slice);
     let cases: Vec<&Value> = cases.iter().filter(|case| case["type"] != "null").collect();
     let takes = cases.iter().map(|case| describe_values(case)).collect::<Vec<_>>().join(", or ");

@@ -55,6 +55,7 @@ impl Progress for TransferProgress {
         self.bar = create_bar(self.terminal, Some(total), template).with_prefix(escape(what));
     }
 
+    /// Advances the bar of the current transfer by `bytes`. Shows nothing before the first transfer starts.
     fn advance(&mut self, bytes: u64) {
         self.bar.inc(bytes);
     }

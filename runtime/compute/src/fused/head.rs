@@ -118,8 +118,13 @@ struct Inputs<'a> {
 }
 
 impl Inputs<'_> {
-    /// Checks the inputs and returns the accelerator that they are on; `None` for the CPU. Returns an error for shapes
-    /// that do not fit, an empty vocabulary, targets past it, or inputs on different devices.
+    /// Checks the inputs and returns the accelerator that `hidden` and `weight` are on; `None` for the CPU. Does not
+    /// check element types.
+    ///
+    /// # Errors
+    /// [`Error::Shape`] if `weight` is no matrix, `hidden` is not `[targets, hidden]`, or a side of `weight` is 0.
+    /// [`Error::Argument`] for a target outside the vocabulary, for inputs on different devices, and if `options` asks
+    /// for the divergence, which needs a second head.
     fn accelerator(&self) -> Result<Option<Accelerator>> {
         let &[words, width] = self.weight.sides().as_slice() else {
             return Err(Error::shape(format!("`weight` has shape {:?}, a matrix is needed", self.weight.sides())));

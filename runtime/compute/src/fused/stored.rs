@@ -246,8 +246,9 @@ impl View<'_> {
 }
 
 impl WeightRef<'_> {
-    /// Calls `work` with the rows `rows` as f32 numbers, one row after another, and returns the result of `work`. Panics if
-    /// the rows end past the matrix.
+    /// Calls `work` with the rows `rows` as f32 numbers, one row after another, and returns the result of `work`.
+    /// Passes f32 weights without a copy; converts other formats into a scratch buffer of this thread. Panics if the
+    /// rows end past the matrix.
     ///
     /// # Errors
     /// If the weight is no contiguous matrix of the CPU in f32, bf16, f16 or a packed format.

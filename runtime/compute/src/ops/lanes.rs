@@ -21,13 +21,14 @@ pub(super) struct Lanes {
 }
 
 impl Lanes {
-    /// Cuts a tensor into lanes along one axis. [`crate::Error::Argument`] if there is no such axis.
+    /// Cuts a tensor into lanes along one axis, counted from the end if negative. Copies no data.
+    /// [`crate::Error::Argument`] if there is no such axis.
     pub(super) fn along(x: &Tensor, axis: i32) -> Result<Self> {
         Self::over(x, Some(axis))
     }
 
-    /// Cuts a tensor into lanes along one axis, or makes the whole tensor one lane if `axis` is `None`.
-    /// [`crate::Error::Argument`] if there is no such axis.
+    /// Cuts a tensor into lanes along one axis, counted from the end if negative, or makes the whole tensor one lane if
+    /// `axis` is `None`. Copies no data. [`crate::Error::Argument`] if there is no such axis.
     pub(super) fn over(x: &Tensor, axis: Option<i32>) -> Result<Self> {
         let dims = x.dims().to_vec();
         let Some(axis) = axis else {

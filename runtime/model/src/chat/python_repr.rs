@@ -87,7 +87,9 @@ fn float(number: f64) -> String {
     format!("{number:?}")
 }
 
-/// Quotes and escapes a text as Python's `repr` does: in single quotes, unless it holds single and no double quotes.
+/// Quotes and escapes a text as Python's `repr` does: in single quotes, or in double quotes if it holds single and no
+/// double quotes. Escapes backslashes, the quote and ASCII control characters. Unlike `repr`, leaves all characters
+/// beyond ASCII as they are, such as U+00A0, which `repr` writes as `\xa0`.
 fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::from(quote);

@@ -59,8 +59,9 @@ pub(super) struct DecodingBlocks {
 }
 
 impl DecodingBlocks {
-    /// Builds the blocks of a network for sequences of up to `longest` tokens. `has_replies`: whether some tokens may
-    /// be of replies, which answer-only patches do not change.
+    /// Builds the blocks of a network for sequences of up to `longest` tokens. `has_replies` says whether sequences may
+    /// hold replies of an environment. If they may, and a patch changes answers only, builds a second set of blocks for
+    /// tokens of replies, without such patches. Errors: the deadline has passed, or a weight is missing.
     pub(super) fn new(network: &Network<'_>, longest: usize, has_replies: bool) -> Result<Self> {
         let differ = has_replies && network.patches.ask_for_answers();
         let reply = differ.then(|| build_blocks(network, longest, &AnswerMask::None)).transpose()?;

@@ -195,7 +195,10 @@ impl Policy {
         Ok(Pass { packing, blocks, head, reservation: None })
     }
 
-    /// Runs a slice of rows through the view that a divergence is taken to, up to its head. `None` if none is asked for.
+    /// Runs a slice of rows through the other model of the divergence tap (`asked.divergence.view`), up to the input of
+    /// its output head. Returns that head with the normalized hidden states of the slice's targets; `None` if `asked`
+    /// has no divergence. Saves nothing for a backward pass, so the other model gets no gradient. Has no dropout and no
+    /// noise. Errors: no snapshot or teacher of this name, or the deadline has passed.
     fn other_head(
         &self,
         rows: &Rows,
@@ -205,7 +208,7 @@ impl Policy {
     ) -> Result<Option<OtherHead>> {
         let Some(to) = &asked.divergence else { return Ok(None) };
         let network = self.network(&to.view)?;
-        // Its targets are those of the slice, in the same order.
+        // May share prefixes where the scored pass does not: the targets are in the same order either way.
         let packing = slice.pack_targets(rows, true, &network.model.configuration)?;
         let selected = packing.select_predictors(&stack::forward(&network, &packing)?)?;
         let head = OutputHead::new(&network, temperature, asked.taps)?;

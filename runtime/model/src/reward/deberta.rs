@@ -179,7 +179,9 @@ pub(super) fn weight_shapes(config: &Config) -> Vec<(String, Vec<usize>)> {
 }
 
 impl Deberta {
-    /// Reads the weights and builds the model.
+    /// Reads the weights of a model folder onto the CPU as `f32`, and builds a classifier with one label of them.
+    /// Errors: a file is broken, a weight is missing, of another shape or format, or not finite, or candle rejects the
+    /// model.
     pub(super) fn open(config: Config, source: &Source) -> Result<Self> {
         let label = [(0, "LABEL_0".to_owned())].into();
         let model = build_encoder(source, &weight_shapes(&config), |weights| {

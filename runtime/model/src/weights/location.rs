@@ -34,7 +34,8 @@ pub(crate) struct StoredFormat {
     pub(super) native: Option<Format>,
 }
 
-/// An entry of [`FORMATS`].
+/// Builds an entry of [`FORMATS`] from the format's GGML type number, its name, candle's type, and the format in which
+/// matrix products read it (`None` if tensors of it are converted to `f32`).
 const fn format(number: u32, name: &'static str, dtype: GgmlDType, native: Option<Format>) -> StoredFormat {
     StoredFormat { number, name, dtype, native }
 }

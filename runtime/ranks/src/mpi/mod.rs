@@ -52,7 +52,13 @@ pub(crate) fn connect(launch: &Launch) -> Result<Box<dyn Transport>, RankError> 
     }
 }
 
-/// Initializes MPI and checks that it finds as many ranks as the launcher started. If not, ends MPI.
+/// Initializes MPI and returns the transport between the ranks. If MPI finds another number of ranks than the launcher
+/// started, finalizes MPI, which this process then cannot use again.
+///
+/// # Errors
+/// - [`RankError::ForeignLibrary`] if the number of ranks differs.
+/// - [`RankError::BadLibrary`] if MPI is initialized already, or only one thread may use the library.
+/// - [`RankError::Call`] if a function of MPI fails.
 fn start<H: Copy + Default + Send + 'static>(mpi: Mpi<H>, launch: &Launch) -> Result<Box<dyn Transport>, RankError> {
     let (rank, count) = mpi.initialize()?;
     if count != launch.count {

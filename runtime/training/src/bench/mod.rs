@@ -60,9 +60,9 @@ pub struct Measured {
     pub start_up: Option<StartUp>,
 }
 
-/// Executes a benchmark and returns its results: first training steps, then start-up, generation and scoring, as far as
-/// `settings.only` names them. Calls `progress` with a description of each phase as it begins. Works in a temporary
-/// folder, which it removes.
+/// Executes a benchmark and returns its results: first training steps, then start-up, generation and scoring. Leaves
+/// out phases that `settings.only` does not list, unless that is empty. Calls `progress` with a description of each
+/// phase as it begins. Works in a temporary folder, which it removes.
 ///
 /// # Errors
 /// A run that cannot be planned or executed, a method that does not learn from rows, a component that is not built in

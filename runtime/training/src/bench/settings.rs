@@ -55,7 +55,7 @@ pub struct BenchSettings {
 }
 
 impl BenchSettings {
-    /// Whether a phase is to be measured.
+    /// Whether `only` lists a phase; true for every phase if `only` is empty.
     pub(super) fn is_measured(&self, phase: Phase) -> bool {
         self.only.is_empty() || self.only.contains(&phase)
     }

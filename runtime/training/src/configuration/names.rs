@@ -103,8 +103,10 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("method.completions", &["num-generations", "num-return-sequences", "group-size", "rollouts-per-prompt"]),
 ];
 
-/// Finds the dotted key of the setting that is meant by `name`, the name of another trainer, or the name of a key spelled
-/// otherwise or used in another table. Keys that begin with `method.` exist in some methods only.
+/// Finds the dotted key of the setting that a user means by `name`, such as `train.rate` for `learning_rate`. `name`
+/// may be another trainer's name, or the last part of a key in any table but `[[verifier]]`. Ignores case, and reads
+/// `_` as `-`. Returns `None` if no setting is known by this name. A returned key that begins with `method.` exists in
+/// some methods only.
 #[must_use]
 pub fn find_meant_key(name: &str) -> Option<String> {
     let name = name.to_lowercase().replace('_', "-");

@@ -80,9 +80,11 @@ pub struct Encoder<'a> {
 }
 
 impl Encoder<'_> {
-    /// Tokenizes a record into an example with one row for each side; `line` is the number of its line. A side that an
-    /// instruction lacks becomes an empty row. The prompt's text and the fields for verifiers are kept only for a record of
-    /// the shape `Prompts`.
+    /// Tokenizes a record into an example with one row for each side. `line` is the number of the record's line. The
+    /// index of the example is 0: the caller sets it. A side that an instruction lacks becomes an empty row. A list of
+    /// numbers that does not have one number for each target token is no error here: the example holds a
+    /// [`WrongLength`] for it. Keeps the prompt's text and the fields for verifiers only for a record of the shape
+    /// `Prompts`.
     ///
     /// # Errors
     /// Content that the tokenizer or the chat template rejects, messages for a model without a chat template, and a

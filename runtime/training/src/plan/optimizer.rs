@@ -22,7 +22,8 @@ const OPTIMIZER_KEYS: [(&str, &[OptimizerKind]); 5] = {
     ]
 };
 
-/// The keys of `[train]` that only the host's optimizers use.
+/// Lists the keys of `[train]`, without the prefix `train.`, that have no effect for a method that updates the
+/// parameters itself: only the host's optimizers use them.
 pub(super) fn optimizer_keys() -> impl Iterator<Item = &'static str> {
     let all = ["clip", "weight-decay", "skip-non-finite", "optimizer", "b-rate-ratio"];
     all.into_iter().chain(OPTIMIZER_KEYS.iter().map(|(key, _)| *key))

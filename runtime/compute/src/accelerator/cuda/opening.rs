@@ -106,8 +106,12 @@ fn expect_architecture(capability: u32, compiled_for: &[u32]) -> Result<(), Stri
     ))
 }
 
-/// Sets up a device whose context is open: makes its pool keep freed memory, opens cuBLAS, allocates the fault word,
-/// and creates candle's device with [`Allocator`]. `driver` and `compiler` are the CUDA versions of driver and NVRTC.
+/// Sets up a device whose context is open: makes its memory pool keep freed memory, opens cuBLAS, allocates and clears
+/// the fault word, and creates candle's device with [`Allocator`]. `capability` is the compute capability as 80, 90, …;
+/// `driver` and `compiler` are the CUDA versions of driver and NVRTC.
+///
+/// # Errors
+/// A message for users if the driver has no memory pools, or if a CUDA or cuBLAS call fails.
 fn set_up(context: Arc<Context>, capability: u32, driver: Version, compiler: Version) -> Result<Cuda, String> {
     let number = |which| context.attribute(which).map_err(to_text);
     let processors = number(sys::MULTIPROCESSOR_COUNT)?.unsigned_abs();
@@ -117,7 +121,7 @@ fn set_up(context: Arc<Context>, capability: u32, driver: Version, compiler: Ver
             "its driver has no pools of memory; those for physical machines have had them since CUDA 11.2".into()
         );
     }
-    // Memory that the pool gave back at every wait would have to be asked for again.
+    // By default the pool returns freed memory to the driver at every synchronization, and later allocations are slow.
     context.set_pool_attribute(sys::POOL_RELEASE_THRESHOLD, u64::MAX).map_err(to_text)?;
     let (blas, version) = launch::open_cublas(&context).map_err(to_text)?;
     let fault = context.allocate(size_of::<u64>()).map_err(to_text)?;

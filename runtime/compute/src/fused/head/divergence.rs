@@ -252,8 +252,9 @@ impl Pair {
         self.beta.mul_add(p, (1.0 - self.beta) * q).max(f32::MIN_POSITIVE).ln()
     }
 
-    /// Replaces the own logits by `factor` times the gradients of the divergence with respect to the logits, and, with a
-    /// soft cap of this `height` (0 for none), times the derivative of its tanh.
+    /// Overwrites the trained head's logits of one row, `own`, with `factor` · d(divergence)/d(logit). `other` has the
+    /// other head's logits of the same words. `self` must come from [`Pair::of`] over the same logits. If `height` is
+    /// not 0, the logits are `height · tanh(product)`, and the result is also multiplied by the tanh's derivative.
     fn write_gradient(&self, own: &mut [f32], other: &[f32], factor: f32, height: f32) {
         let mean = self.mean as f32;
         vectorize!(for (number, other) in own.iter_mut().zip(other) {

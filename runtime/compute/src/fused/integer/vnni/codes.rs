@@ -50,7 +50,9 @@ impl<const SIZE: usize, const LEAST: bool, const FIFTH: bool> Layout<SIZE, 1> fo
     #[inline(always)]
     fn head(_: Vnni, _: &Rows<'_, SIZE>, _: usize) {}
 
-    /// Reads the 32 codes of block `at` of each row, with its scale and, if `LEAST`, its minimum as the offset.
+    /// Reads the 32 unsigned codes of block `at` of each row, with the block's scale. The offset is the block's minimum
+    /// if `LEAST`, else 0; the code of zero is not subtracted. A block has no shared head and one group, so the last
+    /// two arguments are unused.
     #[inline(always)]
     fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, (): (), _: usize) -> [Codes; 1] {
         let mut words = simd.nibbles(simd.words(rows, at, SIZE - 16));
