@@ -156,6 +156,12 @@ fn a_method_begun_with_a_shape_builds_and_trains_on_the_sample_without_a_change(
         place.succeed(&["new", &name, "--shape", shape]);
         let built = place.succeed(&["build", &name]);
         assert!(!built.contains("Warning"), "{shape}: {built}");
+        let checked = place.succeed(&["check", &name]);
+        let used = format!("of a run file with `use = \"{name}\"`");
+        assert!(
+            checked.to_lowercase().contains(&format!("{kind} {name} 0.1.0\n")) && checked.contains(&used),
+            "{checked}"
+        );
         let few = ["--set", "train.steps=2", "--name", "few"];
         let trained = place.succeed(&[&["-C", &name, "train", "run.toml"][..], &few[..]].concat());
         assert!(trained.contains("Done 2 steps") && !trained.contains("Warning"), "{shape}: {trained}");

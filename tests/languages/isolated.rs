@@ -113,7 +113,7 @@ fn code_that_attacks_its_verifier_gets_no_reward_and_spoils_no_other() {
         let code = code.replace("PARENTHESES", &"(".repeat(100_000));
         let verdict = judge.verdict("", &code, TESTS, None);
         assert!(matches!(verdict, Verdict::Failed(_) | Verdict::Value(0.0)), "{what}: {verdict:?}");
-        judge.forget();
+        judge.drop_instance();
         assert_eq!(judge.verdict("", HONEST, TESTS, None), Verdict::Value(1.0), "after {what}");
     }
     assert_eq!(judge.verdict("", HONEST, "", None), Verdict::Abstained);

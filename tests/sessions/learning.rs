@@ -339,7 +339,8 @@ fn activations_from_before_an_update_take_no_gradient() {
         1,
     );
     assert!(
-        error_text(answer).ends_with("the weights were updated after these activations were captured; capture them again")
+        error_text(answer)
+            .ends_with("the weights were updated after these activations were captured; capture them again")
     );
 }
 

@@ -13,6 +13,9 @@ use crate::error::{Error, Result};
 use crate::source::{COMPANIONS, check_family};
 use crate::weights::safetensors::{self, INDEX, SINGLE, is_plain};
 
+/// What `huggingface_hub` takes for true in an environment variable.
+const TRUE_VALUES: [&str; 4] = ["1", "ON", "YES", "TRUE"];
+
 /// The address of the hub if `HF_ENDPOINT` is not set.
 const ENDPOINT: &str = "https://huggingface.co";
 const RETRIES: usize = 3;
@@ -71,8 +74,8 @@ pub struct Hub {
 
 impl Hub {
     /// A hub configured by `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE`. Empty variables
-    /// count as missing. It uses only its cache if `offline` is true or `HF_HUB_OFFLINE` is anything but `0`, `false`,
-    /// `no` and `off`.
+    /// count as missing. It uses only its cache if `offline` is true or `HF_HUB_OFFLINE` is one of [`TRUE_VALUES`], in
+    /// upper or lower case.
     #[must_use]
     pub fn from_environment(offline: bool) -> Self {
         let look_up = |name: &str| environment::variable(name)?.into_string().ok();
@@ -89,14 +92,14 @@ impl Hub {
 
     /// A hub configured by environment variables that `look_up` reads; empty ones count as missing. The cache is
     /// `HF_HUB_CACHE`, else `HF_HOME/hub`, else `.cache/huggingface/hub` in `home`, the user's home folder. The hub is
-    /// offline if `offline` is true or `HF_HUB_OFFLINE` is anything but `0`, `false`, `no` and `off`. `HF_ENDPOINT`
+    /// offline if `offline` is true or `HF_HUB_OFFLINE` is one of [`TRUE_VALUES`], in upper or lower case. `HF_ENDPOINT`
     /// replaces [`ENDPOINT`]; `HF_TOKEN` is the access token. Makes no request and creates no folder.
     fn from_variables(offline: bool, look_up: impl Fn(&str) -> Option<String>, home: Option<PathBuf>) -> Self {
         let variable = |name| look_up(name).filter(|value| !value.is_empty());
         let root = variable("HF_HOME").map(PathBuf::from).or(home.map(|home| home.join(".cache/huggingface")));
         let cache = variable("HF_HUB_CACHE").map(PathBuf::from).or(root.map(|root| root.join("hub")));
         let offline_by_variable =
-            variable("HF_HUB_OFFLINE").is_some_and(|value| !["0", "false", "no", "off"].contains(&value.as_str()));
+            variable("HF_HUB_OFFLINE").is_some_and(|value| TRUE_VALUES.contains(&value.to_uppercase().as_str()));
         let endpoint = variable("HF_ENDPOINT").unwrap_or_else(|| ENDPOINT.into());
         let token = variable("HF_TOKEN");
         Self { endpoint: endpoint.trim_end_matches('/').into(), cache, token, offline: offline || offline_by_variable }

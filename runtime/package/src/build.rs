@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 
 use tunebox_foundation::paths::simplify;
 
-use self::failure::{build_error, no_package};
+use self::failure::{build_error, no_method_error};
 use crate::file_lock::lock_exclusive;
 use crate::toolchain::{self, Toolchain};
 use crate::{Error, Manifest, files};
@@ -168,10 +168,10 @@ pub fn component_path(folder: &Path) -> Result<PathBuf, Error> {
         return Ok(simplify(&folder.join(python::component_name(folder)?)));
     }
     let text = files::read_text(&folder.join("Cargo.toml"))?;
-    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| no_package(folder, error.message()))?;
+    let table: toml::Table = text.parse().map_err(|error: toml::de::Error| no_method_error(folder, error.message()))?;
     match table.get("package").and_then(|package| package.get("name")).and_then(toml::Value::as_str) {
         Some(name) => Ok(simplify(&folder.join(format!("{name}.wasm")))),
-        None => Err(no_package(folder, "it names no package")),
+        None => Err(no_method_error(folder, "it names no package")),
     }
 }
 

@@ -113,7 +113,11 @@ impl Store {
         let artifact = self.load(&chosen)?;
         let found = describe_package(&artifact, &chosen.source, chosen.manifest_digest.clone())?;
         if (&found.name, &found.version) != (&chosen.name, &chosen.version) {
-            return Err(error::mislabeled(&chosen.to_string(), &found.to_string(), self.layout.shared_folder()));
+            return Err(error::name_mismatch_error(
+                &chosen.to_string(),
+                &found.to_string(),
+                self.layout.shared_folder(),
+            ));
         }
         Ok((found, artifact))
     }

@@ -109,8 +109,8 @@ impl Responder {
     }
 
     /// Drops the instance with all that the environment remembers. The next call makes a new one.
-    pub fn forget(&mut self) {
-        self.instances.forget();
+    pub fn drop_instance(&mut self) {
+        self.instances.drop_instance();
     }
 
     /// Answers the last completion of `turns`, given the prompt and the record's reference answer. Makes an instance

@@ -157,7 +157,7 @@ impl<W: World> Instances<W> {
     }
 
     /// Drops the instance with all that the component remembers. The next call makes a new one.
-    pub(crate) fn forget(&mut self) {
+    pub(crate) fn drop_instance(&mut self) {
         self.instance = None;
     }
 

@@ -89,8 +89,8 @@ impl Judge {
     }
 
     /// Drops the instance with all that the verifier remembers. The next call makes a new one.
-    pub fn forget(&mut self) {
-        self.0.forget();
+    pub fn drop_instance(&mut self) {
+        self.0.drop_instance();
     }
 
     /// Judges one completion, given prompt and expected answer. Makes an instance first if there is none, and drops it

@@ -42,7 +42,7 @@ impl Environment {
     /// told how a chat goes on after an answer.
     pub fn open(planned: &PlannedEnvironment, model: &Model) -> Result<Self, Error> {
         let mut responder = Responder::new(planned.admitted.clone(), &planned.settings)?;
-        responder.forget();
+        responder.drop_instance();
         Ok(Self {
             name: planned.name.clone(),
             weight: planned.weight,
@@ -91,7 +91,7 @@ impl Environment {
         let mut reply = |number: usize, completion: &Completion| episodes.reply(number, completion);
         let generated = generate_turns(policy, view, prompts, sampling, Turns { room, reply: &mut reply });
         let failure = episodes.failure.take();
-        self.responder.forget();
+        self.responder.drop_instance();
         match failure {
             Some(error) => Err(error),
             None => Ok(generated?),

@@ -143,7 +143,7 @@ impl Verifiers {
         questions: Option<&[&Question]>,
         (sampling, room): (&Sampling, usize),
     ) -> Result<Vec<Completion>, Error> {
-        let end = policy.deadline().or_else(|| self.own_end());
+        let end = policy.deadline().or_else(|| self.deadline_outside_step());
         if policy.ranks().are_several() {
             // A prompt that is refused is refused on every rank, with the same words.
             check_prompts(&policy.model_of(view).configuration, prompts)?;
@@ -176,7 +176,7 @@ impl Verifiers {
     }
 
     /// When a call outside of a step that begins now must end; `None` if an [`Instant`] cannot hold the time.
-    fn own_end(&self) -> Option<Instant> {
+    fn deadline_outside_step(&self) -> Option<Instant> {
         Instant::now().checked_add(Duration::try_from_secs_f64(self.seconds).ok()?)
     }
 
@@ -200,7 +200,7 @@ impl Verifiers {
         answers: &[Answer<'_>],
         end: Option<Instant>,
     ) -> Result<Vec<Vec<f32>>, Error> {
-        let end = end.or_else(|| self.own_end());
+        let end = end.or_else(|| self.deadline_outside_step());
         let before: Vec<usize> = self.entries.iter().map(|entry| entry.counts.failed).collect();
         let weights: Vec<usize> = answers.iter().map(|answer| answer.last_turn.len() + 1).collect();
         let mut rows = share_work(ranks, "judge", &weights, &mut self.entries, |entries, own| {
@@ -210,7 +210,7 @@ impl Verifiers {
             for entry in entries {
                 let judged = entry.judge_all(&mut texts, answers, all, end);
                 // State of a verifier must not reach the next step: a resumed run would differ.
-                entry.judge.forget();
+                entry.judge.drop_instance();
                 rows.iter_mut().zip(judged?).for_each(|(row, verdict)| row.push(verdict));
             }
             Ok(rows)

@@ -1,4 +1,4 @@
-//! `tunebox check`: checks a run file or a method without training, and estimates memory, time, energy and price.
+//! `tunebox check`: checks a run file or a component without training, and estimates memory, time, energy and price.
 
 use std::env::temp_dir;
 use std::path::{Path, PathBuf};
@@ -7,9 +7,9 @@ use clap::{Args, value_parser};
 use serde_json::json;
 use tunebox_foundation::explain::Exit;
 use tunebox_foundation::files::{FileError, temporary_folder};
-use tunebox_package::Reference;
+use tunebox_package::{Package, Reference, World};
 use tunebox_sandbox::confinement::MemoryLimit;
-use tunebox_sandbox::{CodeOptions, Compiling, Engine, Grants};
+use tunebox_sandbox::{CodeOptions, Compiling, Engine, Grants, Limits};
 use tunebox_training::plan::{free, no_effect_warning, open_package};
 use tunebox_training::{Listed, Plan, RunSettings, confine_memory, memory_of_plan, plan, runs, try_steps};
 
@@ -17,7 +17,7 @@ use crate::access::Access;
 use crate::arguments::{Global, RUN_FILE};
 use crate::key_flags::KeyFlags;
 use crate::package::build::show_types;
-use crate::package::describe::{expect_no_run, train_built_command, train_command};
+use crate::package::describe::{expect_no_run, train_built_command, usage_command};
 use crate::package::trust::TrustOptions;
 use crate::processes::compile_settings;
 use crate::run::plan::show_plan;
@@ -26,7 +26,7 @@ use tunebox_foundation::format::{bytes, counted, duration};
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
-    /// Run file, method folder, `.wasm` file, or package in the store
+    /// Run file; folder of a method, verifier or environment; `.wasm` file; or package in the store
     #[arg(default_value = RUN_FILE)]
     subject: PathBuf,
     #[command(flatten)]
@@ -86,7 +86,7 @@ impl Check {
 
     /// Checks a run file if the argument ends in `.toml`, else a method.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        if self.is_run_file() { self.check_run(terminal, global) } else { self.check_method(terminal) }
+        if self.is_run_file() { self.check_run(terminal, global) } else { self.check_component(terminal) }
     }
 
     /// Limits the memory of this process, plans the run without a step, and shows plan, precision and estimated memory.
@@ -122,48 +122,77 @@ impl Check {
         Ok(ExitStatus::Success)
     }
 
-    /// Checks a method as before a run, without running it: checks its signer, compiles it, and checks its imports,
-    /// exports and sizes against the contract, the default grants and its limits. These are the default limits, with
-    /// those of its folder's `run.toml` and of `--set` on top. Shows name and version, warnings, and the command to
-    /// train with it; for a folder in Python that was built here also the findings of the type checker. Emits a
+    /// Checks a method, verifier or environment as before a run, without running it: checks its signer, compiles it, and
+    /// checks its imports, exports and sizes against the contract, the default grants and its limits. These are the
+    /// default limits, with those of its folder's `run.toml` and of `--set` on top. Shows name and version, warnings, and
+    /// how to use it; for a folder in Python that was built here also the findings of the type checker. Emits a
     /// `checked` event.
     ///
-    /// Fails for the folder of a run, for a flag that only run files have, and for a component that is refused. Refuses
-    /// a verifier or an environment, which lacks the export `training`.
-    fn check_method(&self, terminal: Terminal) -> CommandResult {
+    /// Fails for the folder of a run, for a flag that only run files have, and for a component that is refused.
+    fn check_component(&self, terminal: Terminal) -> CommandResult {
         expect_no_run(&self.subject)?;
         if let Some(flag) = self.keys.first() {
-            let what = format!("`{flag}` is for run files, and `{}` is a method", self.subject.display());
+            let what = format!("`{flag}` is for run files, and `{}` is a component", self.subject.display());
             return Err(Failure::usage(what, "leave it out, or name a run file"));
         }
         let limits = RunSettings::limits_of_method(&self.subject.to_string_lossy(), &self.set)?;
         let found = Reference::parse(&self.subject.to_string_lossy(), Path::new("."))?;
         self.trust.check_package(terminal, &found)?;
-        let code = CodeOptions { count_instructions: limits.step_instructions > 0, ..CodeOptions::default() };
-        let compiling = Compiling { limits: limits.clone(), code, ..compile_settings()? };
-        let engine = Engine::with(compiling)?.for_untrusted(!matches!(found, Reference::Builtin(_)));
         let package = open_package(&found, Path::new("."))?;
-        let method = engine.admit(&package.bytes, &package.manifest.name, &Grants::default(), &limits)?;
-        if let Some(text) = engine.warning() {
-            terminal.warn(text);
-        }
-        terminal
-            .status("Method", format!("{} {}, all imports granted", package.manifest.name, package.manifest.version));
-        if package.manifest.world.is_method()
-            && let Some(text) = no_effect_warning(method.imports())
+        let imports = admit(terminal, &package, &limits, !matches!(found, Reference::Builtin(_)))?;
+        let manifest = &package.manifest;
+        let granted = if manifest.world.is_method() { ", all imports granted" } else { "" };
+        terminal.status(title(manifest.world), format!("{} {}{granted}", manifest.name, manifest.version));
+        if manifest.world.is_method()
+            && let Some(text) = no_effect_warning(&imports)
         {
             terminal.warn(text);
         }
+        if let Reference::Folder(folder) = &found {
+            show_types(terminal, folder);
+        }
         let size = package.bytes.len() as u64;
         terminal.suggest(match &found {
-            Reference::Folder(folder) => {
-                show_types(terminal, folder);
-                train_built_command(folder, false, folder, size, method.imports())
+            Reference::Folder(folder) if manifest.world.is_method() => {
+                train_built_command(folder, false, folder, size, &imports)
             }
-            _ => train_command(self.subject.display(), size, method.imports()),
+            _ => usage_command(&package, &imports, &self.subject.to_string_lossy()),
         });
-        terminal.event(json!({ "event": "checked", "name": package.manifest.name, "imports": method.imports() }));
+        terminal.event(json!({ "event": "checked", "name": manifest.name, "imports": imports }));
         Ok(ExitStatus::Success)
+    }
+}
+
+/// Compiles the component of a package and checks it against its world and the limits, for a method also against the
+/// default grants. `is_untrusted`: it is not built in. Shows a warning of the engine, if any. Returns the imports of a
+/// method; others have none.
+fn admit(terminal: Terminal, package: &Package, limits: &Limits, is_untrusted: bool) -> Result<Vec<String>, Failure> {
+    let (bytes, manifest) = (&package.bytes, &package.manifest);
+    let instructions = match manifest.world {
+        World::Method => limits.step_instructions,
+        World::Verifier => limits.verifier_instructions,
+        World::Environment => limits.environment_instructions,
+    };
+    let code = CodeOptions { count_instructions: instructions > 0, ..CodeOptions::default() };
+    let compiling = Compiling { limits: limits.clone(), code, ..compile_settings()? };
+    let engine = Engine::with(compiling)?.for_untrusted(is_untrusted);
+    let imports = match manifest.world {
+        World::Method => engine.admit(bytes, &manifest.name, &Grants::default(), limits)?.imports().to_vec(),
+        World::Verifier => engine.admit_verifier(bytes, &manifest.name, limits).map(|_| Vec::new())?,
+        World::Environment => engine.admit_environment(bytes, &manifest.name, limits).map(|_| Vec::new())?,
+    };
+    if let Some(text) = engine.warning() {
+        terminal.warn(text);
+    }
+    Ok(imports)
+}
+
+/// The title of the line that names a component of this world.
+fn title(world: World) -> &'static str {
+    match world {
+        World::Method => "Method",
+        World::Verifier => "Verifier",
+        World::Environment => "Environment",
     }
 }
 

@@ -16,7 +16,7 @@ use tunebox_training::package_files;
 
 use crate::access::Access;
 use crate::package::describe::{
-    describe_settings, expect_no_run, find_publisher, provenance_text, signer_text, train_command,
+    describe_settings, expect_no_run, find_publisher, provenance_text, signer_text, usage_command,
 };
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal, escape};
 use tunebox_foundation::format::bytes;
@@ -102,7 +102,7 @@ impl Inspect {
         if let Some(later) = &later {
             terminal.note(format!("tunebox.lock has {later}: a run refuses older versions"));
         }
-        terminal.suggest(next_command(&package, &imports, later.as_ref().unwrap_or(&self.package)));
+        terminal.suggest(usage_command(&package, &imports, later.as_ref().unwrap_or(&self.package)));
         Ok(ExitStatus::Success)
     }
 }
@@ -131,16 +131,6 @@ fn print_readme(terminal: Terminal, package: &Package) -> CommandResult {
     }
     terminal.event(json!({ "name": package.manifest.name, "readme": text }));
     Ok(ExitStatus::Success)
-}
-
-/// Returns the suggestion how to use a package under `name`: the training command for a method, a run file entry for a
-/// verifier or an environment.
-fn next_command(package: &Package, imports: &[String], name: &str) -> String {
-    match package.manifest.world {
-        World::Method => train_command(name, package.bytes.len() as u64, imports),
-        World::Verifier => format!("a `[[verifier]]` of a run file with `use = \"{name}\"`"),
-        World::Environment => format!("the `[environment]` of a run file with `use = \"{name}\"`"),
-    }
 }
 
 /// Finds the version that `tunebox.lock` of the present folder requires if it is later than the package's, as
@@ -251,7 +241,7 @@ mod tests {
         );
         let lock = Lock::parse("tunebox.lock", &text).unwrap();
         let later = later_version_in(&lock, &package.manifest).unwrap();
-        assert_eq!(next_command(&package, &[], &later), "tunebox train --sample --method lora@9.0.0");
+        assert_eq!(usage_command(&package, &[], &later), "tunebox train --sample --method lora@9.0.0");
         package.manifest.version = seen.to_owned();
         assert_eq!(later_version_in(&lock, &package.manifest), None);
     }

@@ -45,7 +45,7 @@ impl Pack {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         // The key is read first, because a build takes time.
         let key = self.read_key(terminal)?;
-        self.expect_description()?;
+        self.check_description()?;
         let method = self.open_or_build(terminal, global.offline)?;
         // A component without its folder keeps what it says about its making, if anything.
         let component = match self.folder.is_dir() {
@@ -85,7 +85,7 @@ impl Pack {
     /// Fails if `Cargo.toml`, `pyproject.toml` or `README.md` of the method folder still has a description of the
     /// template. The error shows the first one found. Skips files that do not exist or cannot be read, so does nothing
     /// for a component file.
-    fn expect_description(&self) -> Result<(), Failure> {
+    fn check_description(&self) -> Result<(), Failure> {
         for name in DESCRIPTION_FILES {
             let path = simplify(&self.folder.join(name));
             let Ok(text) = bounded::read_text(&path, LARGEST_DOCUMENT) else { continue };
@@ -203,7 +203,7 @@ mod tests {
             let place = tempfile::tempdir().unwrap();
             let template = Template::new("calm", language, start).unwrap();
             let folder = template.write(place.path(), |_| Ok::<_, Failure>(())).unwrap();
-            let pack = || CommandLine::parse_from(["tunebox", folder.to_str().unwrap()]).pack.expect_description();
+            let pack = || CommandLine::parse_from(["tunebox", folder.to_str().unwrap()]).pack.check_description();
             let location = || pack().unwrap_err().explanation.location.unwrap();
             let path = folder.join(file);
             assert_eq!(location(), format!("{}:3:16", path.display()));

@@ -9,7 +9,7 @@ use tunebox_package::home::existing;
 use tunebox_package::provenance::Provenance;
 use tunebox_package::settings::range;
 use tunebox_package::trust::{Publisher, Trust};
-use tunebox_package::{Manifest, Package, Reference, Setting, builtin};
+use tunebox_package::{Manifest, Package, Reference, Setting, World, builtin};
 use tunebox_sandbox::{Limits, interface_of};
 use tunebox_training::configuration::Grant;
 use tunebox_training::{RunSettings, is_run};
@@ -55,6 +55,16 @@ pub(crate) fn train_command(method: impl Display, size: u64, imports: &[String])
     }
     let (bytes, seconds) = (size.next_power_of_two(), Limits::INTERPRETER_SECONDS);
     format!("{command} --set limits.component-bytes={bytes} --set limits.compile-seconds={seconds}")
+}
+
+/// Returns the suggestion how to use a package under `name`: the training command for a method, a run file entry for a
+/// verifier or an environment.
+pub(crate) fn usage_command(package: &Package, imports: &[String], name: &str) -> String {
+    match package.manifest.world {
+        World::Method => train_command(name, package.bytes.len() as u64, imports),
+        World::Verifier => format!("a `[[verifier]]` of a run file with `use = \"{name}\"`"),
+        World::Environment => format!("the `[environment]` of a run file with `use = \"{name}\"`"),
+    }
 }
 
 /// Returns the command that trains the sample with a built method, as [`train_command`] does. It names the method folder,

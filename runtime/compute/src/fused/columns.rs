@@ -69,7 +69,7 @@ pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Res
 /// Computes the gradient of [`scale_columns`] with respect to its factors: the sum of `a ⊙ b` over the rows. `a` and
 /// `b` are `[rows, columns]`; on an accelerator both are f32 or both bf16. Sums in f32 and in a fixed order. The result
 /// is `[columns]` f32, zeros if there are no rows. Returns an error if the shapes or devices differ.
-pub fn product_sums(a: &Tensor, b: &Tensor) -> Result<Tensor> {
+pub fn scale_columns_gradient(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let (_, columns) = host::matrix(a, "a")?;
     host::expect(b, "b", a.dims())?;
     match accelerator_of([(a, "a"), (b, "b")])? {

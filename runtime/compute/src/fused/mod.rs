@@ -43,7 +43,7 @@ mod unpack;
 
 pub use attention::{AttentionShape, attention, attention_backward};
 pub use cache::{KvCache, KvCachePass};
-pub use columns::{concat_columns, product_sums, scale_columns, split_columns};
+pub use columns::{concat_columns, scale_columns, scale_columns_gradient, split_columns};
 pub use dropout::Dropout;
 pub use embedding::{embed, embed_gradient};
 pub use few_tokens::{LinearInput, linear_few_tokens};

@@ -251,7 +251,7 @@ impl Magnitude {
     ) -> Result<Tensor> {
         gradients.accumulate_parts(self.slot, |tokens| {
             let rows = |tensor: &Tensor| tensor.narrow(0, tokens.start, tokens.len());
-            fused::divide(&fused::product_sums(&rows(upstream)?, &rows(&saved.product)?)?, &saved.norm)
+            fused::divide(&fused::scale_columns_gradient(&rows(upstream)?, &rows(&saved.product)?)?, &saved.norm)
         })?;
         Ok(fused::scale_columns(upstream, &fused::divide(&self.value, &saved.norm)?, None)?)
     }

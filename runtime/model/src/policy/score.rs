@@ -164,7 +164,7 @@ impl Policy {
             }
             let network = self.learning_network(&view, slice_pass(scored.learning_pass, number), &packing)?;
             let head = OutputHead::new(&network, temperature, asked.taps)?;
-            let other = self.other_head(&rows, slice, &asked, temperature)?;
+            let other = self.divergence_head(&rows, slice, &asked, temperature)?;
             if learning && self.can_save(&rows, slices, (packing.ids.len(), configuration.layers)) {
                 let mut pass = self.forward_pass(&network, &head, packing, other)?;
                 pass.reservation = Some(self.saved.reserve(pass.bytes() as u64)?);
@@ -199,7 +199,7 @@ impl Policy {
     /// its output head. Returns that head with the normalized hidden states of the slice's targets; `None` if `asked`
     /// has no divergence. Saves nothing for a backward pass, so the other model gets no gradient. Has no dropout and no
     /// noise. Errors: no snapshot or teacher of this name, or the deadline has passed.
-    fn other_head(
+    fn divergence_head(
         &self,
         rows: &Rows,
         slice: &DividedSlice,
@@ -266,7 +266,7 @@ impl Policy {
                 }
                 let network = self.network_of(scored, number, &packing)?;
                 let head = OutputHead::new(&network, scored.temperature, scored.asked.taps)?;
-                let other = self.other_head(&scored.rows, slice, &scored.asked, scored.temperature)?;
+                let other = self.divergence_head(&scored.rows, slice, &scored.asked, scored.temperature)?;
                 self.forward_pass(&network, &head, packing, other)?
             }
         };

@@ -17,7 +17,7 @@ use std::process::{Command, Output};
 use serde_json::Value;
 
 use super::diagnosis::{Warning, explain, warnings};
-use super::failure::{build_error, no_package};
+use super::failure::{build_error, no_method_error};
 use super::messages::{cargo_in, compiled_crate, list_items, parse_messages, run, text_field};
 use super::sdk::write_sdk;
 use super::{Event, Options, Watch, wait_for_build};
@@ -101,7 +101,7 @@ impl Job<'_> {
         let manifest = self.folder.join("Cargo.toml");
         let output = self.cargo_command()?.args(["metadata", "--no-deps", "--format-version", "1"]).output();
         let output = self.require_success(self.folder, output)?;
-        let problem = |problem: &str| no_package(self.folder, problem);
+        let problem = |problem: &str| no_method_error(self.folder, problem);
         let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| problem(&error.to_string()))?;
         let manifest = manifest.canonicalize().map_err(Error::file("found", &manifest))?;
         let here = |package: &&Value| {

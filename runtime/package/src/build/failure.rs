@@ -20,7 +20,7 @@ pub(super) fn build_error_because(what: impl Into<String>, why: impl Into<String
 
 /// The error for a folder whose `Cargo.toml` or `pyproject.toml` describes no method that can be built; `problem` says
 /// why.
-pub(super) fn no_package(folder: &Path, problem: &str) -> Error {
+pub(super) fn no_method_error(folder: &Path, problem: &str) -> Error {
     let hint = if is_python(folder) {
         "`pyproject.toml` has `[project]` with `name`, `version` and `description`; the name `my-dpo` stands for \
          `src/my_dpo.py`"

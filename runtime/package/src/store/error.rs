@@ -59,7 +59,7 @@ pub(super) fn damaged(part: &str, path: &Path, why: impl Into<String>, folder: O
 
 /// The error for an index that calls a package `named`, while the package calls itself `found`. `folder` is `None` for
 /// this user's own store.
-pub(super) fn mislabeled(named: &str, found: &str, folder: Option<&Path>) -> Error {
+pub(super) fn name_mismatch_error(named: &str, found: &str, folder: Option<&Path>) -> Error {
     let what = format!("the index says `{named}`, the package itself says `{found}`");
     let why = "the index was changed by hand, or by another program";
     untrusted(Explanation::new("trust", what).with_why(why), folder)

@@ -5,7 +5,7 @@ use tunebox_package::{Package, Reference, Updates};
 
 use super::adapter::{adapter_problems, check_one_adapter, check_reference};
 use super::build::schedule;
-use super::environment::{environment_problems, unanswered_method};
+use super::environment::{environment_conflict, environment_problems};
 use super::folder::check_run_name;
 use super::method::{component_problems, imports, own_update_problems};
 use super::model::check_full_training;
@@ -83,7 +83,7 @@ fn method_problems(settings: &RunSettings, package: &Package) -> Vec<Error> {
         Updates::Host => optimizer_problems(settings),
         Updates::Method => own_update_problems(settings, package),
     });
-    problems.extend(unanswered_method(settings, package));
+    problems.extend(environment_conflict(settings, package));
     if imports(package, "reward") && settings.file.verifier.is_empty() && settings.file.environment.is_none() {
         let what = format!("`{}` learns from rewards, and the run has no verifier", table.r#use);
         let hint = "add `[[verifier]]` and `use = \"number\"` below it, or `--set verifier.0.use=number`; \

@@ -29,7 +29,7 @@ impl Judging {
         match planned {
             PlannedJudge::Component(component) => {
                 let mut judge = Judge::new(component.admitted.clone(), &component.settings)?;
-                judge.forget();
+                judge.drop_instance();
                 let (field, fresh) = (component.field.clone(), component.fresh);
                 Ok(Self::Component { judge: Box::new(judge), field, fresh })
             }
@@ -45,7 +45,7 @@ impl Judging {
                 let answer = question.fields.get(field).map_or("", String::as_str);
                 let verdict = judge.verdict(&question.prompt, completion, answer, end);
                 if *fresh {
-                    judge.forget();
+                    judge.drop_instance();
                 }
                 verdict
             }
@@ -58,9 +58,9 @@ impl Judging {
     }
 
     /// Drops the instance of a component with all that it remembers. A reward model remembers nothing.
-    pub(super) fn forget(&mut self) {
+    pub(super) fn drop_instance(&mut self) {
         if let Self::Component { judge, .. } = self {
-            judge.forget();
+            judge.drop_instance();
         }
     }
 }

@@ -281,8 +281,8 @@ fn plain_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32) {
 #[inline(always)]
 fn capped_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32, cap: f32) {
     for (weight, slope) in weights.iter_mut().zip(slopes) {
-        let bent = tanh(*weight);
-        *weight = exp(cap.mul_add(bent, -log));
-        *slope = *weight * (*slope - mean) * (1.0 - bent * bent);
+        let tanh_value = tanh(*weight);
+        *weight = exp(cap.mul_add(tanh_value, -log));
+        *slope = *weight * (*slope - mean) * (1.0 - tanh_value * tanh_value);
     }
 }

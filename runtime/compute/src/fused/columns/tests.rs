@@ -37,7 +37,7 @@ on_each_device! {
             let whole = scaled.broadcast_add(&on.leaf(&bias)).unwrap();
             on.close("and bias", &scale_columns(&x, &factors, Some(&bias)).unwrap(), &whole);
             let references = gradients(&scaled, &on.leaf(&seed), &[&factors64]);
-            let found = product_sums(&seed, &x).unwrap();
+            let found = scale_columns_gradient(&seed, &x).unwrap();
             assert_eq!(found.dtype(), DType::F32);
             on.within("gradient of the factors", &found, &references[0], 1e-6);
         }
@@ -48,6 +48,6 @@ on_each_device! {
         assert!(matches!(split_columns(&x, &[4, 5]), Err(Error::Shape(_))));
         assert!(matches!(concat_columns(&[x.clone(), on.normal("y", &[2, 8])]), Err(Error::Shape(_))));
         assert!(matches!(scale_columns(&x, &on.single("factors", &[7]), None), Err(Error::Shape(_))));
-        assert!(matches!(product_sums(&x, &on.normal("y", &[3, 7])), Err(Error::Shape(_))));
+        assert!(matches!(scale_columns_gradient(&x, &on.normal("y", &[3, 7])), Err(Error::Shape(_))));
     }
 }

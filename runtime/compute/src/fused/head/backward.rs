@@ -216,10 +216,10 @@ fn plain_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32) {
 fn capped_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32, height: f32) {
     let hit = hit.map(|hit| (hit, tanh(numbers[hit])));
     for number in numbers.iter_mut() {
-        let bent = tanh(*number);
-        *number = factor * (1.0 - bent * bent) * slope(height * bent, row);
+        let tanh_value = tanh(*number);
+        *number = factor * (1.0 - tanh_value * tanh_value) * slope(height * tanh_value, row);
     }
-    if let Some((hit, bent)) = hit {
-        numbers[hit] += factor * (1.0 - bent * bent) * row.hit;
+    if let Some((hit, tanh_value)) = hit {
+        numbers[hit] += factor * (1.0 - tanh_value * tanh_value) * row.hit;
     }
 }

@@ -265,8 +265,8 @@ impl Pair {
                 1.0 => q * (log - other - mean),
                 _ => q * ((1.0 - self.beta) * (log - self.log_mixture(q, exp(other))) - mean),
             };
-            let bent = if height == 0.0 { 0.0 } else { *number / height };
-            *number = factor * (1.0 - bent * bent) * slope;
+            let tanh_value = if height == 0.0 { 0.0 } else { *number / height };
+            *number = factor * (1.0 - tanh_value * tanh_value) * slope;
         });
     }
 }

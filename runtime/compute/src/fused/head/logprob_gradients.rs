@@ -147,8 +147,8 @@ impl Head<'_> {
             scale(row, exp(here.largest - sums.largest));
         }
         for (weight, product) in row.iter_mut().zip(products.into_iter().flatten()) {
-            let bent = tanh(product);
-            *weight *= 1.0 - bent * bent;
+            let tanh_value = tanh(product);
+            *weight *= 1.0 - tanh_value * tanh_value;
         }
     }
 
@@ -164,9 +164,9 @@ impl Head<'_> {
     ) {
         let factor = self.options.logit_slope();
         let height = self.options.soft_cap.map(|cap| cap * self.options.inverse_temperature);
-        let bent = height.map_or(0.0, |height| all.target.unwrap_or(f32::NAN) / height);
+        let tanh_value = height.map_or(0.0, |height| all.target.unwrap_or(f32::NAN) / height);
         self.weight.copy_row(target, gradient);
-        scale(gradient, factor * (1.0 - bent * bent));
+        scale(gradient, factor * (1.0 - tanh_value * tanh_value));
         for group in groups {
             let share = f64::from(group.sums[row].largest) - f64::from(all.largest);
             let share = factor * (share.exp() / all.sum) as f32;

@@ -40,39 +40,41 @@ impl Block<64, 32> for Brain {
     }
 }
 
-/// 32 numbers of four bits, with a fifth each in a word of their own if `FIFTH`: Q4_0 and Q5_0, whose numbers lie
-/// around 0, and with the least number beside the scale (`LEAST`) Q4_1 and Q5_1.
-pub(in crate::fused) struct Nibbles<const LEAST: bool, const FIFTH: bool>;
+/// 32 numbers of four bits, with a fifth each in a word of their own if `HAS_FIFTH_BIT`: Q4_0 and Q5_0, whose numbers lie
+/// around 0, and with the least number beside the scale (`HAS_MINIMUM`) Q4_1 and Q5_1.
+pub(in crate::fused) struct Nibbles<const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool>;
 
-impl<const LEAST: bool, const FIFTH: bool> Nibbles<LEAST, FIFTH> {
+impl<const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool> Nibbles<HAS_MINIMUM, HAS_FIFTH_BIT> {
     /// The code of zero.
-    pub(in crate::fused) const ZERO: i32 = if LEAST {
+    pub(in crate::fused) const ZERO: i32 = if HAS_MINIMUM {
         0
-    } else if FIFTH {
+    } else if HAS_FIFTH_BIT {
         16
     } else {
         8
     };
     /// Where the word with the fifth bits begins.
-    pub(in crate::fused) const BITS: usize = if LEAST { 4 } else { 2 };
+    pub(in crate::fused) const BITS: usize = if HAS_MINIMUM { 4 } else { 2 };
 
     /// Returns the number to add to the lower four bits of a code: 16 if the format has fifth bits and `fifth` is not
     /// 0, less the code of zero.
     #[inline(always)]
     fn added(fifth: u32) -> i32 {
-        (if FIFTH && fifth != 0 { 16 } else { 0 }) - Self::ZERO
+        (if HAS_FIFTH_BIT && fifth != 0 { 16 } else { 0 }) - Self::ZERO
     }
 }
 
-impl<const SIZE: usize, const LEAST: bool, const FIFTH: bool> Block<SIZE, 32> for Nibbles<LEAST, FIFTH> {
+impl<const SIZE: usize, const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool> Block<SIZE, 32>
+    for Nibbles<HAS_MINIMUM, HAS_FIFTH_BIT>
+{
     /// Converts a block of Q4_0, Q4_1, Q5_0 or Q5_1 to f32: the lower halves of its last 16 bytes are the first 16
     /// codes, the upper halves the others.
     #[inline(always)]
     fn read(block: &[u8; SIZE], numbers: &mut [f32; 32]) {
         let scale = half(block[0], block[1]);
         // Adding −0 changes no number.
-        let least = if LEAST { half(block[2], block[3]) } else { -0.0 };
-        let fifth = if FIFTH { word(block, Self::BITS) } else { 0 };
+        let least = if HAS_MINIMUM { half(block[2], block[3]) } else { -0.0 };
+        let fifth = if HAS_FIFTH_BIT { word(block, Self::BITS) } else { 0 };
         let bytes = &block[SIZE - 16..];
         let (low, high) = numbers.split_at_mut(16);
         for at in 0..16 {
@@ -111,10 +113,10 @@ fn scale_and_least(of_block: (f32, f32), packed: &[u8], part: usize) -> (f32, f3
 }
 
 /// 256 numbers of four bits, with a scale and a least number of 6 bits for each 32: Q4_K, and with fifth bits in bytes
-/// of their own (`FIFTH`) Q5_K.
-pub(in crate::fused) struct ScaledNibbles<const FIFTH: bool>;
+/// of their own (`HAS_FIFTH_BIT`) Q5_K.
+pub(in crate::fused) struct ScaledNibbles<const HAS_FIFTH_BIT: bool>;
 
-impl<const SIZE: usize, const FIFTH: bool> Block<SIZE, 256> for ScaledNibbles<FIFTH> {
+impl<const SIZE: usize, const HAS_FIFTH_BIT: bool> Block<SIZE, 256> for ScaledNibbles<HAS_FIFTH_BIT> {
     /// Converts a block of Q4_K or Q5_K to f32: a code of 4 or 5 bits times the scale of its 32 numbers, less their
     /// minimum.
     #[inline(always)]
@@ -128,7 +130,8 @@ impl<const SIZE: usize, const FIFTH: bool> Block<SIZE, 256> for ScaledNibbles<FI
             let (low, high) = numbers.split_at_mut(32);
             for at in 0..32 {
                 // In 32 bits: there is no vector instruction that shifts bytes.
-                let (byte, bits) = (i32::from(bytes[at]), if FIFTH { i32::from(fifth[at]) >> (2 * pair) } else { 0 });
+                let (byte, bits) =
+                    (i32::from(bytes[at]), if HAS_FIFTH_BIT { i32::from(fifth[at]) >> (2 * pair) } else { 0 });
                 low[at] = low_scale * (byte & 15 | (bits & 1) << 4) as f32 - low_least;
                 high[at] = high_scale * (byte >> 4 | (bits >> 1 & 1) << 4) as f32 - high_least;
             }

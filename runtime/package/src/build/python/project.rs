@@ -5,7 +5,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 
-use super::super::failure::{no_package, unusable_manifest};
+use super::super::failure::{no_method_error, unusable_manifest};
 use crate::constants::PYPROJECT;
 use crate::{Error, Manifest, files};
 
@@ -51,7 +51,7 @@ impl Project {
 /// `description`.
 pub(super) fn read(folder: &Path) -> Result<Project, Error> {
     let text = files::read_text(&folder.join(PYPROJECT))?;
-    let file: File = toml::from_str(&text).map_err(|error| no_package(folder, error.message()))?;
+    let file: File = toml::from_str(&text).map_err(|error| no_method_error(folder, error.message()))?;
     Ok(file.project)
 }
 

@@ -10,7 +10,7 @@ use std::time::{Duration, SystemTime};
 
 use tempfile::TempDir;
 
-use super::super::failure::no_package;
+use super::super::failure::no_method_error;
 use super::{WORLD_FILE, contract_files, native_modules, package_modules};
 use crate::digest::{COMPILED_PYTHON, files_below, is_of_editor};
 use crate::files::{self, create_folder, write};
@@ -88,7 +88,7 @@ pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace,
     let source = folder.join("src");
     if !source.join(format!("{module}.py")).is_file() && !source.join(module).join("__init__.py").is_file() {
         let problem = format!("`src/{module}.py` is missing, where `@method`, `@verifier` or `@environment` stands");
-        return Err(no_package(folder, &problem));
+        return Err(no_method_error(folder, &problem));
     }
     let files = files_below(&source, Path::new(""), COMPILED_PYTHON)?;
     for file in files.iter().filter(|file| !is_of_editor(file)) {

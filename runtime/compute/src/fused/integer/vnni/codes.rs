@@ -41,9 +41,11 @@ pub(super) trait Layout<const SIZE: usize, const PER: usize> {
     fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, head: Self::Head, group: usize) -> [Codes; PER];
 }
 
-impl<const SIZE: usize, const LEAST: bool, const FIFTH: bool> Layout<SIZE, 1> for Nibbles<LEAST, FIFTH> {
+impl<const SIZE: usize, const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool> Layout<SIZE, 1>
+    for Nibbles<HAS_MINIMUM, HAS_FIFTH_BIT>
+{
     const ZERO: i32 = Self::ZERO;
-    const OFFSET: bool = LEAST;
+    const OFFSET: bool = HAS_MINIMUM;
     type Head = ();
 
     /// Reads nothing: a block has only one part.
@@ -51,16 +53,16 @@ impl<const SIZE: usize, const LEAST: bool, const FIFTH: bool> Layout<SIZE, 1> fo
     fn head(_: Vnni, _: &Rows<'_, SIZE>, _: usize) {}
 
     /// Reads the 32 unsigned codes of block `at` of each row, with the block's scale. The offset is the block's minimum
-    /// if `LEAST`, else 0; the code of zero is not subtracted. A block has no shared head and one group, so the last
+    /// if `HAS_MINIMUM`, else 0; the code of zero is not subtracted. A block has no shared head and one group, so the last
     /// two arguments are unused.
     #[inline(always)]
     fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, (): (), _: usize) -> [Codes; 1] {
         let mut words = simd.nibbles(simd.words(rows, at, SIZE - 16));
-        if FIFTH {
+        if HAS_FIFTH_BIT {
             words = simd.with_fifth(words, simd.word(rows, at, Self::BITS));
         }
         let mut codes = simd.plain(words, simd.halves(rows, at, 0));
-        if LEAST {
+        if HAS_MINIMUM {
             codes.offset = simd.halves(rows, at, 2);
         }
         [codes]

@@ -59,7 +59,7 @@ impl Scales {
     }
 }
 
-impl<const SIZE: usize, const FIFTH: bool> Layout<SIZE, 2> for ScaledNibbles<FIFTH> {
+impl<const SIZE: usize, const HAS_FIFTH_BIT: bool> Layout<SIZE, 2> for ScaledNibbles<HAS_FIFTH_BIT> {
     const ZERO: i32 = 0;
     const OFFSET: bool = true;
     const GROUPS: usize = 4;
@@ -77,7 +77,7 @@ impl<const SIZE: usize, const FIFTH: bool> Layout<SIZE, 2> for ScaledNibbles<FIF
         let bytes = SIZE - 128 + 32 * group;
         let both = join(simd.words(rows, at, bytes), simd.words(rows, at, bytes + 16));
         let (mut low, mut high) = (simd.low(both), simd.high(both));
-        if FIFTH {
+        if HAS_FIFTH_BIT {
             let fifth = join(simd.words(rows, at, 16), simd.words(rows, at, 32));
             low = simd.with_bits(low, fifth, 2 * group as i32, 1);
             high = simd.with_bits(high, fifth, 2 * group as i32 + 1, 1);
