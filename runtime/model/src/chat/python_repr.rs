@@ -2,6 +2,7 @@
 
 use minijinja::Value;
 use minijinja::value::ValueKind;
+use tunebox_foundation::printable::is_unprintable;
 
 /// How deep nested lists and maps are printed: a map of a template may contain itself.
 pub(super) const MAX_DEPTH: usize = 100;
@@ -88,8 +89,8 @@ fn float(number: f64) -> String {
 }
 
 /// Quotes and escapes a text as Python's `repr` does: in single quotes, or in double quotes if it holds single and no
-/// double quotes. Escapes backslashes, the quote and ASCII control characters. Unlike `repr`, leaves all characters
-/// beyond ASCII as they are, such as U+00A0, which `repr` writes as `\xa0`.
+/// double quotes. Escapes backslashes, the quote, control and format characters, and all spaces but the ASCII one. Unlike
+/// `repr`, leaves code points as they are that Unicode has not assigned, or for private use.
 fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::from(quote);
@@ -100,10 +101,32 @@ fn quoted(text: &str) -> String {
             '\r' => out.push_str("\\r"),
             '\t' => out.push_str("\\t"),
             _ if character == quote => out.extend(['\\', quote]),
-            _ if character.is_ascii_control() => out.push_str(&format!("\\x{:02x}", u32::from(character))),
+            ' ' => out.push(' '),
+            _ if is_unprintable(character) || character.is_whitespace() => out.push_str(&escape(character)),
             _ => out.push(character),
         }
     }
     out.push(quote);
     out
+}
+
+/// The code point of a character as Python escapes it: `\xa0`, `\u200b` or `\U000e0041`.
+fn escape(character: char) -> String {
+    match u32::from(character) {
+        code @ 0..=0xff => format!("\\x{code:02x}"),
+        code @ 0x100..=0xffff => format!("\\u{code:04x}"),
+        code => format!("\\U{code:08x}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::quoted;
+
+    #[test]
+    fn what_python_does_not_print_is_escaped_as_it_escapes_it() {
+        // As `repr` of Python 3.11 writes it.
+        let text = "a\u{a0}b\u{200b}c\u{feff}d\u{85}e\u{3000}f\u{e0041}g é 中 \u{7f}";
+        assert_eq!(quoted(text), r"'a\xa0b\u200bc\ufeffd\x85e\u3000f\U000e0041g é 中 \x7f'");
+    }
 }
