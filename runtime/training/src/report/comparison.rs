@@ -167,7 +167,8 @@ pub fn compare_runs(folders: &[PathBuf]) -> Result<RunComparison, Error> {
     Ok(RunComparison { runs, differences, page })
 }
 
-/// The key of the learning rate, which a run file may leave out: its default depends on optimizer, adapter and records.
+/// The key of the learning rate. A run file may leave it out with AdamW, whose default rate depends on adapter and
+/// records.
 const RATE: &str = "settings.train.rate";
 
 /// Returns the keys of a run's lock that are compared, with their values as text. A learning rate that the run file
