@@ -11,11 +11,11 @@ use crate::terminal::Failure;
 struct KeyFlag {
     /// The flag, without the hyphens.
     name: &'static str,
-    /// Another name of the flag.
+    /// Another name of the flag, without the hyphens.
     alias: Option<&'static str>,
-    /// The dotted key.
+    /// The dotted key, such as `train.adapter.rank`.
     key: &'static str,
-    /// The name of its value in the help.
+    /// The placeholder of its value in the help.
     value: &'static str,
 }
 
@@ -32,12 +32,12 @@ const FLAGS: [KeyFlag; 9] = [
     KeyFlag { name: "hourly-price", alias: None, key: "run.hourly-price", value: "PRICE" },
 ];
 
-/// The flags of a command line that set keys of the run file, with their values.
+/// The given flags that set keys of the run file, in the order of [`FLAGS`], each with its value as typed.
 #[derive(Debug, Default)]
 pub(crate) struct KeyFlags(Vec<(&'static KeyFlag, String)>);
 
 impl KeyFlags {
-    /// The first given flag, such as `--rate`; `None` if none is given.
+    /// Returns the first given flag in the order of [`FLAGS`], such as `--rate`; `None` if none is given.
     pub(crate) fn first(&self) -> Option<String> {
         self.0.first().map(|(flag, _)| format!("--{}", flag.name))
     }
@@ -64,20 +64,22 @@ fn gives(given: &str, key: &str) -> bool {
 }
 
 impl KeyFlag {
-    /// The `KEY=VALUE` override for a value as typed. The value of a key that takes text is a TOML string.
+    /// Returns the `KEY=VALUE` override for a value as typed, which is not checked here. If the key takes text, the
+    /// value becomes a quoted TOML string.
     fn assignment(&self, value: &str) -> String {
         let is_text = self.schema()["type"] == "string";
         let value = if is_text { toml::Value::String(value.to_owned()).to_string() } else { value.to_owned() };
         format!("{}={value}", self.key)
     }
 
-    /// The part of the schema of run files about the key.
+    /// Returns the part of the JSON schema of run files that describes the key; null if there is none.
     fn schema(&self) -> &'static Value {
         let pointer: String = self.key.split('.').map(|part| format!("/properties/{part}")).collect();
         schema().pointer(&pointer).unwrap_or(&Value::Null)
     }
 
-    /// The argument for clap. Its help is the description of the key in the run file, with the default if there is one.
+    /// Returns the argument for clap. Its help is the description of the key in the schema, with the default if there
+    /// is one.
     fn argument(&'static self) -> Arg {
         let schema = self.schema();
         let text = schema["description"].as_str().unwrap_or_default().replace('\n', " ");

@@ -36,10 +36,9 @@ fn this_program(command: &str) -> Result<Program, Failure> {
 /// Two interrupt signals within this time count as one Ctrl-C: the terminal sends one, and the parent passes on another.
 const INTERRUPT_WINDOW: Duration = Duration::from_millis(200);
 
-/// Installs the handler of Ctrl-C and of SIGTERM, and returns the flag that the first one sets to true; it also shows
-/// `note`, if one is given. A second one, more than 200 ms
-/// after the first, ends the process with exit code 130, unless the flag was set to false in between. Fails if the process
-/// has a handler already.
+/// Installs the handler of Ctrl-C and of SIGTERM. Returns the flag that the first signal sets to true; the first signal
+/// also shows `note`, if one is given. A second signal, more than 200 ms after the first, ends the process with exit
+/// code 130, unless the flag was set to false in between. Fails if the process has a handler already.
 pub(crate) fn stop_on_interrupt(note: Option<(Terminal, &'static str)>) -> Result<Arc<AtomicBool>, Failure> {
     let stop = Arc::new(AtomicBool::new(false));
     let (flag, mut first) = (Arc::clone(&stop), Instant::now());

@@ -12,6 +12,7 @@ thread_local! {
     static CATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
+/// Wraps the panic hook once in the process.
 static HOOK: Once = Once::new();
 
 /// Runs `work` on this thread and catches a panic, which is not printed. The first call in the process wraps the panic

@@ -19,6 +19,7 @@ use crate::{Error, section};
 /// The name of the custom section.
 pub const SECTION: &str = "tunebox:manifest";
 
+/// The largest manifest, in bytes.
 const MAX_BYTES: usize = 64 << 10;
 
 /// The manifest of a method, verifier or environment.

@@ -41,7 +41,7 @@ pub fn pack(component: &[u8], readme: Option<&str>) -> Result<Vec<u8>, Error> {
     for (name, text) in [(description, described), (licenses, license), (version, versioned), (README, page)] {
         text.iter().for_each(|text| section::append(&mut bytes, name, text));
     }
-    // What cannot be signed cannot be given away either: better to know now.
+    // Fails now for a package that could not be signed later.
     Statement::of(&bytes)?;
     Ok(bytes)
 }

@@ -93,7 +93,8 @@ impl Reference {
         if let Some(found) = lists.iter().copied().flatten().find(|builtin| builtin.name == text) {
             return Ok(Self::Builtin(found));
         }
-        // How it is spelt decides first: a file or folder that is called like a package never stands in for it.
+        // The spelling decides first: a file or folder whose name reads like a package must not be used in place of a
+        // package.
         if let Some(name) = stored::parse_registry_name(text) {
             return Ok(Self::Stored(stored::find_pulled(&name)?));
         }
@@ -104,7 +105,8 @@ impl Reference {
         if manifest::check_name("it", text).is_ok()
             && let Some(package) = stored::find_by_name(text, base)?
         {
-            // Its author may have pulled it, and would train with what was pulled in place of what was changed since.
+            // The author of a method may have pulled it as well. The pulled package must not silently replace the
+            // edited folder.
             return if build::expect_method(&path).is_err() {
                 Ok(Self::Stored(package))
             } else {

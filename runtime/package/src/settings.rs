@@ -46,8 +46,8 @@ pub fn resolve_settings(manifest: &Manifest, given: &toml::Table) -> Result<Vec<
     manifest.settings.iter().map(|setting| resolve_named(manifest, setting, given)).collect()
 }
 
-/// Returns all errors that [`resolve_settings`] can fail with: first unknown keys, then wrong and missing values in the
-/// order of the manifest.
+/// Returns the errors that [`resolve_settings`] can fail with: first those about unknown keys, at most 64, then wrong
+/// and missing values in the order of the manifest.
 #[must_use]
 pub fn setting_errors(manifest: &Manifest, given: &toml::Table) -> Vec<SettingError> {
     let unknown = unknown_keys(manifest, given).map(|name| unknown_setting(manifest, name));
@@ -144,7 +144,7 @@ fn check_item(setting: &Setting, value: &Value) -> Result<(), String> {
     };
     match value {
         _ if !within => Err(format!("{}, it must be {}", format_value(value), item_range(setting))),
-        // Methods compute with 32 bits; there it would be infinite, and its name lost.
+        // Methods compute in `f32`, where the number would be infinite. An error there could not name the setting.
         Value::Number(number) if !(*number as f32).is_finite() => {
             Err(format!("{number:e}, it must be a number that 32 bits hold, 3.4e38 at most"))
         }

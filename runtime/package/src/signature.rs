@@ -43,7 +43,7 @@ pub fn sign(statement: &Statement, key: &SecretKey) -> Result<String, Error> {
     let (text, signer) = (statement.canonical(), key.signer());
     let comment = format!("tunebox {} key {}", statement.title(), signer.key);
     let signature = key.sign(text.as_bytes(), &comment, COMMENT)?;
-    // Made by one library, read by another: a signature that the reader does not take must not leave this machine.
+    // One library signs and another one verifies, so a signature that the second rejects must not be returned.
     Signed::check(statement, &signature).map_err(|error| locate(error, &statement.title(), ""))?;
     Ok(signature)
 }
@@ -100,7 +100,7 @@ impl Signed {
         let Some(comment) = trusted.strip_prefix(TRUSTED) else {
             return Err(malformed("its third line does not begin with `trusted comment: `"));
         };
-        // What signs files, mail or releases must never pass for a package's, whatever bytes it happens to cover.
+        // A signature that the same key made for a file or a mail must not count as one of a package.
         let Some((title, signer)) = parse_trusted_comment(comment) else {
             let comment = printable(comment, 80);
             let why = format!("its trusted comment is `{comment}`, a package's is `tunebox NAME@VERSION key RW…`");

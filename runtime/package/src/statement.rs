@@ -83,7 +83,7 @@ impl Statement {
 pub(crate) fn parse_version(text: &str) -> Result<Version, String> {
     let version = Some(text).filter(|text| text.len() <= MAX_VERSION_BYTES).and_then(|text| Version::parse(text).ok());
     match version {
-        // What follows a `+` orders nothing, and registries take no such tag.
+        // Build metadata does not order versions, and no registry accepts it in a tag.
         Some(version) if version.build == BuildMetadata::EMPTY => Ok(version),
         Some(_) => Err(format!("the version `{text}` has a part after `+`, which no registry takes")),
         None => {

@@ -38,9 +38,10 @@ fn artifact_kind(plan: &PlannedRun, train_state: &TrainState) -> ArtifactKind {
 }
 
 /// Writes the artifact, the card and the finished lock into the run's folder, in this order and each file atomically,
-/// in place of existing ones. The kind of artifact is that of [`artifact_kind`]; directions that the method published
-/// and its extra parameters are written beside every kind. A model with all weights trained is written in `f32`, another in the type of its
-/// weights. Card and lock say how the run ended (`outcome`). Returns the written files, card and lock last.
+/// in place of existing ones. The kind of artifact is that of [`artifact_kind`]. Directions that the method published
+/// and its extra parameters are written beside every kind. A model with all weights trained is written in `f32`,
+/// another in the type of its weights. Card and lock say how the run ended (`outcome`). Returns the written files, card
+/// and lock last.
 pub(crate) fn write(
     plan: &PlannedRun,
     train_state: &TrainState,

@@ -37,9 +37,8 @@ impl Environment {
     /// Starts the environment once with its settings to check them, and drops the instance: the first answer of a call
     /// makes a new one. `model` is the model that it will answer.
     ///
-    /// # Errors
-    /// An environment that rejects its settings or cannot be started, and a model of whose chat template it cannot be
-    /// told how a chat goes on after an answer.
+    /// # Errors An environment that rejects its settings or cannot be started, and a model whose chat template does not
+    /// show which tokens continue a chat after an answer.
     pub fn open(planned: &PlannedEnvironment, model: &Model) -> Result<Self, Error> {
         let mut responder = Responder::new(planned.admitted.clone(), &planned.settings)?;
         responder.drop_instance();
@@ -138,8 +137,10 @@ struct Episodes<'a> {
 }
 
 impl Episodes<'_> {
-    /// Has the environment answer completion number `number`, which ended by itself. Errors: tokens that cannot be
-    /// decoded; and, with the cause in `failure`, too many failures, and a time that is over.
+    /// Has the environment answer completion number `number`, which ended by itself. Returns the tokens of the
+    /// environment's message, or the end of the episode with its reward. Cuts the episode off, without a reward, if it
+    /// had its turns or if the environment failed, which is counted. Fails for tokens that cannot be decoded; and, with
+    /// the cause in `failure`, for too many failures, and a time that is over.
     fn reply(&mut self, number: usize, completion: &Completion) -> Result<Reply, tunebox_model::Error> {
         // Episodes of earlier batches are over, also those whose last message did not fit.
         self.open.retain(|open, _| open / BATCH == number / BATCH);

@@ -40,7 +40,8 @@ pub(crate) struct LearningRate {
     pub peak: f64,
     /// How the rate changes with the steps.
     pub schedule: Schedule,
-    /// Steps over which the rate rises from 0; a share of the run follows from its first length.
+    /// Steps over which the rate rises from 0. A warmup given as a share of the run is computed from the run's first
+    /// length.
     pub warmup: u64,
     /// Steps of the run.
     pub length: Length,

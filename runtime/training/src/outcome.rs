@@ -6,8 +6,8 @@ use tunebox_foundation::format::counted;
 
 use crate::validation::{Score, Validation, ValidationHistory};
 
-/// By how much of itself a loss must fall between the last two parts of a run to count as still falling, and by how many
-/// nats at least.
+/// How much a loss must fall to count as still falling: more than this share of its value before ([`FALL`]) and more
+/// than [`LEAST_FALL`] nats.
 const FALL: f64 = 0.02;
 const LEAST_FALL: f64 = 0.03;
 
@@ -143,10 +143,11 @@ fn format_value(score: Score) -> String {
     }
 }
 
-/// Whether the loss was still falling at the end of a run. With validations: whether the last is the best and lower
-/// than the one before it by 2 % or more. Without: whether the mean training loss of the last quarter of the steps is
-/// lower than that of the quarter before it by 2 % or more; false for a run of fewer than 8 steps. `rows` are those of
-/// the metrics.
+/// Whether the loss was still falling at the end of a run: by more than 2 % and by more than 0.03 nats. With
+/// validations, compares the last, which must also be the best, with the one before it; false for pass rates, and if
+/// the one before it is that before the first step. Without validations, compares the mean training loss of the last
+/// quarter of the steps with that of the quarter before, each of at least 4 steps; false if there are fewer than 8
+/// losses. `rows` are those of the metrics.
 pub(crate) fn is_falling(validations: &ValidationHistory, rows: &[Map<String, Value>]) -> bool {
     let falls = |before: f64, after: f64| before - after > LEAST_FALL.max(FALL * before);
     if let Some(last) = validations.last {

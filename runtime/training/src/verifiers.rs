@@ -130,11 +130,12 @@ impl Verifiers {
     }
 
     /// Samples `sampling.completions` completions of every prompt. If the run has an environment and `questions` are
-    /// given, one for each prompt, it answers them, and a completion has at most `room` tokens with its messages. The
-    /// prompts are divided among the ranks of the policy.
+    /// given (one for each prompt), the environment answers the completions, and an episode with its messages has at
+    /// most `room` tokens; else `room` is not used. The prompts are divided among the ranks of the policy, and every
+    /// rank returns all completions, in the order of the prompts.
     ///
-    /// # Errors
-    /// A failed generation, and those of the environment ([`Environment::generate`]), also outside of a step after the
+    /// # Errors A failed generation; those of the environment ([`Environment::generate`]), and an environment that
+    /// failed on all completions; a time limit that has passed: that of the present step, or outside of a step the
     /// seconds given to [`Verifiers::open`].
     pub(crate) fn generate(
         &mut self,
@@ -274,10 +275,10 @@ impl Verifiers {
 }
 
 impl Entry {
-    /// Judges completions by this verifier; returns one verdict for each, in order, NaN if the verifier abstained or
-    /// failed. Adds each verdict to the counts. A verifier with a verdict on failures gives that one. Else this fails as
-    /// soon as it failed on so many of `all` completions as [`check_failures`](Self::check_failures) says; also when `end` is
-    /// reached.
+    /// Judges completions by this verifier; returns one verdict for each, in order. The verdict is NaN if the verifier
+    /// abstained, and `on_failure`, or NaN without it, if the verifier failed. Adds every verdict and failure to the
+    /// counts. `all` is the number of completions on all ranks. Fails when `end` is reached, and as soon as the
+    /// verifier failed too often ([`check_failures`](Self::check_failures)).
     fn judge_all(
         &mut self,
         texts: &mut Texts<'_>,
@@ -361,15 +362,16 @@ pub(crate) fn pick_samples(
     rows.into_iter().map(|row: usize| sample_of(tokenizer, &answers[row], &verdicts[row], weights)).collect()
 }
 
-/// The weighted sum of the verdicts on a completion; `None` if no verifier gave one. `verdicts` has NaN for no verdict,
-/// and `weights` the name and the weight of every verifier.
+/// The weighted sum of the verdicts on a completion, rounded to seven significant digits; `None` if no verifier gave
+/// one. `verdicts` has NaN for no verdict, and `weights` the name and the weight of every verifier.
 fn reward_of(verdicts: &[f32], weights: &[(String, f32)]) -> Option<f64> {
     let given = verdicts.iter().zip(weights).filter(|(verdict, _)| !verdict.is_nan());
     let parts: Vec<f64> = given.map(|(verdict, (_, weight))| f64::from(verdict * weight)).collect();
     (!parts.is_empty()).then(|| seven_digits(parts.iter().sum()))
 }
 
-/// A completion for people, with the verdicts on it, as [`reward_of`] takes them. Fails if its tokens cannot be
+/// Builds what is shown of a completion: its prompt and text, cut to a length for display, its reward ([`reward_of`]),
+/// and the verdicts that are not NaN, by name. `verdicts` and `weights` are in one order. Fails if tokens cannot be
 /// decoded.
 pub(crate) fn sample_of(
     tokenizer: &Tokenizer,

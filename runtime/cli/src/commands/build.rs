@@ -30,8 +30,7 @@ pub(crate) struct Build {
 
 impl Build {
     /// Builds the component, shows its imports and warnings, and suggests the command that trains with it, or that
-    /// inspects a verifier or environment. With
-    /// `--json` emits a `built` event.
+    /// inspects a verifier or environment. With `--json` emits a `built` event.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let start = Instant::now();
         let is_elsewhere = self.out.is_some();

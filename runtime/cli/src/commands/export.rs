@@ -77,7 +77,8 @@ impl Export {
         Ok(access.map(|access| Access { write: vec![Draft::path_for(&self.out)], ..access }))
     }
 
-    /// In the child: writes the model into the draft and compares it with the run's model.
+    /// In the child: writes the model into the draft, compares it with the run's model, and shows the difference. Fails
+    /// if the run wrote steering vectors, or if the difference is above the limit of the format.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let (format, to) = (self.format()?, self.to);
         let loaded = self.model.load_exactly(terminal, global)?;
@@ -93,7 +94,8 @@ impl Export {
         Ok(ExitStatus::Success)
     }
 
-    /// In the parent, after the child succeeded: gives the draft its name, and suggests what to type next.
+    /// In the parent, after the child succeeded: moves the draft to the path of `--out`, and suggests what to type
+    /// next. Does nothing if [`Export::prepare`] made no draft.
     pub(super) fn publish(mut self, terminal: Terminal) -> Result<(), Failure> {
         let Some(draft) = self.draft.take() else { return Ok(()) };
         if self.format()?.is_file() {
@@ -109,7 +111,8 @@ impl Export {
         Ok(())
     }
 
-    /// The format with its number format. Fails if the format does not have the one of `--type`.
+    /// Returns the format with its number format. Fails if `--type` is given for an adapter alone, or is a quantized
+    /// format for `--to hf`.
     fn format(&self) -> Result<Format, Failure> {
         let quantized = self.numbers.unwrap_or(Quantization::Q8_0);
         match (self.to, self.numbers) {
@@ -134,13 +137,14 @@ impl Export {
 }
 
 impl Target {
-    /// The word of `--to`.
+    /// Returns the value of `--to` that stands for this format.
     fn name(self) -> String {
         self.to_possible_value().map_or_else(String::new, |value| value.get_name().to_owned())
     }
 }
 
-/// Shows how far the export is from the run's model, and emits a `compared` event.
+/// Shows the difference between the export and the run's model in log-probabilities, in nats, with the limit of the
+/// format. Emits a `compared` event.
 fn show(terminal: Terminal, to: Target, format: Format, difference: &Difference) {
     let Difference { tokens, largest, mean } = *difference;
     let [most, average, limit] = [largest, mean, format.limit()].map(|value| number(f64::from(value), 3, 12));
@@ -152,7 +156,7 @@ fn show(terminal: Terminal, to: Target, format: Format, difference: &Difference)
     }));
 }
 
-/// Fails if the output exists, or its name does not fit a file or a folder.
+/// Fails if the output exists, if a file's name does not end in `.gguf`, or if a folder's name does.
 fn check_output(out: &Path, format: Format) -> Result<(), Failure> {
     let shown = out.display();
     if out.exists() {
@@ -172,7 +176,7 @@ fn check_output(out: &Path, format: Format) -> Result<(), Failure> {
     }
 }
 
-/// The bytes of a file, or of the files of a folder.
+/// Returns the bytes of a file, or of the files directly in a folder. What cannot be read counts as 0.
 fn size_of(path: &Path) -> u64 {
     let length = |path: &Path| path.metadata().map_or(0, |about| about.len());
     if !path.is_dir() {
@@ -181,7 +185,8 @@ fn size_of(path: &Path) -> u64 {
     std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| length(&entry.path())).sum()
 }
 
-/// The command that uses the export; `None` if only a program in Python does.
+/// Returns a command that uses the export, with `BASE` for the base model's path where an adapter needs one. `None` for
+/// PEFT, a Python library without a command.
 fn next_command(to: Target, out: &Path) -> Option<String> {
     let path = quote(&out.display().to_string());
     match to {

@@ -64,8 +64,8 @@ impl Inspect {
     }
 
     /// Prints the description, or the WIT text with `--wit`, the CycloneDX document with `--sbom`, the README with
-    /// `--readme`. With the description,
-    /// notes a later version in `tunebox.lock`, and suggests how to use the package. Fails if the component is malformed.
+    /// `--readme`. With the description, notes a later version in `tunebox.lock`, and suggests how to use the package.
+    /// Fails if the component is malformed.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let package = Reference::parse(&self.package, Path::new("."))?.open()?;
         let imports = tunebox_sandbox::imports(&package.bytes)?;

@@ -40,8 +40,8 @@ pub(crate) struct RunDisplay {
     live: LiveLines,
 }
 
-/// The lines of a call of the method that goes on, which are shown when they come and not again once the call has
-/// ended.
+/// Lines that a running call of the method sent and that are on the screen already. After the call, the same lines come
+/// once more in its report; those that are in this list are not shown again.
 #[derive(Default)]
 struct LiveLines {
     shown: VecDeque<String>,
@@ -67,7 +67,8 @@ impl LiveLines {
         Some(each * f64::from(total.checked_sub(done)?)).filter(|left| *left >= MIN_SECONDS_LEFT)
     }
 
-    /// Whether a line of a call that has ended was shown already; forgets it.
+    /// Whether a line of a call that has ended is the oldest line in the list; removes it if so. Any other line empties
+    /// the list: what follows it is shown.
     fn take(&mut self, line: &str) -> bool {
         let is_shown = self.shown.front().is_some_and(|shown| shown == line);
         if is_shown {

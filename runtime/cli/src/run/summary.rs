@@ -147,8 +147,8 @@ fn resume_command(name: &str) -> String {
     with_resume(&typed, name)
 }
 
-/// Returns a command line with its `--name`, `--resume` and `--supervised` removed and `--resume --name NAME` added, before any `--`.
-/// Each word is quoted for a shell; `typed` excludes the program's name.
+/// Returns a command line with its `--name`, `--resume` and `--supervised` removed and `--resume --name NAME` added,
+/// before any `--`. Each word is quoted for a shell; `typed` excludes the program's name.
 fn with_resume(typed: &[String], name: &str) -> String {
     let mut words = vec!["tunebox"];
     let mut given = typed.iter().map(String::as_str);
@@ -157,7 +157,7 @@ fn with_resume(typed: &[String], name: &str) -> String {
         match given.next() {
             None => break Vec::new(),
             Some("--") => break std::iter::once("--").chain(given).collect(),
-            // The second is added by the parent of a supervised command.
+            // The parent process of a supervised command adds `--supervised`.
             Some("--resume" | "--supervised") => {}
             Some("--name") => {
                 given.next();

@@ -71,7 +71,8 @@ impl NewRunFile<'_> {
         self.imports.iter().any(|import| interface_of(import) == Some(name))
     }
 
-    /// A key with its effect and values, and its default, as comments. A key without default has `…` as its value.
+    /// Returns a key with its effect, values and default, all as comments. `rate` without a default shows
+    /// [`NewRunFile::rate`], `epochs` shows 1, and any other key without a default `…`.
     fn default_lines(&self, key: &Key) -> String {
         let about = format!("{} ({})", key.text.trim_end_matches('.'), key.takes);
         let value = match (key.name, &key.default) {
@@ -82,7 +83,8 @@ impl NewRunFile<'_> {
         format!("\n{}# {} = {value}\n", comment(&about), key.name)
     }
 
-    /// The lines of a table that are given and not comments.
+    /// Returns the values that the run file gives in the table `heading`, such as `[model]`, each with a comment where
+    /// it needs one. Empty for a table of defaults only.
     fn given(&self, heading: &str) -> String {
         let line = |key: &str, value: &str| format!("{key} = {}\n", toml::Value::String(value.to_owned()));
         match heading {
@@ -111,8 +113,8 @@ impl NewRunFile<'_> {
     }
 }
 
-/// A setting of the method with its effect and range, and its default as a comment. A setting without default is not a
-/// comment, and has `…` as its value, which must be replaced.
+/// Returns a setting of the method with its effect and range, and its default as a comment. A setting without a default
+/// is not a comment: its value is `…`, which is no TOML, so that the user must replace it.
 fn setting_lines(setting: &Setting) -> String {
     let about = format!("{} ({})", setting.doc.trim_end_matches('.'), range(setting));
     let (mark, value) = match &setting.default {
@@ -122,12 +124,12 @@ fn setting_lines(setting: &Setting) -> String {
     format!("\n{}{mark}{} = {value}\n", comment(&about), setting.name)
 }
 
-/// A value of a setting as TOML.
+/// Formats a value of a setting as TOML. JSON serves for that: text, numbers and booleans look the same in both.
 fn toml_value(value: &tunebox_package::Value) -> String {
     serde_json::to_value(value).map_or_else(|_| value.to_string(), |value| value.to_string())
 }
 
-/// A text as lines of comment.
+/// Returns a text as lines that begin with `# `, wrapped at [`WIDTH`] characters.
 fn comment(text: &str) -> String {
     wrap(text, WIDTH).iter().map(|line| format!("# {line}\n")).collect()
 }

@@ -10,8 +10,11 @@ use super::{Manifest, Setting, Value};
 use crate::Error;
 use crate::settings::convert_and_check;
 
+/// The most settings, and the most metrics, of a manifest.
 pub(super) const MAX_ENTRIES: usize = 64;
+/// The longest name, in bytes.
 pub(super) const MAX_NAME_BYTES: usize = 64;
+/// The longest other text, in bytes.
 pub(super) const MAX_TEXT_BYTES: usize = 4 << 10;
 
 /// The names of the values that a run itself writes beside a method's metrics. A metric must not have one of them.

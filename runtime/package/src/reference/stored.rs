@@ -26,7 +26,8 @@ pub(super) fn parse_registry_name(text: &str) -> Option<Source> {
     let source = Source::parse(text);
     let is_meant = match &source.tag {
         None => Location::parse(text).is_ok_and(|place| !place.is_folder()),
-        // What is no host, though it is spelt like one, was never pulled from; it is no path either.
+        // A text that only looks like a host was never pulled from, and is never a path. Its lookup in the store fails
+        // with the right error.
         Some(version) => is_like_host(host) && !source.package_name().is_empty() && !version.is_empty(),
     };
     (is_meant && !source.is_local).then_some(source)

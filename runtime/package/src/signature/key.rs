@@ -34,7 +34,7 @@ impl Signer {
     /// Parses a public key of minisign, `RW…`. `None` for anything else, also for other spellings of a valid key.
     pub fn parse(key: &str) -> Option<Self> {
         let plain = key.len() == KEY_CHARACTERS && key.bytes().all(|byte| byte.is_ascii_graphic());
-        // The one library knows the kinds of keys, the other shows their numbers.
+        // The verifying library checks the kind of the key; only the signing library gives its number.
         minisign_verify::PublicKey::from_base64(Some(key).filter(|_| plain)?).ok()?;
         let signer = Self::of(&Public::from_base64(key).ok()?);
         (signer.key == key && key.starts_with("RW")).then_some(signer)

@@ -163,7 +163,7 @@ impl Layout {
         for folder in [self.folder.clone(), self.blob_folder()] {
             for entry in fs::read_dir(folder).into_iter().flatten().flatten() {
                 if entry.file_name().to_string_lossy().starts_with(TEMPORARY_PREFIX) {
-                    // One that stays does no harm.
+                    // A temporary file that cannot be deleted only takes space.
                     fs::remove_file(entry.path()).ok();
                 }
             }
@@ -243,12 +243,12 @@ impl Layout {
     /// `index` must be written already.
     pub(super) fn delete_unneeded_blobs(&self, former: &[Descriptor], index: &Index) {
         let needed: Option<Vec<_>> = index.manifests.iter().map(|entry| self.referenced_blobs(entry)).collect();
-        // Who cannot be asked may need anything: then it all stays.
+        // An entry that cannot be read may refer to any blob, so nothing is deleted then.
         let Some(needed) = needed else { return };
         let needed: BTreeSet<String> = needed.into_iter().flatten().collect();
         let gone = former.iter().filter_map(|entry| self.referenced_blobs(entry)).flatten();
         for name in gone.filter(|name| !needed.contains(name)) {
-            // A file that stays costs room, nothing else.
+            // A file that cannot be deleted only takes space.
             fs::remove_file(self.blob_folder().join(name)).ok();
         }
     }

@@ -136,7 +136,8 @@ impl Trust {
     /// taken as known if the package comes from a path and no other publisher has its name; in all other cases the
     /// signer is unknown.
     fn known_for_other_packages(&self, candidate: &Candidate) -> KnownSigner {
-        // A stick that carries what a known publisher signed raises no new question, unless the name is another's.
+        // A package in a folder that a known publisher signed needs no question, unless its name belongs to another
+        // publisher.
         let has = |one: &Publisher| one.packages.contains(&candidate.statement.name);
         let free = candidate.source.is_local && !self.others(candidate.key()).any(has);
         let entry = self.publishers().find(|(_, known)| free && candidate.key() == Some(known.key.as_str()));
@@ -172,7 +173,7 @@ impl Trust {
         if !matches!(known, KnownSigner::No)
             && self.lock.find(name).is_some_and(|locked| locked.signer.as_deref() == signer)
         {
-            // It was taken under this name from the same hand, and not merely by the word of a lock.
+            // A signer that is known beside the lock has signed this name before.
             return Ok(());
         }
         let locked =
@@ -205,7 +206,8 @@ impl Trust {
             let hint = "the same command without `--locked` adds it, and asks where it must";
             return Err(refuse(lock::NOT_LOCKED, why, hint));
         };
-        // The same bytes may be carried on a stick, whose path differs from machine to machine.
+        // The path of a folder, such as one on a USB stick, differs from machine to machine, so only the bytes are
+        // compared.
         let Candidate { statement, source, signer } = candidate;
         if !source.is_local && locked.source != source.name {
             let source = &locked.source;

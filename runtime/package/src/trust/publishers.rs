@@ -71,7 +71,7 @@ impl Publishers {
     /// understood.
     pub(super) fn read_organization(named: Option<&Path>) -> Result<Self, Error> {
         let Some(path) = named else { return Ok(Self { path: PathBuf::new(), list: Vec::new() }) };
-        // A list that is named and not there is a mistake, unlike the files that appear by use.
+        // The other trust files are created on first use; a list that the user names must exist.
         std::fs::metadata(path).map_err(Error::file("read", path))?;
         Self::read(path)
     }

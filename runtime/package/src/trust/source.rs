@@ -26,7 +26,7 @@ impl Source {
     pub(crate) fn parse(text: &str) -> Self {
         let folder = text.strip_prefix("oci:").unwrap_or(text);
         if is_path(folder) {
-            // An escape at the end may be a few bytes longer than what it was cut to.
+            // `printable` may pass its limit by the length of an escape.
             let path = printable(folder, MAX_NAME_BYTES - 64);
             return Self { is_local: true, name: path.clone(), display_name: path, tag: None };
         }

@@ -112,7 +112,7 @@ struct Check<'a> {
 }
 
 impl Check<'_> {
-    /// Adds a problem with the dotted key `key`. `what` is the problem.
+    /// Adds a problem with the dotted key `key`. `what` is the problem, and `note` stands beside the underlined text.
     fn add(&mut self, key: &str, underline: Underline, what: String, hint: Option<String>, note: Option<String>) {
         self.problems.push(key, underline, Explanation { hint, ..Explanation::new("config", what) }, note);
     }

@@ -80,13 +80,13 @@ pub struct RunSettings {
     /// Cache and limits of compiling methods and verifiers.
     #[serde(skip)]
     pub compiling: Compiling,
-    /// Records where the method spends its time, in this process.
+    /// Records where the method spends its time. Only in this process.
     #[serde(skip)]
     pub profiler: Option<Profiler>,
     /// The processes that run the author's source in the place of the method's component.
     #[serde(skip)]
     pub native: Option<NativeMethod>,
-    /// Told of the calls of the method while they go on, in this process.
+    /// Is notified while a call of the method lasts. Only in this process.
     #[serde(skip)]
     pub(crate) call_observer: Option<CallObserver>,
     /// The ranks among which the run is divided; this process alone by default.
@@ -146,12 +146,11 @@ impl RunSettings {
     }
 
     /// Applies every `--set`, checks the document against the schema, and reads the tables. Paths in the run file are
-    /// relative to `folder`. A `--set` of `model.adapter` removes `train.adapter` of the file, unless a `--set` gives that,
-    /// too.
+    /// relative to `folder`. A `--set` of `model.adapter` removes `train.adapter` of the file, and one of `data.path`
+    /// or `data.files` removes the other of these two, unless a `--set` gives the removed key as well.
     ///
-    /// # Errors
-    /// All problems of the document and the `--set` arguments together, and those of the settings that can be read beside
-    /// them: [`setting_problems`].
+    /// # Errors All problems of the document and the `--set` arguments together, and those of the settings that can be
+    /// read beside them: [`setting_problems`].
     fn from_document(mut document: Document, folder: PathBuf, overrides: &[String]) -> Result<Self, Error> {
         let set = |assignment: &String| document.set(assignment).err();
         let mut errors: Vec<Error> = overrides.iter().filter_map(set).collect();

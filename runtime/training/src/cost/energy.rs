@@ -94,8 +94,8 @@ impl Counter {
         }
     }
 
-    /// The energy since the counter was opened, `seconds` ago; `memory` is the peak memory in bytes. `None` if it is
-    /// unknown.
+    /// Reads the counters, and returns the energy since they were opened, `seconds` ago; `memory` is the peak memory in
+    /// bytes. `None` if it is unknown. Only the estimate without a counter uses `seconds` and `memory`.
     pub(super) fn energy(&mut self, seconds: f64, memory: u64) -> Option<Energy> {
         self.read();
         match self {

@@ -37,7 +37,8 @@ impl Cost {
         Self { seconds: seven_digits(seconds), energy, price }
     }
 
-    /// Formats the price with as many decimals as it needs to be no 0: `0.07`, `0.0031`.
+    /// Formats the price with two decimals, or with four if it is below 0.1: `12.50`, `0.0031`. `None` if no price is
+    /// given.
     #[must_use]
     pub fn price_text(&self) -> Option<String> {
         self.price.map(|price| if price < 0.1 { format!("{price:.4}") } else { format!("{price:.2}") })

@@ -109,7 +109,8 @@ fn list_files(folder: &Path) -> Vec<PathBuf> {
     files
 }
 
-/// Whether the name of a file has `word` between its separators.
+/// Whether the name of a file has `word` as one of its words, which are separated by anything but letters. Ignores the
+/// case of the name.
 fn has_word(file: &Path, word: &str) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
     name.split(|letter: char| !letter.is_alphabetic()).any(|part| part == word)

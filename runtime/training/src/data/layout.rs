@@ -42,7 +42,8 @@ struct Pair {
     answer: &'static str,
 }
 
-/// The layouts with a question and its answer, the most specific first.
+/// The layouts with a question and its answer. The first whose columns a record has is taken, so the most specific come
+/// first.
 const PAIRS: [Pair; 8] = [
     Pair { name: "Alpaca", prompt: "instruction", context: Some("input"), answer: "output" },
     Pair { name: "Dolly", prompt: "instruction", context: Some("context"), answer: "response" },
@@ -57,7 +58,7 @@ const PAIRS: [Pair; 8] = [
 /// The columns that hold a conversation.
 const CONVERSATIONS: [&str; 3] = ["conversations", "conversation", "messages"];
 
-/// Roles by the names that ShareGPT files give the speakers.
+/// The roles of messages by the names, in lower case, that ShareGPT files give the speakers.
 const SPEAKERS: [(&str, &str); 11] = [
     ("human", "user"),
     ("user", "user"),
@@ -124,7 +125,8 @@ impl Conversion {
         Ok(columns)
     }
 
-    /// Renames the columns of `data.map`. A field that is not named so but has the name of a mapped field is removed.
+    /// Renames the columns of `data.map`, and returns the map. A field that already has one of the new names is
+    /// replaced.
     fn rename(&self, object: &mut Map<String, Value>) -> Result<FieldMap, Fault> {
         let mut taken = Vec::new();
         for (field, column) in &self.map {
@@ -226,7 +228,8 @@ fn is_native(object: &Map<String, Value>, shape: Shape) -> bool {
     }
 }
 
-/// Finds the columns of a layout from which a record of `shape` can be read. `has_template` is false in the result.
+/// Finds the columns of a layout from which a record of `shape` can be read; `None` for shapes without such layouts.
+/// `has_template` is false in the result.
 fn find_columns(object: &Map<String, Value>, shape: Shape) -> Option<Layout> {
     let has = |name: &str| object.contains_key(name);
     let layout = |name, columns, context| Some(Layout { name, shape, columns, context, has_template: false });

@@ -120,11 +120,12 @@ fn missing_field(text: &str, object: &Map<String, Value>, field: &str, shape: Sh
     (fault::missing_field(field, shape, similar), at)
 }
 
-/// Reads the content of an object that has the fields of `shape`. Fails for a field of the wrong type,
-/// an empty list of messages, and a conversation without the role `assistant`; an empty text is wrong except in pairs of
-/// prompt and answer. Ignores `tools` that is null and `chat_template_kwargs` that is no object. Further fields that are
-/// numbers or booleans become columns, and lists of numbers become lists if the shape has columns for tokens; all others are
-/// ignored.
+/// Reads the content of an object that has the fields of `shape`, and its further fields. Of these, numbers and
+/// booleans become columns, and lists of numbers become lists if the shape has columns for tokens; all others are
+/// ignored, also a `tools` that is null and a `chat_template_kwargs` that is no object.
+///
+/// Fails for a field of the wrong type, an empty list of messages, a conversation without the role `assistant`, and an
+/// empty text except in pairs of prompt and answer.
 fn read_record(mut fields: Fields<'_>, shape: Shape) -> Result<Record, LocatedFault> {
     let content = match shape {
         Shape::Messages => {
@@ -305,10 +306,12 @@ impl Fields<'_> {
     }
 
     /// Removes `chosen`, `rejected` and, if present (null is a fault), `prompt`, and returns them; each is a text or a
-    /// non-empty list of messages. Without `prompt`, both answers must be lists of messages; the longest run of
-    /// messages with which both begin is cut from them and becomes the prompt, which may be empty. So it does beside a
-    /// `prompt` of text if the lists begin with a message that is no answer: they repeat it. A `prompt` of text before
-    /// messages that are answers becomes a message of the user.
+    /// non-empty list of messages.
+    ///
+    /// Without `prompt`, both answers must be lists of messages, and the prompt is the messages with which both begin,
+    /// which are cut from them; it may be empty. The answers are also cut in this way, and a `prompt` of text is
+    /// ignored, if both lists begin with a message that is no answer, because they then repeat the prompt. Another
+    /// `prompt` of text beside lists of messages becomes a message of the user.
     fn take_preference(&mut self) -> Result<Content, LocatedFault> {
         let (chosen, rejected) = (self.take_text_or_messages("chosen")?, self.take_text_or_messages("rejected")?);
         let begins_with_answer = |turns: &TextOrMessages| match turns {

@@ -71,7 +71,8 @@ impl Format {
         if self == Self::Parquet { format!("row {number}") } else { format!("line {number}") }
     }
 
-    /// Whether all values are text, so that numbers and lists are only recognized by their column.
+    /// Whether all values are text, as in CSV, so that a number, boolean or list is recognized only where one is
+    /// expected.
     pub(super) fn is_untyped(self) -> bool {
         matches!(self, Self::Delimited(_))
     }
@@ -219,7 +220,8 @@ impl Chunks<'_> {
         if self.lines.len() >= CHUNK_RECORDS || self.bytes >= CHUNK_BYTES { self.flush() } else { Ok(()) }
     }
 
-    /// Adds a record of a table, given by its fields.
+    /// Adds a record of a table, given by its fields, or by why they cannot be read. `number` is that of its line or
+    /// row. Fails as [`push`](Self::push) does.
     fn push_row(&mut self, number: u64, fields: Result<Map<String, Value>, Fault>) -> Result<(), Error> {
         let text = fields.map(|fields| Value::Object(fields).to_string().into_bytes());
         self.push(Line { number, column: 1, text })

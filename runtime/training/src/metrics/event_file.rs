@@ -56,6 +56,7 @@ impl EventFile {
         if numbers.is_empty() { Ok(()) } else { self.append(&Event { step, content: Content::Numbers(numbers) }) }
     }
 
+    /// Appends an event with the present time.
     fn append(&mut self, event: &Event<'_>) -> Result<(), Error> {
         let written = self.file.write_all(&frame(&event.encode(seconds_now())));
         Ok(written.map_err(FileError::at("written", &self.path))?)
@@ -112,7 +113,7 @@ impl Event<'_> {
     }
 }
 
-/// How a field of a protocol buffer is stored.
+/// How a field of a protocol buffer is stored, with the number of that wire type.
 #[derive(Clone, Copy)]
 enum Wire {
     Integer = 0,
@@ -121,6 +122,7 @@ enum Wire {
     Four = 5,
 }
 
+/// Appends the key of a field: its number and how it is stored.
 fn put_key(bytes: &mut Vec<u8>, field: u64, wire: Wire) {
     put_integer(bytes, field << 3 | wire as u64);
 }
@@ -134,6 +136,7 @@ fn put_integer(bytes: &mut Vec<u8>, mut integer: u64) {
     bytes.push(integer as u8);
 }
 
+/// Appends a field of bytes, such as a text or a nested message: key, length, content.
 fn put_bytes(bytes: &mut Vec<u8>, field: u64, content: &[u8]) {
     put_key(bytes, field, Wire::Bytes);
     put_integer(bytes, content.len() as u64);

@@ -211,8 +211,9 @@ fn create_sampler(settings: &RunSettings, destination: &Destination, data: &Data
         .ok_or_else(|| damaged(&destination.folder, "its place in the data is past the end of the data"))
 }
 
-/// Builds the learning-rate settings of a run of this length. The default peak is the usual rate of records of `shape`
-/// ([`Shape::usual_rate`]). Fails for an unknown schedule.
+/// Builds the learning-rate settings of a run of this length. Without `train.rate`, the peak is the usual rate of
+/// records of `shape` for an adapter or for all weights ([`Shape::usual_rate`]). A warmup given as a share is computed
+/// from the steps planned at the start. Fails for an unknown schedule.
 fn learning_rate(settings: &RunSettings, policy: &Policy, shape: Shape, length: Length) -> Result<LearningRate, Error> {
     let train = &settings.file.train;
     let schedule = schedule(settings)?;

@@ -152,7 +152,10 @@ impl Connection {
         }
     }
 
-    /// Carries out one exchange. An error comes with whether the ranks can no longer go on together.
+    /// Executes one exchange: sends this rank's message with the number and the purpose of the exchange, and returns
+    /// the messages of all ranks. A message that is too long is replaced by an error, so that the other ranks do not
+    /// wait. Adds to the traffic, and advances the number of the exchange if the transport succeeds. An error comes
+    /// with `true` if the ranks can no longer go on together, which is not so if all failed with the same text.
     fn exchange(
         &mut self,
         purpose: &str,
@@ -235,7 +238,8 @@ impl Connection {
         Explanation { category: "ranks".into(), what, why, kept: None, further: Vec::new(), ..failure }
     }
 
-    /// The explanation of ranks that are not at the same exchange: this one at `purpose`, another one, if known, at its own.
+    /// Builds the explanation of ranks that are at different exchanges: this rank at `purpose`, the rank in `other` at
+    /// the purpose beside it. Without `other`, names no rank, because its message could not be read.
     fn explain_difference(&self, purpose: &str, other: Option<(usize, &str)>) -> Explanation {
         let other = other.map_or("another rank at something else".to_owned(), |(rank, other)| {
             format!("{} at `{other}`", self.name(rank))
@@ -269,7 +273,7 @@ impl Connection {
         self.other_exit
     }
 
-    /// What the exchanges took so far.
+    /// Returns the bytes and seconds of all exchanges so far.
     #[must_use]
     pub fn traffic(&self) -> Traffic {
         self.traffic

@@ -42,7 +42,8 @@ pub(crate) fn plan_on_ranks(mut settings: RunSettings) -> Result<Plan, Error> {
     Ok(planned)
 }
 
-/// Checks that all ranks have the identity of this rank's plan, and the same kind of processor.
+/// Fails unless all ranks have the identity and the number of steps of this rank's plan, and a processor with the same
+/// instruction sets.
 fn compare_plans(ranks: &RankGroup, planned: &Plan) -> Result<(), Error> {
     let kind = format!("{} with {}", system_name(), instruction_sets());
     let own = (&planned.run.identity, planned.run.summary.steps, &kind);
@@ -72,8 +73,9 @@ fn compare_plans(ranks: &RankGroup, planned: &Plan) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sends the files of a run's folder from rank 0, which gives the folder and the checkpoints to send, to the other ranks, which write them into the
-/// folder of the same name in `runs`. Returns the name.
+/// Sends the files of a run's folder from rank 0 to the other ranks, which write them into the folder of the same name
+/// in `runs`. Rank 0 gives its folder and the checkpoints to send in `folder`; the other ranks give `None`. Returns the
+/// name of the folder. Fails for a file whose path leads out of the folder.
 fn send_folder(ranks: &RankGroup, folder: Option<(&Path, &[PathBuf])>, runs: &Path) -> Result<String, Error> {
     let own = folder.map_or(Ok((String::new(), Vec::new())), |(folder, checkpoints)| {
         let name = folder.file_name().unwrap_or_default().to_string_lossy().into_owned();
@@ -102,7 +104,8 @@ fn send_folder(ranks: &RankGroup, folder: Option<(&Path, &[PathBuf])>, runs: &Pa
     Ok(name)
 }
 
-/// The folders of the checkpoints that a resumed run reads: the one that it continues, and that of its best validation.
+/// The folders of the checkpoints that a resumed run reads: the one that it resumes, and that of its best validation.
+/// Empty without a checkpoint.
 fn checkpoints_to_send(planned: &Plan) -> Vec<PathBuf> {
     let Some((path, state)) = &planned.run.checkpoint else { return Vec::new() };
     let best = state.validations.best.map(|best| checkpoint::folder(&planned.run.folder, best.step));

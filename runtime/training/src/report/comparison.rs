@@ -122,6 +122,7 @@ impl Difference {
 }
 
 impl ComparedRun {
+    /// Takes the figures of a run from what its folder says.
     fn of(content: &Content) -> Self {
         let metric = |(name, series): &(String, super::series::Series)| MetricSummary {
             name: name.clone(),
@@ -166,11 +167,12 @@ pub fn compare_runs(folders: &[PathBuf]) -> Result<RunComparison, Error> {
     Ok(RunComparison { runs, differences, page })
 }
 
-/// The key of the learning rate, which a run file may leave out: its default depends on optimizer, adapter and records.
+/// The key of the learning rate. A run file may leave it out with AdamW, whose default rate depends on adapter and
+/// records.
 const RATE: &str = "settings.train.rate";
 
-/// The keys of a run's lock that are compared, with their values. A rate that the run file leaves out is that of the
-/// plan.
+/// Returns the keys of a run's lock that are compared, with their values as text. A learning rate that the run file
+/// leaves out is taken from the plan, unless nothing is trained.
 fn compared_leaves(content: &Content) -> Vec<(String, String)> {
     let mut leaves = Vec::new();
     for key in COMPARED {
@@ -222,6 +224,7 @@ struct Page {
     plots: Vec<Figure>,
 }
 
+/// The row of a run in the table of outcomes.
 #[derive(Serialize)]
 struct RunPart {
     color: usize,
@@ -229,6 +232,7 @@ struct RunPart {
     cells: Vec<String>,
 }
 
+/// A key in which runs differ, with the value of each run.
 #[derive(Serialize)]
 struct SettingPart {
     key: String,
@@ -277,6 +281,8 @@ fn main_columns(names: &[String]) -> Vec<&String> {
     SHOWN.iter().filter_map(|shown| names.iter().find(|name| name == shown)).collect()
 }
 
+/// Builds a run's row of the table of outcomes: state, steps, the last value of each metric in `columns`, speed, time
+/// and peak memory; a dash for what is not known.
 fn run_part(color: usize, run: &ComparedRun, columns: &[&String]) -> RunPart {
     let dash = || "–".to_owned();
     let steps = run.planned.filter(|planned| *planned != run.steps);

@@ -62,6 +62,7 @@ pub(super) struct Content {
     pub(super) shipped: Option<u64>,
     /// Changes of the method: finished steps and the new digest.
     pub(super) revisions: Dated<String>,
+    /// The figures of the plan; `None` before the run's journal has them.
     pub(super) figures: Option<Figures>,
     /// The estimated cost with the step after which it was estimated.
     pub(super) estimate: Option<(u64, Cost)>,
@@ -69,10 +70,13 @@ pub(super) struct Content {
     pub(super) cost: Option<Cost>,
     /// The peak memory so far, in bytes.
     pub(super) peak: Option<Series>,
+    /// The last groups of completions that were shown.
     pub(super) completions: Dated<Vec<Sample>>,
     /// The first and the last answers.
     pub(super) answers: Vec<(u64, Vec<Answered>)>,
+    /// The last lines that the method logged.
     pub(super) log: Dated<String>,
+    /// The last warnings.
     pub(super) warnings: Dated<String>,
     metrics: Tail,
     journal: Tail,
@@ -156,7 +160,8 @@ impl Content {
         self.series.iter().find(|(known, _)| known == name).map(|(_, series)| series)
     }
 
-    /// Adds a row of `metrics.jsonl`. A row without a whole `step` is skipped.
+    /// Adds a row of `metrics.jsonl`: the closing metrics, the shipped step, or numbers of a step, with a change of the
+    /// method if the row has one. A row without a whole `step` is skipped.
     fn add_metrics(&mut self, row: &Map<String, Value>) {
         let Some(step) = row.get("step").and_then(Value::as_u64) else { return };
         let numbers = || row.iter().filter_map(|(name, value)| Some((name, value.as_f64()?)));
@@ -192,7 +197,8 @@ impl Content {
         }
     }
 
-    /// Adds a row of `report.jsonl`.
+    /// Adds a row of `report.jsonl`. A plan, which a resumed run writes anew, removes the earlier estimate and cost. Of
+    /// the answers, keeps the first and the last.
     fn add_entry(&mut self, step: u64, entry: Entry) {
         match entry {
             Entry::Plan(figures) => {

@@ -40,6 +40,7 @@ pub(super) struct Figure {
     table: Vec<Vec<String>>,
 }
 
+/// An entry of a plot's legend: a line with its last value.
 #[derive(Debug, Serialize)]
 struct Legend {
     color: usize,

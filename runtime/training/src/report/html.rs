@@ -32,6 +32,8 @@ pub(super) struct Head {
 }
 
 impl Head {
+    /// Creates the head of a page. `refresh` is the number of seconds after which a browser loads the page again, if it
+    /// does.
     pub(super) fn new(title: String, refresh: Option<u32>) -> Self {
         let style_digest = STANDARD.encode(Sha256::digest(STYLE));
         Self { title, refresh, style: STYLE, style_digest, version: env!("CARGO_PKG_VERSION") }

@@ -53,7 +53,7 @@ pub(super) enum Entry {
     Cost(Cost),
 }
 
-/// The figures of a plan that `run.lock` does not hold.
+/// The figures of a plan that `run.lock` does not hold, as [`PlanSummary`] has them.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case", default)]
 pub(super) struct Figures {

@@ -74,6 +74,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
+    /// Ends the report, and sends a warning with the error.
     fn give_up(&mut self, error: &Error) {
         self.live = None;
         let why = error.why().map_or_else(String::new, |why| format!(": {why}"));
@@ -148,6 +149,7 @@ impl Live {
         Ok(())
     }
 
+    /// Reads what the run's files gained, and writes the report of a run in this state.
     fn write_in_state(&mut self, state: &State) -> Result<(), Error> {
         self.content.update()?;
         Ok(files::write(&self.content.folder.join(FILE), render(&self.content, state).as_bytes())?)

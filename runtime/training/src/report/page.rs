@@ -70,6 +70,7 @@ struct Page {
     log: Vec<Item>,
 }
 
+/// What the page says about the success of the run.
 #[derive(Serialize)]
 struct VerdictPart {
     tone: &'static str,
@@ -77,6 +78,7 @@ struct VerdictPart {
     notes: Vec<String>,
 }
 
+/// A figure on the first screen.
 #[derive(Serialize)]
 struct Tile {
     label: String,
@@ -84,6 +86,7 @@ struct Tile {
     note: String,
 }
 
+/// A line of the log or a warning, with its step.
 #[derive(Serialize)]
 struct Item {
     step: u64,
@@ -106,6 +109,7 @@ struct AnswerPart {
     wanted: Option<String>,
 }
 
+/// Completions of one step.
 #[derive(Serialize)]
 struct Group {
     step: u64,
@@ -223,12 +227,13 @@ fn time_note(content: &Content, is_running: bool) -> String {
     }
 }
 
+/// Converts lines for the page, each cut to [`MAX_TEXT`] bytes.
 fn items(lines: &Dated<String>) -> Vec<Item> {
     lines.iter().map(|(step, text)| Item { step: *step, text: shown(text, MAX_TEXT) }).collect()
 }
 
-/// Pairs the first answers with the last. An answer without a later one has the text that says so; none are shown of a
-/// finished run without later ones, which changed no answers.
+/// Pairs the first answers with the last, for at most four prompts. An answer without a later one gets a note in its
+/// place. Returns no answers if a finished run has no later ones: it changed none.
 fn answers(content: &Content, state: &State) -> Answers {
     let (first, last) = (content.answers.first(), content.answers.get(1));
     let Some((first, before)) = first.filter(|_| last.is_some() || *state != State::Finished) else {
@@ -253,7 +258,9 @@ fn answers(content: &Content, state: &State) -> Answers {
     Answers { note, list: list.take(4).collect() }
 }
 
-/// The last groups of completions, the newest first. A prompt is shown once for samples of the same one in a row.
+/// The last [`MAX_GROUPS`] groups of completions, the newest first, with at most eight samples each. Shows a prompt
+/// once for consecutive samples of it. Marks the samples with the highest and the lowest reward, unless all rewards are
+/// equal.
 fn groups(completions: &Dated<Vec<Sample>>) -> Vec<Group> {
     let group = |(step, samples): &(u64, Vec<Sample>)| {
         let known = samples.iter().filter_map(|sample| sample.reward);
@@ -280,7 +287,7 @@ fn groups(completions: &Dated<Vec<Sample>>) -> Vec<Group> {
     completions.iter().rev().take(MAX_GROUPS).map(group).collect()
 }
 
-/// What was planned beside what came out.
+/// Rows of a name, what was planned, and what came out so far; a dash for what is not known.
 fn plan_rows(content: &Content) -> Vec<(&'static str, String, String)> {
     let total = content.planned_steps().map_or_else(|| "until it is stopped".into(), grouped);
     let mut rows = vec![("steps", total, grouped(content.step))];

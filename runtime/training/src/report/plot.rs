@@ -8,14 +8,14 @@ use tunebox_foundation::format::grouped;
 use super::series::{Point, smooth};
 use super::text::{attribute, short};
 
-/// The margins around the plotted area: left for the numbers, above for the values under the pointer, below for the
-/// steps.
+/// The margins around the plotted area in CSS pixels: left for the numbers, above for the values under the pointer,
+/// below for the steps.
 const LEFT: f64 = 50.0;
 const RIGHT: f64 = 12.0;
 const TOP: f64 = 22.0;
 const BOTTOM: f64 = 24.0;
 
-/// The most places of the pointer that a plot tells apart.
+/// The most areas of a plot that react to the pointer, each of which shows the values at one step.
 const MAX_COLUMNS: usize = 40;
 
 /// From this quotient of the largest and the smallest number, a plot that may be logarithmic is.
@@ -79,7 +79,8 @@ impl Plot {
         svg + "</svg>"
     }
 
-    /// Finds the ranges of the axes, with room above and below the lines. Numbers that begin near 0 begin at 0.
+    /// Finds the ranges of the axes, with 6 % of room above and below the lines. An axis that is not logarithmic begins
+    /// at 0 if the smallest number is positive and less than about a third of the largest.
     fn axes(&self) -> Axes {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let steps = range(points().map(|(step, _)| *step));
@@ -95,8 +96,9 @@ impl Plot {
         Axes { steps, values: (bottom, top), is_log, size: self.size }
     }
 
-    /// Draws an area for each place of the pointer over the first line, with the values of all lines there; the style
-    /// shows them only under the pointer.
+    /// Draws areas next to each other, each with the values of all lines at one step; the style shows an area's values
+    /// only under the pointer. The steps are those of the line with the most points, at most about [`MAX_COLUMNS`] of
+    /// them, the last included.
     fn draw_columns(&self, axes: &Axes, svg: &mut String) {
         let Some(longest) = self.lines.iter().max_by_key(|line| line.points.len()) else { return };
         let every = longest.points.len().div_ceil(MAX_COLUMNS).max(1);

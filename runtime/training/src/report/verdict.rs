@@ -45,7 +45,8 @@ pub(super) fn goal(content: &Content) -> Option<Goal> {
     GOALS.into_iter().find(|goal| content.series(goal.name).is_some())
 }
 
-/// Judges a run by its numbers so far. `is_running` says in which tense.
+/// Judges a run by the trend of its main metric so far, its validation, and its skipped updates. `is_running` chooses
+/// the tense of the sentence.
 pub(super) fn judge(content: &Content, is_running: bool) -> Verdict {
     let found = goal(content).and_then(|goal| Some((goal, content.series(goal.name)?)));
     let (tone, sentence) = match found {
@@ -68,7 +69,8 @@ pub(super) fn judge(content: &Content, is_running: bool) -> Verdict {
     Verdict { tone, sentence, notes }
 }
 
-/// Describes how a run's main metric changed from its beginning to its end.
+/// Describes how a run's main metric changed from its beginning to its end: good if it moved in the wanted direction by
+/// 2 % or more, bad if in the other, else neutral, as with one value.
 fn describe(goal: Goal, series: &Series, is_running: bool) -> (Tone, String) {
     let name = capitalized(goal.name);
     let Some((early, late)) = series.trend() else {

@@ -46,7 +46,7 @@ pub(super) struct ActiveRun<'a> {
     pub(super) unlearned: bool,
     /// What the parts of the run took in this process.
     pub(super) timing: Timing,
-    /// The folder of a new run; removes it when dropped, unless a step is finished.
+    /// The folder of a new run, which dropping this removes until the first step is recorded; `None` for a resumed run.
     pub(super) unused: Option<TempDir>,
 }
 

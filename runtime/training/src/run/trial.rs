@@ -10,8 +10,8 @@ use crate::error::Error;
 use crate::observer::SilentObserver;
 use crate::plan::Plan;
 
-/// The fewest and the most steps of a trial after the first, which warms up, and the seconds after which no step is
-/// added.
+/// The fewest and the most steps of a trial after the first, which warms up. No step is added after the fewest steps
+/// once they took [`SECONDS`].
 const MIN_STEPS: usize = 3;
 const MAX_STEPS: usize = 24;
 const SECONDS: f64 = 12.0;
@@ -83,8 +83,8 @@ fn epoch_cursors(sampler: &BatchSampler) -> Vec<Cursor> {
     (0..count).map(step).collect()
 }
 
-/// Keeps at most 64 records of the plan's validation data. Returns by how much a validation of all of them takes
-/// longer, by their number.
+/// Keeps at most 64 records of the plan's validation data. Returns the number of all its records divided by that of the
+/// kept ones; 1 without validation data.
 fn cut_validation(plan: &mut Plan) -> f64 {
     let Some(data) = &mut plan.run.validation else { return 1.0 };
     let all = data.examples.len();

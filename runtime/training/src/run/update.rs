@@ -24,11 +24,12 @@ pub(crate) struct Update {
 pub(crate) type LastLoss = Option<(f64, u64)>;
 
 /// Executes step `step` (from 0): calls the method for every batch of the next window, then updates the weights if a
-/// gradient is accumulated; a method that updates the parameters itself must have done so. A method of the cadence
-/// `Window` gets the whole window as one batch. Advances the sampler past the window. `last` is the last finite loss, for errors. Passes the report of each successful call to `handle_report`.
+/// gradient is accumulated. A method of the cadence `Window` gets the whole window as one batch. Advances the sampler
+/// past the window. `last` is the last finite loss, for errors. Passes the report of each successful call to
+/// `handle_report`.
 ///
-/// # Errors
-/// A failed call or update, and a combined metric `loss` that is not finite; it is checked after the update.
+/// # Errors A failed call or update; a method that updates the parameters itself and leaves a gradient; and a combined
+/// metric `loss` that is not finite, which is checked after the update.
 pub(crate) fn update(
     plan: &PlannedRun,
     session: &mut Session,

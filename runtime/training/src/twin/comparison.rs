@@ -173,8 +173,8 @@ fn difference(at: &str, what: String, component: &str, twin: &str) -> CompareErr
 /// Something that must be equal: what it is called in a difference, and its value as text.
 type Fact = (String, String);
 
-/// Fails at the first fact of the component (`ours`) whose value differs from the twin's at the same position. Compares only
-/// as many facts as both lists have; names are not compared.
+/// Fails at the first fact of the component (`ours`) whose value differs from the twin's at the same position. Compares
+/// only as many facts as both lists have. Does not compare the names: the difference has the component's.
 fn compare_facts(at: &str, ours: Vec<Fact>, theirs: Vec<Fact>) -> Result<(), CompareError> {
     match ours.into_iter().zip(theirs).find(|(one, other)| one.1 != other.1) {
         Some(((what, one), (_, other))) => Err(difference(at, what, &one, &other)),

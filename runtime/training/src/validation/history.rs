@@ -128,8 +128,8 @@ impl ValidationHistory {
         is_best
     }
 
-    /// Returns the best and the last validation if the validation loss has risen by 2 % or more since the best while the
-    /// training loss fell: the model learns the records by heart. `None` otherwise.
+    /// Returns the best and the last validation if the validation loss has risen by more than 2 % since the best while
+    /// the training loss fell: the model learns the records by heart. `None` otherwise, and for pass rates.
     pub(crate) fn overfitting(&self) -> Option<(Validation, Validation)> {
         let (best, last) = (self.best?, self.last?);
         let (Score::Loss(low), Score::Loss(now)) = (best.score, last.score) else { return None };
@@ -137,8 +137,9 @@ impl ValidationHistory {
         (now > low * (1.0 + RISE) && has_fallen).then_some((best, last))
     }
 
-    /// Whether a number of a history read from a file is one that no run has: a step after `step`, a best score that
-    /// is not finite, a sum of losses that is not, or more of them than steps.
+    /// Whether a number of a history read from a file is one that no run has: a validation after step `step`, a best
+    /// validation before the first step or with a score that is not finite, a sum of training losses that is not
+    /// finite, or more training losses than steps.
     pub(crate) fn is_implausible(&self, step: u64) -> bool {
         let late = [self.first, self.best, self.last, self.previous].into_iter().flatten().any(|one| one.step > step);
         let infinite = self.best.is_some_and(|best| !best.score.is_finite() || best.step == 0);

@@ -48,7 +48,8 @@ impl Counts {
     }
 }
 
-/// What counts the results of a step, and is divided among ranks: verifiers, or an environment.
+/// Something whose results of a step are counted, and whose work is divided among ranks: the verifiers, or the
+/// environment.
 pub(super) trait Counting {
     /// The counts of the present step.
     fn counts(&mut self) -> Vec<&mut Counts>;
@@ -68,9 +69,10 @@ impl Counting for Option<Environment> {
     }
 }
 
-/// Computes something for each of `weights.len()` items, a share of them on each rank: `compute` gets the range of this
-/// rank. Returns what all ranks computed, in order, and adds what they counted to the counts of `counting`. `weights`
-/// says how much work an item is.
+/// Computes results for `weights.len()` items, a share of the items on each rank: `compute` gets the range of this
+/// rank, and returns the results of its items in order, as many for each item. Returns the results of all ranks in the
+/// order of the items, and adds what all ranks counted to `counting`. `weights` says how much work each item is. Fails
+/// on every rank if one of them fails.
 pub(super) fn share_work<C: Counting, T: Serialize + DeserializeOwned>(
     ranks: &RankGroup,
     purpose: &'static str,

@@ -45,7 +45,8 @@ pub(super) fn print_runs(terminal: Terminal, runs: &[Listed]) {
     }
 }
 
-/// The cells of a run, without characters that act on a terminal.
+/// Returns the cells of a run in the order of [`HEADS`], with characters that act on a terminal escaped. A loss or best
+/// score that is unknown is `–`.
 fn cells(run: &Listed) -> [String; 8] {
     let method = run.method.split(' ').next().unwrap_or_default();
     let model =
