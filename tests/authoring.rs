@@ -156,12 +156,6 @@ fn a_method_begun_with_a_shape_builds_and_trains_on_the_sample_without_a_change(
         place.succeed(&["new", &name, "--shape", shape]);
         let built = place.succeed(&["build", &name]);
         assert!(!built.contains("Warning"), "{shape}: {built}");
-        let checked = place.succeed(&["check", &name]);
-        let used = format!("of a run file with `use = \"{name}\"`");
-        assert!(
-            checked.to_lowercase().contains(&format!("{kind} {name} 0.1.0\n")) && checked.contains(&used),
-            "{checked}"
-        );
         let few = ["--set", "train.steps=2", "--name", "few"];
         let trained = place.succeed(&[&["-C", &name, "train", "run.toml"][..], &few[..]].concat());
         assert!(trained.contains("Done 2 steps") && !trained.contains("Warning"), "{shape}: {trained}");
@@ -181,6 +175,12 @@ fn a_new_verifier_or_environment_builds_passes_its_tests_and_gives_the_rewards_o
         assert!(built.contains("Imports   (nothing else") && !built.contains("arning"), "{kind}: {built}");
         let tested = place.succeed(&["test", &name]);
         assert!(tested.contains("3 passed") && tested.contains(&format!("Passed the {kind}'s own tests")), "{tested}");
+        let checked = place.succeed(&["check", &name]);
+        let used = format!("of a run file with `use = \"{name}\"`");
+        assert!(
+            checked.to_lowercase().contains(&format!("{kind} {name} 0.1.0\n")) && checked.contains(&used),
+            "{checked}"
+        );
         let few = ["--set", "train.steps=2", "--name", "few"];
         let trained = place.succeed(&[&["-C", &name, "train", "run.toml"][..], &few[..]].concat());
         assert!(trained.contains("Done 2 steps") && !trained.contains("Warning"), "{kind}: {trained}");
