@@ -11,8 +11,9 @@ use crate::fused::host;
 use crate::fused::unpack::{Rows, unpacked};
 use crate::weight::WeightRef;
 
+/// Threads of a block of most kernels.
 const THREADS: u32 = 256;
-/// Threads of a block that copies rows.
+/// Threads of a block that gathers rows.
 const ROW_THREADS: u32 = 128;
 /// Rows that one thread sums, in order; more if there would otherwise be more than [`MOST_PARTS`] parts.
 const ROWS_OF_PART: usize = 64;

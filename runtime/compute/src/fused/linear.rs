@@ -24,7 +24,7 @@ use crate::weight::WeightRef;
 pub(super) const TOKENS: usize = 512;
 /// Features of one tile.
 pub(super) const FEATURES: usize = 256;
-/// Columns below which a weight gradient is computed transposed.
+/// A weight gradient with fewer columns than this is computed transposed if `dy` is bf16 and wider.
 const THIN: usize = 128;
 
 /// Computes the linear layer `y = x·Wᵀ + b`: `x` is `[tokens, in]` f32 or bf16, `weight` is `[out, in]` in any stored
@@ -80,7 +80,7 @@ pub fn add_linear_input_gradient<'w>(
     add_product(&device, total, MatrixView::plain(dy), MatrixView::plain(&weight), act)
 }
 
-/// Returns `total + found`, or `found` without `total`.
+/// Returns `total + found` as a new tensor, or `found` itself without `total`. Fails if shapes or devices differ.
 pub(super) fn add_to(total: Option<Tensor>, found: Tensor) -> Result<Tensor> {
     match total {
         Some(total) => residual::add(&total, &found),
@@ -96,8 +96,8 @@ pub(super) fn add_linear(device: &Accelerator, y: Tensor, x: &Tensor, weight: We
     add_product(device, Some(y), MatrixView::plain(x), MatrixView::transposed(&weight), act)
 }
 
-/// Queues adding `left·right` to `total` on a device and returns `total`; without `total`, returns the product as a new tensor
-/// of type `dtype`.
+/// Queues adding `left·right` to `total` on a device, in place, and returns `total`; without `total`, returns the
+/// product as a new tensor of type `dtype`.
 fn add_product(
     device: &Accelerator,
     total: Option<Tensor>,

@@ -1,6 +1,6 @@
 //! A linear layer with a low-rank adapter, `y = x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ` (LoRA, Hu et al. 2021), and its gradients.
 //!
-//! The second product is added to each tile of the first while the tile is still near the processor.
+//! On the CPU the second product is added to each tile of the first while the tile is in the processor's cache.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ pub struct LowRank {
 }
 
 impl LowRank {
-    /// Returns s·B, `[out, rank]`.
+    /// Returns s·B, `[out, rank]`, in the type of B.
     fn scaled_up(&self) -> Result<Tensor> {
         Ok((&self.b * f64::from(self.scale))?)
     }

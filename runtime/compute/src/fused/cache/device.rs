@@ -16,6 +16,7 @@ use crate::fused::device::expect_type;
 const CHUNK: usize = 256;
 /// Query heads that a block of `attention_cached` handles at most.
 const TOGETHER: usize = 8;
+/// Threads of a block of each kernel of the cache.
 const THREADS: u32 = 128;
 
 /// The key-value cache on a device: the pages of each sequence, and for each layer the pool that holds them.

@@ -31,6 +31,7 @@ const ROWS: usize = 1024;
 pub const TILE: (usize, usize) = (ROWS, WORDS);
 /// Vocabulary entries of one vector load: tiles are multiples of it where possible, since their products are faster.
 const EIGHT: usize = 8;
+/// Threads of the block that handles a row.
 const THREADS: u32 = 512;
 
 /// Computes the taps of all rows on a device and copies them to the host. Waits for the device, unless there are no rows.

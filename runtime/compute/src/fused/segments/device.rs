@@ -39,7 +39,7 @@ pub(in crate::fused) struct Plan {
     pub(in crate::fused) spans: Tensor,
 }
 
-/// A plan, and what it was made for.
+/// A plan, and the tiling that it was made for.
 type Made = (Tiling, Arc<Plan>);
 
 /// The plans made so far. They follow from the segments alone.
@@ -71,7 +71,7 @@ impl Segments {
     }
 }
 
-/// A plan in the memory of the host.
+/// A plan in the memory of the host: a [`PLACE`]-number entry for each tile, and the spans that the entries refer to.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Numbers {
     places: Vec<[u32; PLACE]>,
