@@ -68,6 +68,7 @@ pub const SMALL_MODEL: u64 = 10_000_000;
 /// How each kind of number is stored on one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Precision {
+    /// The request that this precision follows from.
     asked: PrecisionRequest,
     /// The type of activations.
     activations: DType,

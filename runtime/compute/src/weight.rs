@@ -57,7 +57,7 @@ impl Packed {
             Format::F32 => packed.plain::<f32>().is_some(),
             Format::F16 => packed.plain::<f16>().is_some(),
             Format::BF16 => packed.plain::<bf16>().is_some(),
-            // Its scales are no part of the bytes.
+            // The scales of NF4 are not part of the bytes, so bytes alone are no matrix.
             Format::NF4 => false,
             _ => true,
         };

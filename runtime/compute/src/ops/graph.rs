@@ -127,8 +127,8 @@ pub(super) fn slice_backward(x: &Tensor, axis: usize, start: usize) -> GradFn {
     })
 }
 
-/// Copies a value, as `dtype`, into a new candle variable. candle then reports it as tracked (`track_op`), which marks it as
-/// part of the graph, but records no operation behind it.
+/// Copies a value, as `dtype`, into a new candle variable. candle reports a variable as tracked (`track_op`), by which
+/// this crate knows that it is in the graph, but records no operation that made it.
 fn mark(value: &Tensor, dtype: DType) -> Raw<Tensor> {
     Ok(Var::from_tensor(&value.to_dtype(dtype)?)?.into_inner())
 }
