@@ -41,7 +41,7 @@ pub fn truncated_svd(matrix: &Tensor, rank: usize) -> Result<TruncatedSvd> {
     let (rows, columns) = check_rank(matrix, rank)?;
     let shorter = rows.min(columns);
     let width = if shorter <= MAX_WHOLE { shorter } else { (rank + OVERSAMPLING).min(shorter) };
-    // A subspace of all dimensions is the whole at once.
+    // A subspace of all dimensions is exact without iterations.
     let iterations = if width == shorter { 0 } else { ITERATIONS };
     let draws = Stream::new(0, "truncated svd").normals(width * columns);
     // Vectors are rows here, so that each is contiguous.

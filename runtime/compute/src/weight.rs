@@ -1,7 +1,7 @@
 //! A matrix of a model as it is stored: a tensor, or bytes in the format of the file that they came from.
 //!
 //! Bytes are never widened as a whole: products widen a block when they need it, so a model takes the memory of its
-//! file. Who owns the bytes (a mapped file, a buffer) and where a matrix lies in them is the caller's business. On an
+//! file. The caller decides who owns the bytes (a mapped file, a buffer) and where a matrix lies in them. On an
 //! accelerator blocks are the same bytes, and plain numbers have the one type that its products take.
 
 mod bytes;

@@ -189,8 +189,8 @@ impl Driver for Cuda {
     /// exactly as many bytes. Also reads the fault word: if a kernel met an index out of range, resets it and fails.
     fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()> {
         let (memory, start) = launch::memory(self, tensor, "a read")?;
-        // Held through the clearing, so that no fault but the reported one is erased. The word does not say which thread's
-        // launch it is of: one thread at a time computes on a device and reads what came of it.
+        // Locked until the word is reset, so that only the reported fault is erased. The word does not say which thread
+        // queued the kernel, so one thread at a time must compute on a device and read its results.
         let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         let mut word = FAULT_FREE;
         let parts = [(&memory, start, into), (&*fault, 0, &mut word)];

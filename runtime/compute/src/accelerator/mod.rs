@@ -275,7 +275,8 @@ impl Accelerator {
             }
         };
         let count = x.elem_count();
-        // Types are in the names of these; the module is one that a step has anyway.
+        // These kernels do not depend on the activation type. With f32 their module is also used by a step's f32
+        // kernels.
         self.launch(kernel, DType::F32, self.flat(count), &arguments![y, x, 1f32, count as u64])
     }
 }

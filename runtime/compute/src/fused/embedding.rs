@@ -16,6 +16,7 @@ use crate::accelerator::{Accelerator, Argument, Grid, arguments, extent};
 use crate::error::Result;
 use crate::weight::WeightRef;
 
+/// Threads of a block of the kernel that sums rows.
 const THREADS: u32 = 128;
 /// The most blocks along the first axis of a grid; each loops over the distinct indices.
 const BLOCKS: u32 = 65_535;

@@ -107,7 +107,7 @@ pub(super) fn few_tokens_tiles(
             fixed.write(columns.clone(), tile);
             finish(columns, tile);
         }),
-        // The tokens are read again and again, so they are worth a copy on the boundaries of vectors.
+        // Copies the tokens to an aligned buffer, since they are read once for each row of the weight.
         None => scratch::with(x.len(), |aligned| {
             aligned.copy_from_slice(x);
             let aligned = &*aligned;

@@ -144,7 +144,8 @@ fn thin_product(left: &Tensor, rank: usize, multiply: impl Fn(&mut Tile<'_>, Mat
 }
 
 /// Computes `x·Wᵀ + b + s·(drop(x)·Aᵀ)·Bᵀ` on a device, without dropout if that is `None`. Returns the output and
-/// `drop(x)·Aᵀ`, both in the type of `x`. A and B of f32 are rounded to that type; their gradients stay in f32.
+/// `drop(x)·Aᵀ`, both in the type of `x`. A and B of f32 are rounded to that type; their gradients stay in f32. Fails
+/// if shapes do not fit each other, or x, A or B is not f32 or bf16.
 fn on_device(
     device: &Accelerator,
     x: &Tensor,

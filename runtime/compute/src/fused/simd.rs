@@ -118,6 +118,7 @@ pub(super) fn exp(x: f32) -> f32 {
     const HIGH: f32 = 88.3;
     /// 1.5 · 2²³: adding it leaves the nearest integer in the low bits.
     const ROUND: f32 = 12_582_912.0;
+    /// ln 2 in two parts, so that n·ln 2 is subtracted without a rounding error that matters.
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
     let bounded = if x < LOW { LOW } else { x };

@@ -11,7 +11,8 @@ use candle_core::{DType, Tensor, TensorId, Var};
 
 use crate::error::Result;
 
-/// A result with candle's error type.
+/// A result with candle's error, such as a failure of the device. Operations check their arguments first, so candle
+/// should not reject shapes or types.
 pub(super) type Raw<T> = candle_core::Result<T>;
 
 /// Returns a contiguous tensor of the same numbers outside the autograd graph; f16 and bf16 are widened to f32.

@@ -91,7 +91,7 @@ pub(super) fn state_bytes(settings: &OptimizerSettings, slots: &[Slot]) -> u64 {
     slots.iter().flat_map(|slot| settings.rule.state(&rule_shape(slot))).map(bytes).sum()
 }
 
-/// Whether a slot is the factor B of a low-rank adapter, by PEFT's name for it.
+/// Whether a slot is the factor B of a low-rank adapter: by its name in PEFT, which ends in `.lora_B.weight`.
 fn is_b_factor(slot: &Slot) -> bool {
     slot.name.ends_with(".lora_B.weight")
 }

@@ -1,4 +1,5 @@
 //! A CUDA device through the driver API: its context, the one stream of all its work, its memory and its loaded modules.
+//! A [`CallError`] is the driver's error, also one of earlier work in the stream.
 #![expect(unsafe_code, reason = "the driver is called with addresses")]
 
 use std::any::Any;

@@ -23,6 +23,7 @@ pub(super) struct Pool {
     state: Mutex<PoolState>,
 }
 
+/// The buffers of a pool and the peak of allocated memory.
 #[derive(Debug, Default)]
 struct PoolState {
     /// All buffers of the pool, by their size in bytes. A buffer to which only the pool refers is free.

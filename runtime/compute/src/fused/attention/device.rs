@@ -108,7 +108,7 @@ pub(super) fn attention_backward(
 fn heads_of_block(group: usize, tiles: usize, processors: usize) -> usize {
     let enough = |share: &usize| tiles * group.div_ceil(*share) >= BLOCKS * processors;
     let most = (1..=group).rev().find(enough).unwrap_or(1);
-    // As many blocks share the heads more evenly.
+    // Spreads the heads evenly over the same number of blocks.
     group.div_ceil(group.div_ceil(most))
 }
 

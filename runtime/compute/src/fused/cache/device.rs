@@ -153,7 +153,7 @@ impl Paged {
             *pool = Some(Pool { keys: device.empty(&shape, act)?, values: device.empty(&shape, act)? });
             return Ok(());
         };
-        // One after the other: what a side had is given back before the other asks for more.
+        // One after the other, so that the old keys are freed before memory for the values is allocated.
         for side in [keys, values] {
             let (held, row) = side.dims2()?;
             if row != shape[1] || side.dtype() != act {

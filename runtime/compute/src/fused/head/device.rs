@@ -104,8 +104,9 @@ struct Tile<'a> {
     hidden: Tensor,
     /// `[block, words]` f32.
     products: Tensor,
-    /// `[block, words]` in the type of activations: what a kernel computes from the products. The same buffer as `products`
-    /// if activations are f32 or nothing is computed.
+    /// `[block, words]` in the type of activations, computed from the products by a kernel, for a second product:
+    /// gradients with respect to the products, or factors of the weight's rows. Shares the buffer of `products` if
+    /// activations are f32 or no kernel writes it.
     made: Tensor,
 }
 
