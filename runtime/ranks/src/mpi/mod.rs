@@ -200,7 +200,7 @@ impl<H: Copy + Default + Send> Transport for MpiTransport<H> {
             lengths: vec![[0; 8]; self.count],
             messages,
         });
-        // Set before the exchange, so that it stays set if the exchange panics.
+        // Set before the exchange, so that it stays set if the exchange fails or panics.
         self.is_broken = true;
         self.exchange(&mut buffers, Deadline::after(timeout))?;
         self.is_broken = false;
