@@ -81,7 +81,7 @@ impl CodeCache {
     /// the entry with its digest is larger than `max_entry` or `max_total`. Errors are ignored, since a lost entry only
     /// means compiling again.
     pub fn put(&self, name: &str, bytes: &[u8]) {
-        // Several threads of one process may compile the same at one time.
+        // Numbers drafts, since several threads of one process may store the same entry at one time.
         static DRAFTS: AtomicU64 = AtomicU64::new(0);
         if (bytes.len() + DIGEST) as u64 > self.max_entry.min(self.max_total) {
             return;
@@ -121,7 +121,6 @@ impl CodeCache {
         if entry.len() as u64 > self.max_entry || *digest != self.entry_digest(name, bytes) {
             return None;
         }
-        // A used entry gets the present time, so that unused ones are removed first.
         let _ = file.set_modified(SystemTime::now());
         Some(entry.split_off(DIGEST))
     }

@@ -6,14 +6,15 @@ use candle_core::{DType, Device, Tensor};
 use crate::error::{Error, Result};
 use crate::random::Stream;
 
-/// Vectors of the subspace beside those that are asked for.
+/// How many more vectors the subspace iteration uses than the requested rank.
 const OVERSAMPLING: usize = 16;
-/// The shorter side up to which a matrix is decomposed whole, so that the result is exact up to rounding.
+/// The largest shorter side of a matrix that is decomposed whole, without iterations, so that the result is exact up to
+/// rounding.
 const MAX_WHOLE: usize = 128;
 /// Multiplications by WᵀW: each brings the subspace nearer to that of the largest singular values. With 16 of them,
 /// rank 16 holds 99.6 to 100 % of the squares of the 16 largest singular values of four matrices of Qwen2.5-Coder-0.5B.
 const ITERATIONS: usize = 16;
-/// The share of its length that a vector keeps at least if it is not a combination of the vectors before it.
+/// A row counts as a combination of the rows before it if orthogonalization leaves at most this share of its length.
 const INDEPENDENT: f64 = 1e-6;
 /// The most sweeps of Jacobi rotations; a handful are enough for any matrix.
 const MAX_SWEEPS: usize = 30;
@@ -30,16 +31,17 @@ pub struct TruncatedSvd {
 }
 
 /// Computes the `rank` largest singular values of `matrix` `[rows, columns]`, f32 on the CPU, with their vectors. Signs
-/// of a pair of vectors are arbitrary. If the shorter side is above 128, they are approximate: a subspace iteration
-/// from random vectors of a fixed seed (Halko et al. 2011, algorithm 4.4), with 16 vectors more than `rank`.
+/// of a pair of vectors are arbitrary. The vectors of a singular value of 0 may be 0. If the shorter side is above 128
+/// and above `rank` + 16, values and vectors are approximate: a subspace iteration from random vectors of a fixed seed
+/// (Halko et al. 2011, algorithm 4.4), with 16 vectors more than `rank`.
 ///
 /// # Errors
-/// [`Error::Argument`] if the rank is 0 or above the shorter side.
+/// [`Error::Argument`] if the rank is 0 or above the shorter side; also if `matrix` does not have two axes.
 pub fn truncated_svd(matrix: &Tensor, rank: usize) -> Result<TruncatedSvd> {
     let (rows, columns) = check_rank(matrix, rank)?;
     let shorter = rows.min(columns);
     let width = if shorter <= MAX_WHOLE { shorter } else { (rank + OVERSAMPLING).min(shorter) };
-    // A subspace of all dimensions is the whole at once.
+    // A subspace of all dimensions is exact without iterations.
     let iterations = if width == shorter { 0 } else { ITERATIONS };
     let draws = Stream::new(0, "truncated svd").normals(width * columns);
     // Vectors are rows here, so that each is contiguous.
@@ -62,9 +64,10 @@ pub fn truncated_svd(matrix: &Tensor, rank: usize) -> Result<TruncatedSvd> {
 
 /// Computes the first `rank` columns of Q, `[rows, rank]`, and rows of R, `[rank, columns]`, of the decomposition W =
 /// Q·R of `matrix` `[rows, columns]`, f32 on the CPU, by Householder reflections in f64. Signs are those of LAPACK.
+/// Columns of R from `rank` on are computed in f32 as Qᵀ·W.
 ///
 /// # Errors
-/// [`Error::Argument`] if the rank is 0 or above the shorter side.
+/// [`Error::Argument`] if the rank is 0 or above the shorter side; also if `matrix` does not have two axes.
 pub fn truncated_qr(matrix: &Tensor, rank: usize) -> Result<(Tensor, Tensor)> {
     let (rows, columns) = check_rank(matrix, rank)?;
     let first = matrix.narrow(1, 0, rank)?.t()?.to_dtype(DType::F64)?.to_vec2::<f64>()?;
@@ -82,7 +85,8 @@ pub fn truncated_qr(matrix: &Tensor, rank: usize) -> Result<(Tensor, Tensor)> {
     Ok((q.t()?.contiguous()?, Tensor::cat(&[&triangle.contiguous()?, &rest], 1)?))
 }
 
-/// The sides of a matrix. Errors: it is no matrix, or the rank is 0 or above the shorter side.
+/// Returns (rows, columns) of a matrix. Fails if the tensor does not have two axes, and with [`Error::Argument`] if the
+/// rank is 0 or above the shorter side.
 fn check_rank(matrix: &Tensor, rank: usize) -> Result<(usize, usize)> {
     let (rows, columns) = matrix.dims2()?;
     if rank == 0 || rank > rows.min(columns) {
@@ -91,8 +95,8 @@ fn check_rank(matrix: &Tensor, rank: usize) -> Result<(usize, usize)> {
     Ok((rows, columns))
 }
 
-/// Makes the rows of a matrix orthonormal, by Gram-Schmidt, twice for each row. A row that depends on those before it
-/// becomes 0.
+/// Returns a copy of a matrix, f32 on the CPU, with orthonormal rows, by Gram-Schmidt, twice for each row against
+/// rounding. A row that is a combination of the rows before it becomes 0.
 fn orthonormal_rows(rows: &Tensor) -> Result<Tensor> {
     let (count, width) = rows.dims2()?;
     let basis = Tensor::zeros((count, width), DType::F32, &Device::Cpu)?;
@@ -119,8 +123,9 @@ fn length(row: &Tensor) -> Result<f64> {
     Ok(numbers.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt())
 }
 
-/// The eigenvalues of a symmetric matrix, in descending order, and the eigenvectors as the rows of a matrix, f32. By
-/// Jacobi rotations in f64.
+/// Returns the eigenvalues of a symmetric matrix, in descending order, and the eigenvectors as the rows of a matrix,
+/// f32, in the same order. Uses Jacobi rotations in f64, until the off-diagonal elements vanish or after [`MAX_SWEEPS`]
+/// sweeps.
 fn symmetric_eigen(matrix: &Tensor) -> Result<(Vec<f64>, Tensor)> {
     let mut a = matrix.to_dtype(DType::F64)?.to_vec2::<f64>()?;
     let count = a.len();
@@ -145,8 +150,8 @@ fn symmetric_eigen(matrix: &Tensor) -> Result<(Vec<f64>, Tensor)> {
     Ok((values, Tensor::new(sorted, &Device::Cpu)?.to_dtype(DType::F32)?))
 }
 
-/// Applies the Jacobi rotation that makes the element (p, q) of the symmetric matrix `a` 0, also to the rows of
-/// `vectors`.
+/// Applies the Jacobi rotation that makes the elements (p, q) and (q, p), p < q, of the symmetric matrix `a` 0, to `a`
+/// and to the rows of `vectors`. Does nothing if the element is 0 already.
 fn rotate(a: &mut [Vec<f64>], vectors: &mut [Vec<f64>], p: usize, q: usize) {
     if a[p][q] == 0.0 {
         return;
@@ -166,14 +171,14 @@ fn rotate(a: &mut [Vec<f64>], vectors: &mut [Vec<f64>], p: usize, q: usize) {
     }
 }
 
-/// A Householder reflection x ← x − factor·v·(vᵀx), of the vector v.
+/// A Householder reflection x ← x − factor·v·(vᵀx), of the vector v. The factor is 2 / vᵀv, or 0 to change nothing.
 struct Reflection {
     vector: Vec<f64>,
     factor: f64,
 }
 
-/// Reduces columns to an upper triangle by one reflection each. Returns the reflections and, for each column, its
-/// numbers in the triangle, 0 below the diagonal.
+/// Reduces columns, each at least as long as there are columns, to an upper triangle by one reflection each. Returns
+/// the reflections in order and, for each column, its numbers in the square triangle, 0 below the diagonal.
 fn reflect_columns(mut columns: Vec<Vec<f64>>) -> (Vec<Reflection>, Vec<Vec<f64>>) {
     let count = columns.len();
     let mut reflections = Vec::with_capacity(count);
@@ -182,7 +187,7 @@ fn reflect_columns(mut columns: Vec<Vec<f64>>) -> (Vec<Reflection>, Vec<Vec<f64>
         let column = &before[number];
         let norm = column[number..].iter().map(|number| number * number).sum::<f64>().sqrt();
         let head = column[number];
-        // A column that is reduced already is left as it is.
+        // If the column is reduced already, v is 0 or the sign would change: LAPACK applies no reflection then.
         let is_reduced = norm == head.abs();
         let diagonal = if head >= 0.0 { -norm } else { norm };
         let mut vector = vec![0.0; column.len()];

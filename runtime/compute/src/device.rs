@@ -101,7 +101,7 @@ pub fn describe(device: &Device) -> String {
     match device.location() {
         DeviceLocation::Cpu => "cpu".into(),
         DeviceLocation::Cuda { gpu_id } => format!("cuda:{gpu_id}"),
-        // The tensor library has the registry's number here; a Mac that the kernels are for has one GPU.
+        // candle returns a registry id instead of the number; supported Macs have one GPU, number 0.
         DeviceLocation::Metal { .. } => "metal:0".into(),
     }
 }

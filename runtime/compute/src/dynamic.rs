@@ -7,7 +7,8 @@ pub(crate) static SIGNED: [f32; 256] = values(true);
 /// The 256 values for numbers from 0 to 1: twice as many steps for each exponent as [`SIGNED`] has, then 0 and 1.
 pub(crate) static UNSIGNED: [f32; 256] = values(false);
 
-/// Computes the values in ascending order.
+/// Computes the 256 values of [`SIGNED`] or [`UNSIGNED`] in ascending order, as bitsandbytes does: each is the midpoint
+/// of two adjacent boundaries, times a power of ten.
 const fn values(is_signed: bool) -> [f32; 256] {
     let powers = [1e-6_f32, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0];
     let mut values = [0.0; 256];

@@ -82,7 +82,9 @@ fn free_of_groups() -> Option<u64> {
 /// the line of `memory.stat` with the bytes of its cached files.
 type GroupFiles = [&'static str; 3];
 
+/// The files of control groups of version 2.
 const SECOND_VERSION: GroupFiles = ["memory.max", "memory.current", "file "];
+/// The files of control groups of version 1.
 const FIRST_VERSION: GroupFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache "];
 
 /// Returns the fewest free bytes of the control groups that `groups`, the text of `/proc/self/cgroup`, lists and of their

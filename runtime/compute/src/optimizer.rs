@@ -44,7 +44,8 @@ impl Optimizer {
     /// Creates an optimizer before its first step, with a state of zeros on the device of `parameters`.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a setting outside the range that its field states, and for a rule that does not run on the device. Also when the device has no memory for the state.
+    /// [`Error::Argument`] for a setting outside the range that its field states, and for a rule that does not run on
+    /// the device. Also when the device has no memory for the state.
     pub fn new(settings: OptimizerSettings, parameters: &Parameters) -> Result<Self> {
         if !settings.is_valid() {
             return Err(Error::argument(format!("these settings of the optimizer are out of range: {settings:?}")));
@@ -89,7 +90,8 @@ impl Optimizer {
         Ok(norm)
     }
 
-    /// Clips and updates on the CPU. Returns the norm before clipping; if it is not finite, nothing changes.
+    /// Clips the gradients and updates all parts on the CPU. Returns the norm before clipping; if it is not finite,
+    /// nothing changes. Does not advance the step counter.
     fn step_on_cpu(&self, parameters: &Parameters, rate: f64, limit: f64) -> Result<f64> {
         let norm = clip_gradients(parameters, limit)?;
         if norm.is_finite() {
@@ -101,7 +103,7 @@ impl Optimizer {
     }
 
     /// Queues clip and update on an accelerator, waits for the norm before clipping and returns it. The kernels write nothing
-    /// if it is not finite.
+    /// if it is not finite. Does not advance the step counter. Fails for a rule other than AdamW.
     fn step_on_accelerator(
         &self,
         accelerator: &Accelerator,

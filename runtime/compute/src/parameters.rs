@@ -221,7 +221,7 @@ impl Parameters {
         accelerator.multiply(&gradient, MatrixView::transposed(left), MatrixView::plain(right), factor, true)
     }
 
-    /// Sets every gradient to zero.
+    /// Sets every gradient to zero. On an accelerator, queues this.
     pub fn clear_gradients(&self) -> Result<()> {
         match &self.accelerator {
             None => update_numbers(&self.gradients, |numbers: &mut [f32]| {

@@ -68,6 +68,7 @@ pub const SMALL_MODEL: u64 = 10_000_000;
 /// How each kind of number is stored on one device.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Precision {
+    /// The request that this precision follows from.
     asked: PrecisionRequest,
     /// The type of activations.
     activations: DType,
@@ -141,7 +142,7 @@ impl Precision {
             (Purpose::Linear | Purpose::Vocabulary, _, Some(dtype)) => Storage::Plain(dtype),
             (Purpose::Linear | Purpose::Vocabulary, _, None) => Storage::AsStored,
             (Purpose::Activation, ..) | (Purpose::Scratch, _, Some(_)) => Storage::Dtype(self.activations),
-            // What many small numbers are added to is never in 16 bits.
+            // Never 16 bits: a small number that is added to a large one would be lost.
             (Purpose::Scratch | Purpose::Vector | Purpose::Trained | Purpose::Sum | Purpose::Moment, ..) => {
                 Storage::Dtype(DType::F32)
             }

@@ -22,6 +22,7 @@ pub struct Schedule {
     number: f64,
 }
 
+/// How the learning rate, as a share of its peak, changes after the warm-up.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Shape {
     /// Down to 0 in a straight line.
@@ -49,7 +50,7 @@ enum Shape {
     WarmupStableDecay,
 }
 
-/// The parameter of a shape: its default, its least and its largest value.
+/// The parameter of a shape: (its default, its least, its largest value).
 type Range = (f64, f64, f64);
 
 /// Every shape with its name, and the range of its parameter if it has one.

@@ -48,7 +48,7 @@ fn on_cpu(dtype: DType) -> Result<f64> {
 /// of side [`TIMES`] · [`SIDE`]. First times two single products of side [`SIDE`]; if the faster takes more than [`SLOW`]
 /// seconds, returns its operations per second instead.
 fn on_accelerator(accelerator: &Accelerator, dtype: DType) -> Result<f64> {
-    // The first products of a process load their library.
+    // Two rounds: the first product of a process also loads the library of products.
     let small = on_device(accelerator, dtype, [1, 1, 2])?;
     if small > SLOW {
         return Ok(operations(SIDE) / small);
@@ -70,7 +70,7 @@ fn on_device(accelerator: &Accelerator, dtype: DType, [times, together, rounds]:
         for _ in 0..together {
             accelerator.multiply(&product, MatrixView::plain(&a), MatrixView::plain(&b), 1.0, false)?;
         }
-        // Reading one number waits until all are there.
+        // Reading one number waits until all products are computed.
         let first = accelerator.cast(&product.narrow(0, 0, 1)?.narrow(1, 0, 1)?, DType::F32)?;
         accelerator.download::<f32>(&first).map(drop)
     })

@@ -1,7 +1,7 @@
 //! A matrix of a model as it is stored: a tensor, or bytes in the format of the file that they came from.
 //!
 //! Bytes are never widened as a whole: products widen a block when they need it, so a model takes the memory of its
-//! file. Who owns the bytes (a mapped file, a buffer) and where a matrix lies in them is the caller's business. On an
+//! file. The caller decides who owns the bytes (a mapped file, a buffer) and where a matrix lies in them. On an
 //! accelerator blocks are the same bytes, and plain numbers have the one type that its products take.
 
 mod bytes;
@@ -57,7 +57,7 @@ impl Packed {
             Format::F32 => packed.plain::<f32>().is_some(),
             Format::F16 => packed.plain::<f16>().is_some(),
             Format::BF16 => packed.plain::<bf16>().is_some(),
-            // Its scales are no part of the bytes.
+            // The scales of NF4 are not part of the bytes, so bytes alone are no matrix.
             Format::NF4 => false,
             _ => true,
         };

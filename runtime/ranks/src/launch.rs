@@ -120,7 +120,8 @@ pub fn find_launch(variable: impl Fn(&str) -> Option<String>) -> Result<Option<L
     Ok(Some(Launch { launcher, rank, count, address, library: variable("TUNEBOX_MPI") }))
 }
 
-/// Reads number and count of the ranks from the variables of the names `rank` and `count`.
+/// Reads the number of this rank from the variable called `rank`, and the count of ranks from the one called `count`.
+/// Returns (number, count).
 ///
 /// # Errors
 /// [`RankError::NoVariable`] if one is not set; [`RankError::Variable`] if one is not a number, the count is 0 or over
@@ -155,7 +156,8 @@ fn read_address(variable: &impl Fn(&str) -> Option<String>, is_torchrun: bool) -
     Ok((host, listen.ok_or_else(|| wrong("MASTER_PORT", port.to_string(), "no such port can be used".to_owned()))?))
 }
 
-/// Reads the number in the variable `name`; `present` names a variable that is set if `name` is missing.
+/// Reads the number in the variable `name`, white space around it ignored. `present` names a variable that is set, for
+/// the error if `name` is not.
 ///
 /// # Errors
 /// [`RankError::NoVariable`] if it is not set, [`RankError::Variable`] if it is not a number of the type.

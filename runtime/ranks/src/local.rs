@@ -11,8 +11,9 @@ use crate::{Deadline, RankError, Transport, check_length};
 pub struct LocalTransport {
     rank: usize,
     count: usize,
-    /// By number of the rank; that of this rank is unused. Empty after a failure.
+    /// The channels to all ranks, by number of the rank; that of this rank is unused. Empty after a failure.
     senders: Vec<Sender<Vec<u8>>>,
+    /// The channels from all ranks, by number of the rank; that of this rank is unused. Empty after a failure.
     receivers: Vec<Receiver<Vec<u8>>>,
 }
 
@@ -33,8 +34,12 @@ pub fn local(count: usize) -> Vec<LocalTransport> {
 }
 
 impl LocalTransport {
-    /// Sends `message` to all other ranks and receives theirs. A rank whose channel is closed is reported before ranks
-    /// that do not answer.
+    /// Sends `message` to all other ranks and receives theirs. Returns the messages of all ranks in the order of their
+    /// numbers. Sending never waits.
+    ///
+    /// # Errors
+    /// [`RankError::Lost`] for the first rank whose channel is closed, else [`RankError::Missing`] with all ranks that
+    /// did not answer in time.
     fn exchange(&self, message: &[u8], deadline: Deadline) -> Result<Vec<Vec<u8>>, RankError> {
         let others = |rank: &usize| *rank != self.rank;
         for rank in (0..self.count).filter(others) {

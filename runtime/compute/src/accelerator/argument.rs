@@ -58,7 +58,8 @@ impl Grid {
 /// An argument of a kernel.
 #[derive(Debug, Clone, Copy)]
 pub(crate) enum Argument<'a> {
-    /// A pointer to the first element of a contiguous tensor on the device, which the kernel reads or writes.
+    /// A pointer to the first element of a contiguous tensor on the device, which the kernel reads or writes. A view
+    /// may begin inside its storage.
     Tensor(&'a Tensor),
     /// A null pointer, where a kernel takes an optional tensor.
     Nothing,
@@ -112,7 +113,8 @@ pub(crate) fn extent(number: usize) -> Result<u32> {
         .map_err(|_| Error::shape(format!("{number} is too many for a device, which counts to {most}")))
 }
 
-/// An operand or the result of a matrix product: a tensor of two axes, taken as it is stored or transposed.
+/// An operand or the result of a matrix product: a tensor of two axes, taken as it is stored or transposed. A result
+/// cannot be transposed.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct MatrixView<'a> {
     pub(crate) matrix: &'a Tensor,

@@ -31,6 +31,7 @@ use loader::Loader;
 /// The bytes of the fault word while no kernel has met an index out of range.
 const FAULT_FREE: [u8; 8] = [u8::MAX; 8];
 
+/// The CUDA devices that this process has opened.
 static OPEN: Registry<Cuda> = Registry::new("cuda");
 
 /// An open CUDA device.
@@ -39,13 +40,15 @@ struct Cuda {
     device: CudaDevice,
     context: Arc<Context>,
     loader: Loader,
+    /// The number of multiprocessors.
     processors: u32,
     /// Whether kernels are compiled for products of warpgroups.
     warpgroups: bool,
-    /// The handle of cuBLAS.
+    /// The handle of cuBLAS. Locked during a product, since all products share one workspace.
     blas: Mutex<sys::Handle>,
     /// The fault word (8 bytes), in which a kernel records an index out of range; see `kernels/cuda/prelude.cuh`.
     fault: Mutex<Memory>,
+    /// The device address of the fault word, so that a launch needs no lock.
     fault_address: u64,
     /// The versions of the driver, NVRTC and cuBLAS, as text for users.
     software: String,
@@ -186,8 +189,8 @@ impl Driver for Cuda {
     /// exactly as many bytes. Also reads the fault word: if a kernel met an index out of range, resets it and fails.
     fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()> {
         let (memory, start) = launch::memory(self, tensor, "a read")?;
-        // Held through the clearing, so that no fault but the reported one is erased. The word does not say which thread's
-        // launch it is of: one thread at a time computes on a device and reads what came of it.
+        // Locked until the word is reset, so that only the reported fault is erased. The word does not say which thread
+        // queued the kernel, so one thread at a time must compute on a device and read its results.
         let fault = self.fault.lock().unwrap_or_else(PoisonError::into_inner);
         let mut word = FAULT_FREE;
         let parts = [(&memory, start, into), (&*fault, 0, &mut word)];

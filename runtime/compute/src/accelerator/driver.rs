@@ -33,11 +33,11 @@ pub(crate) trait Driver: std::fmt::Debug + Send + Sync {
     /// not support, and with [`Error::Full`] when it does not have enough memory.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 
-    /// Creates a contiguous tensor of zeros. `shape` has no dimension 0.
+    /// Creates a contiguous tensor of zeros. `shape` has no dimension 0. Fails as [`empty`](Self::empty) does.
     fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor>;
 
     /// Copies host bytes into a new contiguous tensor. `numbers` holds the elements in row-major order, at least one, and
-    /// has exactly as many bytes as `shape` and `dtype` need.
+    /// has exactly as many bytes as `shape` and `dtype` need. Fails as [`empty`](Self::empty) does.
     fn upload(&self, numbers: &[u8], dtype: DType, shape: &[usize]) -> Result<Tensor>;
 
     /// Queues a kernel with contiguous tensors; returns before it runs.
@@ -70,10 +70,12 @@ pub(crate) trait Driver: std::fmt::Debug + Send + Sync {
         false
     }
 
-    /// Returns the name, the software and the memory of the device.
+    /// Returns the name, the software and the memory of the device. Fails with [`Error::Stopped`] if it does not
+    /// answer.
     fn info(&self) -> Result<DeviceInfo>;
 
     /// Resets the peak of allocated memory, which [`info`](Self::info) returns, to the bytes that are allocated now.
+    /// Fails with [`Error::Stopped`] if the device does not answer.
     fn reset_peak(&self) -> Result<()>;
 
     /// Returns the energy in joules that the device took since its driver was loaded, all programs together; `None` if nothing

@@ -26,6 +26,7 @@ use pool::{Pool, SHARED};
 /// The value of the fault word while no kernel has met an index out of range.
 const FAULT_FREE: u64 = u64::MAX;
 
+/// The Metal devices that this process has opened.
 static OPEN: Registry<Metal> = Registry::new("metal");
 
 /// An open Metal device.
@@ -34,6 +35,7 @@ struct Metal {
     loader: Loader,
     pool: Pool,
     ordinal: usize,
+    /// An upper bound of the number of GPU cores.
     processors: u32,
     /// The fault word (8 bytes), in which a kernel records an index out of range; see `kernels/metal/prelude.metal`.
     fault: Buffer,
@@ -177,7 +179,7 @@ impl Driver for Metal {
     fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()> {
         expect_type(tensor.dtype())?;
         let (buffer, start) = launch::buffer(self, tensor, "a read")?;
-        // The first wait ends with the last command buffer and looks at no other; the second fails if the system killed any.
+        // Both waits are needed: the first reports errors of the last command buffer only, the second those of all.
         self.device.flush_and_wait_current()?;
         self.device.wait_until_completed()?;
         self.expect_no_fault()?;

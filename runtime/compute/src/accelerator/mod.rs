@@ -208,7 +208,8 @@ impl Accelerator {
     /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. `into` is
     /// `[rows, columns]`, `left` is `[rows, depth]` and `right` is `[depth, columns]`; the last two may be transposed
     /// views. Both operands have one element type, and `into` has that type or f32. Sums are in f32. The rows of a matrix
-    /// may have gaps between them, the elements of a row may not. Does nothing if the result is empty.
+    /// may have gaps between them, the elements of a row may not. Does nothing if the result is empty. Does not treat a
+    /// `depth` of 0 specially: callers check for it.
     ///
     /// # Errors
     /// [`Error::Shape`] or [`Error::Dtype`] when the matrices do not fit together, or when one is on another device, or
@@ -274,7 +275,8 @@ impl Accelerator {
             }
         };
         let count = x.elem_count();
-        // Types are in the names of these; the module is one that a step has anyway.
+        // These kernels do not depend on the activation type. With f32 their module is also used by a step's f32
+        // kernels.
         self.launch(kernel, DType::F32, self.flat(count), &arguments![y, x, 1f32, count as u64])
     }
 }

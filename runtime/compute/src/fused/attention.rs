@@ -189,8 +189,8 @@ fn copy_rows<'b>(source: Data<'_>, starts: impl Iterator<Item = usize>, width: u
     }
 }
 
-/// One tile of query tokens: their rows in the batch, their positions in the sequence, and the spans of all tokens that
-/// the sequence sees.
+/// One tile of query tokens of one sequence: their rows in the batch, their positions in the sequence, and the path of
+/// the sequence (see [`Segments::path`]), the spans of all tokens that it sees.
 struct QueryTile<'a> {
     rows: Range<usize>,
     positions: Range<usize>,

@@ -22,6 +22,7 @@ pub struct KvCache {
     kept: Kept,
 }
 
+/// The sequences of all slots, on the CPU or on a device.
 #[derive(Debug)]
 enum Kept {
     /// One sequence for each slot.
@@ -29,7 +30,7 @@ enum Kept {
     Device(device::Paged),
 }
 
-/// A sequence on the CPU.
+/// A sequence on the CPU. Between `begin` and the `append` of a layer, the layer has fewer tokens than `length`.
 #[derive(Debug, Clone)]
 struct Sequence {
     layers: Vec<Layer>,
@@ -127,7 +128,8 @@ impl KvCache {
     }
 
     /// Appends the keys and values of one layer for all rows of a pass: both are `[rows, kv_heads · head_dim]`, f32 or
-    /// bf16. The CPU keeps them in f32, a device in their type. To be called once for each layer of a pass.
+    /// bf16. The CPU keeps them in f32, a device in their type. Must be called once for each layer of a pass, before
+    /// [`attend`](Self::attend); this is not checked.
     ///
     /// # Errors
     /// If `heads` of `shape` is not a positive multiple of `kv_heads`, `head_dim` or the window is 0, keys or values

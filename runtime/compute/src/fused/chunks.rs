@@ -13,9 +13,9 @@ use super::scratch;
 use crate::error::Result;
 
 /// Computes `O` tensors from `I` tensors of one shape, f32 or bf16, on the CPU; the results have the shape and type of the
-/// first operand. Calls `fill` with the index of each chunk of `size` numbers, the chunk of each operand, and for each
-/// result the numbers to write, all in f32, in tasks on several threads. The last chunk may be shorter. Each operand comes
-/// with its name for errors.
+/// first operand. Calls `fill` with the index of each chunk of `size` numbers (at least 1), the chunk of each operand,
+/// and for each result the numbers to write, all in f32, in tasks on several threads. `fill` must write all of them:
+/// they hold unspecified numbers before. The last chunk may be shorter. Each operand comes with its name for errors.
 ///
 /// # Errors
 /// If an operand has another shape than the first, is neither f32 nor bf16, not on the CPU, or not contiguous.

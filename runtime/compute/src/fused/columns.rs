@@ -98,7 +98,7 @@ fn split_on_device(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> R
 }
 
 /// Joins matrices of `rows` rows side by side, in order, on a device, in the type of the first. Queues one copy for each
-/// part that is not empty.
+/// part that is not empty. Fails if the types differ.
 fn concat_on_device(device: &Accelerator, parts: &[Tensor], rows: usize) -> Result<Tensor> {
     let act = parts.first().map_or(Ok(DType::F32), |first| expect_type(first, "columns"))?;
     let columns = parts.iter().filter_map(|part| part.dims().last()).sum();

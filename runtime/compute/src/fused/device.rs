@@ -11,8 +11,9 @@ use crate::fused::host;
 use crate::fused::unpack::{Rows, unpacked};
 use crate::weight::WeightRef;
 
+/// Threads of a block of most kernels.
 const THREADS: u32 = 256;
-/// Threads of a block that copies rows.
+/// Threads of a block that gathers rows.
 const ROW_THREADS: u32 = 128;
 /// Rows that one thread sums, in order; more if there would otherwise be more than [`MOST_PARTS`] parts.
 const ROWS_OF_PART: usize = 64;
@@ -45,7 +46,7 @@ pub(super) fn parts(
     let of_part = ROWS_OF_PART.max(rows.div_ceil(MOST_PARTS));
     let number = rows.div_ceil(of_part).max(1);
     let (across, down) = (extent(columns.div_ceil(THREADS as usize))?, extent(number)?);
-    // A thread counts to the end of its part, past the last row.
+    // Checked because a thread counts in 32 bits to the end of its part, which may lie past the last row.
     extent(number * of_part)?;
     let (sums, result) = (device.empty(&[number, columns], DType::F32)?, device.empty(&[columns], DType::F32)?);
     fill(&sums, of_part.into(), Grid::square(across, down, THREADS))?;

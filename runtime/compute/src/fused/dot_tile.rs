@@ -4,8 +4,9 @@ use pulp::{Simd, WithSimd};
 
 use super::prefetch::{nth_chunk, prefetch};
 
-/// The most rows of weights, and the most tokens, whose sums are in registers at once.
+/// The most rows of weights whose sums are in registers at once.
 pub(super) const ROWS: usize = 6;
+/// The most tokens whose sums are in registers at once.
 pub(super) const TOKENS: usize = 4;
 
 /// Computes the dot products of a few rows of weights, `rows`, with a few tokens, `tokens`: both have `depth` f32 numbers

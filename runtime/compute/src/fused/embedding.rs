@@ -16,12 +16,13 @@ use crate::accelerator::{Accelerator, Argument, Grid, arguments, extent};
 use crate::error::Result;
 use crate::weight::WeightRef;
 
+/// Threads of a block of the kernel that sums rows.
 const THREADS: u32 = 128;
 /// The most blocks along the first axis of a grid; each loops over the distinct indices.
 const BLOCKS: u32 = 65_535;
 /// Tokens of one task.
 const TOKENS: usize = 64;
-/// The words for token ids in the message of [`check_below`].
+/// The words for token ids in the message of [`check_below`]: "token 7 is past the 5 of the vocabulary".
 pub(super) const TOKEN: [&str; 2] = ["token", "of the vocabulary"];
 
 /// Looks up embeddings: row i of the result is `scale · weight[ids[i]]`. `weight` is `[vocabulary, hidden]` in any

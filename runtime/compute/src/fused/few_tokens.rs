@@ -33,6 +33,7 @@ const SMALL: usize = 1 << 17;
 /// integers at the first layer that needs it, and these are reused by the others.
 pub struct LinearInput<'x> {
     x: &'x Tensor,
+    /// The tokens rounded to integers; empty until a quantized weight is multiplied with them.
     whole: IntegerTokens,
 }
 
@@ -75,7 +76,8 @@ pub fn linear_few_tokens<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias:
 
 /// Computes a linear layer on the CPU with its bias and adapter (`low`), if any: `[tokens, out]` in type `dtype`. Calls
 /// `more` with each finished tile of the result (all tokens of some features, in f32), which `more` may change, while the
-/// tile is in the processor's cache. A small layer is one tile and one task.
+/// tile is in the processor's cache. A small layer is one tile and one task. Fails as [`LinearInput::linear`] does, and
+/// for a `dtype` other than f32 and bf16.
 pub(super) fn few_tokens_tiles(
     input: &LinearInput<'_>,
     weight: WeightRef<'_>,
@@ -105,7 +107,7 @@ pub(super) fn few_tokens_tiles(
             fixed.write(columns.clone(), tile);
             finish(columns, tile);
         }),
-        // The tokens are read again and again, so they are worth a copy on the boundaries of vectors.
+        // Copies the tokens to an aligned buffer, since they are read once for each row of the weight.
         None => scratch::with(x.len(), |aligned| {
             aligned.copy_from_slice(x);
             let aligned = &*aligned;
@@ -117,7 +119,7 @@ pub(super) fn few_tokens_tiles(
     }
 }
 
-/// What an adapter adds to a layer.
+/// The operands of `s·(x·Aᵀ)·Bᵀ`, which a low-rank adapter adds to a layer, on the CPU.
 struct Adapter<'a> {
     /// x·Aᵀ, `[tokens, rank]`.
     down: Vec<f32>,
@@ -156,7 +158,7 @@ fn dots(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: imp
     let mut found = [[0.0; ROWS]; TOKENS];
     for columns in steps(0..features, ROWS) {
         let here = first + columns.start..first + columns.end;
-        // The next rows come from memory while these are multiplied.
+        // Prefetched while the present rows are multiplied.
         let next = weight.bytes(here.end..here.end + ROWS);
         weight.with_numbers(here, |rows| {
             for (part, at) in steps(0..tokens, TOKENS).enumerate() {

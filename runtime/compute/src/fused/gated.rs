@@ -12,7 +12,7 @@ use crate::error::Result;
 
 /// Numbers of one task.
 const TASK_NUMBERS: usize = 1 << 14;
-/// √(2/π).
+/// √(2/π), the factor in the tanh form of GELU.
 const SLOPE: f32 = 0.797_884_6;
 /// The cubic coefficient of the tanh form of GELU.
 const CUBIC: f32 = 0.044_715;
@@ -60,8 +60,8 @@ pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activ
     Ok((dgate?, dup?))
 }
 
-/// Returns what [`gated_backward`] returns, and the result of [`gated`] once more, as (dgate, dup, result): a device reads
-/// gate and up once for both.
+/// Returns (dgate, dup, result): the gradients as [`gated_backward`] returns them, and the result of [`gated`],
+/// computed again. A device reads gate and up once for both. Returns an error if shapes or devices differ.
 pub fn gated_backward_with_result(
     dy: &Tensor,
     gate: &Tensor,

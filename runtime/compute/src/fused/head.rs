@@ -2,7 +2,7 @@
 //!
 //! A *word* here is an entry of the vocabulary. The vocabulary is cut into a fixed number of groups, a group into tiles; a
 //! tile of logits lives only until it is added to the running sums of its rows (online logsumexp). The backward pass,
-//! in `head/backward.rs`, computes the logits again. A device does the same in larger tiles, `head/device.rs`.
+//! in `head/backward.rs`, computes the logits again. `head/device.rs` has the version for devices, with larger tiles.
 
 mod backward;
 mod device;

@@ -36,7 +36,7 @@ impl<'a> Locked<'a> {
         }
     }
 
-    /// The numbers of the tensor in order; an empty slice if its type is not `T`.
+    /// The numbers of the tensor in row-major order; an empty slice, not an error, if its type is not `T`.
     pub(super) fn slice<T: WithDType>(&self) -> &[T] {
         match &*self.storage {
             Storage::Cpu(storage) => storage.as_slice().map_or(&[], |all| &all[self.range.clone()]),
@@ -149,7 +149,8 @@ pub(super) fn tensor_in(dtype: DType, numbers: Vec<f32>, shape: &[usize]) -> Res
     }
 }
 
-/// Converts `x` to f32, applies `work` to it, and returns the result in the type of `x`.
+/// Converts `x` to f32, applies `work` to it, and returns the result rounded to the type of `x`. Checks neither type
+/// nor device.
 pub(super) fn in_f32(x: &Tensor, work: impl FnOnce(&Tensor) -> candle_core::Result<Tensor>) -> Result<Tensor> {
     Ok(work(&x.to_dtype(DType::F32)?)?.to_dtype(x.dtype())?)
 }

@@ -24,7 +24,7 @@ use crate::weight::WeightRef;
 pub(super) const TOKENS: usize = 512;
 /// Features of one tile.
 pub(super) const FEATURES: usize = 256;
-/// Columns below which a weight gradient is computed transposed.
+/// A weight gradient with fewer columns than this is computed transposed if `dy` is bf16 and wider.
 const THIN: usize = 128;
 
 /// Computes the linear layer `y = x·Wᵀ + b`: `x` is `[tokens, in]` f32 or bf16, `weight` is `[out, in]` in any stored
@@ -80,7 +80,7 @@ pub fn add_linear_input_gradient<'w>(
     add_product(&device, total, MatrixView::plain(dy), MatrixView::plain(&weight), act)
 }
 
-/// Returns `total + found`, or `found` without `total`.
+/// Returns `total + found` as a new tensor, or `found` itself without `total`. Fails if shapes or devices differ.
 pub(super) fn add_to(total: Option<Tensor>, found: Tensor) -> Result<Tensor> {
     match total {
         Some(total) => residual::add(&total, &found),
@@ -96,8 +96,8 @@ pub(super) fn add_linear(device: &Accelerator, y: Tensor, x: &Tensor, weight: We
     add_product(device, Some(y), MatrixView::plain(x), MatrixView::transposed(&weight), act)
 }
 
-/// Queues adding `left·right` to `total` on a device and returns `total`; without `total`, returns the product as a new tensor
-/// of type `dtype`.
+/// Queues adding `left·right` to `total` on a device, in place, and returns `total`; without `total`, returns the
+/// product as a new tensor of type `dtype`.
 fn add_product(
     device: &Accelerator,
     total: Option<Tensor>,
@@ -126,7 +126,8 @@ pub fn linear_weight_gradient(factor: f32, dy: &Tensor, x: &Tensor) -> Result<Te
 }
 
 /// Computes the gradient of [`linear`] with respect to its bias: sums `dy`, `[tokens, out]`, over the tokens, in f32 and in
-/// a fixed order (on the CPU that of the tokens). The result is `[out]` f32, zeros if there are no tokens.
+/// a fixed order (on the CPU that of the tokens). The result is `[out]` f32, zeros if there are no tokens. Returns an
+/// error unless `dy` is a matrix in f32 or bf16.
 pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
     let (tokens, outputs) = host::matrix(dy, "dy")?;
     if let Some(device) = accelerator_of([(dy, "dy")])? {
@@ -185,7 +186,7 @@ pub(super) fn linear_tiles<'w>(
 
 /// Computes `x·Wᵀ + b` on the CPU, `[tokens, out]` in type `dtype`. Calls `more` with the range of tokens and the range of
 /// output features of each finished tile and with the tile, in f32, which `more` may change, while the tile is in the
-/// processor's cache. A token's result does not depend on the tokens beside it.
+/// processor's cache. A token's result does not depend on the tokens beside it. Fails if shapes or types do not fit.
 pub(super) fn linear_tiles_in<'w>(
     dtype: DType,
     x: &Tensor,
@@ -280,7 +281,8 @@ pub(super) fn tensor_of_tiles(
 /// there are no tokens. The caller has checked that both have the same number of tokens.
 fn transposed_product(factor: f32, left: (&Tensor, &str), right: (&Tensor, &str)) -> Result<Tensor> {
     let ((tokens, outputs), (_, inputs)) = (host::matrix(left.0, left.1)?, host::matrix(right.0, right.1)?);
-    // Rows of bf16 that lie apart in memory are slower to read than columns: as few rows as possible.
+    // A transposed bf16 operand, whose rows lie apart in memory, is slow to read, so the narrower operand is
+    // transposed.
     if left.0.dtype() == DType::BF16 && inputs < THIN && inputs < outputs {
         return Ok(transposed_product(factor, right, left)?.t()?.contiguous()?);
     }

@@ -1,6 +1,6 @@
 //! A linear layer with a low-rank adapter, `y = x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ` (LoRA, Hu et al. 2021), and its gradients.
 //!
-//! The second product is added to each tile of the first while the tile is still near the processor.
+//! On the CPU the second product is added to each tile of the first while the tile is in the processor's cache.
 
 use std::borrow::Cow;
 
@@ -35,7 +35,7 @@ pub struct LowRank {
 }
 
 impl LowRank {
-    /// Returns s·B, `[out, rank]`.
+    /// Returns s·B, `[out, rank]`, in the type of B.
     fn scaled_up(&self) -> Result<Tensor> {
         Ok((&self.b * f64::from(self.scale))?)
     }
@@ -144,7 +144,8 @@ fn thin_product(left: &Tensor, rank: usize, multiply: impl Fn(&mut Tile<'_>, Mat
 }
 
 /// Computes `x·Wᵀ + b + s·(drop(x)·Aᵀ)·Bᵀ` on a device, without dropout if that is `None`. Returns the output and
-/// `drop(x)·Aᵀ`, both in the type of `x`. A and B of f32 are rounded to that type; their gradients stay in f32.
+/// `drop(x)·Aᵀ`, both in the type of `x`. A and B of f32 are rounded to that type; their gradients stay in f32. Fails
+/// if shapes do not fit each other, or x, A or B is not f32 or bf16.
 fn on_device(
     device: &Accelerator,
     x: &Tensor,

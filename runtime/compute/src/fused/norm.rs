@@ -14,10 +14,11 @@ use crate::accelerator::kernel::{self, Kernel};
 use crate::accelerator::{Accelerator, Grid, arguments, extent};
 use crate::error::{Error, Result};
 
-/// On a device, rows up to this width have a warp, wider ones a block.
+/// On a device, a warp computes a row of up to this width, a block a wider one.
 const NARROW: usize = 1024;
+/// Threads of a block.
 const THREADS: u32 = 256;
-/// Rows of one block of warps.
+/// Rows of one block whose warps have a row each.
 const WARPS: u32 = THREADS / 32;
 /// Rows of one task are those that hold about so many numbers.
 const TASK_NUMBERS: usize = 1 << 15;
@@ -176,7 +177,7 @@ fn rows_of_task(width: usize) -> usize {
     (TASK_NUMBERS / width).max(1)
 }
 
-/// Returns the number to add to the weight: 1 if `unit`, else 0.
+/// Returns the number to add to each number of the weight: 1 if `unit`, else 0.
 fn offset(unit: bool) -> f32 {
     if unit { 1.0 } else { 0.0 }
 }

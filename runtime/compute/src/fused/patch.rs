@@ -38,7 +38,8 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
 }
 
 /// Removes the component along `direction`, a vector r of length 1, `[1, width]` f32, from every row x of `rows`, `[tokens,
-/// width]`: returns `x − (x·r) r` in the type of `rows`. The caller ensures that r has length 1.
+/// width]`: returns `x − (x·r) r` in the type of `rows`. The caller ensures that r has length 1. Returns an error if
+/// shapes or devices do not fit each other.
 pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
     match accelerator(rows, direction)? {
         None => host::in_f32(rows, |rows| rows - along(rows, direction)?.matmul(direction)?),
@@ -48,6 +49,7 @@ pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
 
 /// Sets the component of every row x of `rows`, `[tokens, width]`, along `direction`, a vector r of length 1, `[1, width]`
 /// f32, to `value`: returns `x + (value − x·r) r` in the type of `rows`. The caller ensures that r has length 1.
+/// Returns an error if shapes or devices do not fit each other.
 pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Tensor> {
     match accelerator(rows, direction)? {
         None => host::in_f32(rows, |rows| rows + along(rows, direction)?.affine(-1.0, value)?.matmul(direction)?),

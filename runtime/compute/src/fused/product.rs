@@ -142,12 +142,13 @@ impl Tile<'_> {
 }
 
 /// From this number of rows on, the `gemm` crate computes a row with the same bits whatever other rows there are; with
-/// fewer rows it adds in another order. Products of at most [`NARROW`] columns need [`BATCH_INVARIANT_ROWS_IF_NARROW`]
-/// rows.
+/// fewer rows it adds in another order.
 const BATCH_INVARIANT_ROWS: usize = 24;
+/// The number of rows that a product of at most [`NARROW`] columns needs instead of [`BATCH_INVARIANT_ROWS`].
 const BATCH_INVARIANT_ROWS_IF_NARROW: usize = 72;
+/// The most columns of a product that needs [`BATCH_INVARIANT_ROWS_IF_NARROW`] rows.
 const NARROW: usize = 64;
-/// A product of fewer multiplications is added in the order of few rows, whatever its shape.
+/// `gemm` adds in the order for few rows, whatever the shape, if a product has fewer multiplications than this.
 const SMALL: usize = 8_192;
 
 impl Tile<'_> {
@@ -164,7 +165,7 @@ impl Tile<'_> {
         let (rows, columns, depth) = (self.rows, self.columns, left.columns);
         let enough = if columns <= NARROW { BATCH_INVARIANT_ROWS_IF_NARROW } else { BATCH_INVARIANT_ROWS };
         let enough = enough.max(SMALL / (columns * depth).max(1) + 1);
-        // Products of bf16 are so at any number of rows.
+        // Products with a bf16 operand are batch-invariant at any number of rows.
         let Some(numbers) = left.floats().filter(|_| rows < enough && right.floats().is_some()) else {
             return self.multiply(accumulate, factor, left, right);
         };

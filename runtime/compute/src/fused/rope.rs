@@ -112,9 +112,9 @@ pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, in
     y
 }
 
-/// Queues rotating each head of `x` by the position of its token on a device; a `sign` of −1 rotates back. Returns the
-/// rotated tensor, or `x` itself if there are no tokens or the table has no frequencies. The caller has checked shapes and
-/// positions.
+/// Queues rotating each head of `x` by the position of its token on a device; a `sign` of −1 rotates back. Returns a
+/// new tensor, or one that shares the memory of `x` if there are no tokens or the table has no frequencies. The caller
+/// has checked shapes and positions.
 fn on_device(
     device: &Accelerator,
     x: &Tensor,
@@ -137,8 +137,8 @@ fn on_device(
     device.compute(kernel, act, Grid::of(blocks, THREADS), x.dims(), &arguments)
 }
 
-/// Rotates one head of one token from `x` into `y`; features past twice the length of `cos` are copied. A `sign` of −1
-/// rotates back.
+/// Writes one head of one token, `x`, rotated, to `y`. `cos` and `sin` are those of the token's position, `[half]`;
+/// features from 2 · half on are copied. A `sign` of −1 rotates back.
 #[inline(always)]
 fn turn(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32], sign: f32) {
     let half = cos.len();

@@ -12,7 +12,7 @@ use crate::accelerator::{Accelerator, Grid, MatrixView, arguments, extent};
 use crate::error::Result;
 use crate::weight::WeightRef;
 
-/// Threads of a device that sum a row.
+/// Threads of a block of a device, which sums a row.
 const THREADS: u32 = 128;
 
 /// Computes the norm of each row of `W + s·B·A`, `[out]` f32, without computing that matrix: the root of ‖W‖² + 2s·Σ B ⊙

@@ -11,7 +11,7 @@ use super::indices::{Indices, check_below};
 use crate::accelerator::{Accelerator, kernel};
 use crate::error::{Error, Result};
 
-/// The words for row indices in the message of [`check_below`].
+/// The words for row indices in the message of [`check_below`]: "row 7 is past the 5 that are there".
 const ROW: [&str; 2] = ["row", "that are there"];
 
 /// Gathers rows of `from`, `[count, width]`: row i of the result is row `rows[i]`. The result has the type of `from`.

@@ -14,6 +14,7 @@ use crate::random::Stream;
 const WORDS: usize = 512 * 1024;
 /// 32-bit words of a random stream as the kernel reads it: eight of its key, two of its position.
 const STREAM: usize = 10;
+/// Threads of the block that samples from one row.
 const THREADS: u32 = 1024;
 
 /// The tokens of the vocabulary that may be sampled. The filters apply in the order of the fields.
@@ -112,7 +113,7 @@ pub struct TokenWeights {
 /// logits.
 pub fn token_weights(logits: &[f32]) -> Result<TokenWeights> {
     let top = vectorize!(largest(logits));
-    // Not a number is passed over by the largest, so every logit is looked at.
+    // `largest` skips NaN, so all logits are checked separately.
     let broken = vectorize!(logits.iter().fold(false, |broken, logit| broken | !logit.is_finite()));
     if broken {
         let at = logits.iter().position(|logit| !logit.is_finite()).unwrap_or(0);

@@ -5,12 +5,13 @@
 
 use std::cell::RefCell;
 
-/// Bytes of a line of the cache, and the numbers in it.
+/// Bytes of a line of the cache.
 const LINE: usize = 64;
+/// Numbers in a line of the cache: how many a buffer has in excess, so that the used part can begin at a line.
 const SLACK: usize = LINE / size_of::<f32>();
 
 thread_local! {
-    /// Buffers at rest. One that is in use is out of the list, so uses may nest.
+    /// The buffers of this thread that are not in use. One in use is not in the list, so uses may nest.
     static BUFFERS: RefCell<Vec<Vec<f32>>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -28,7 +29,7 @@ pub(super) fn with<R>(length: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
     if buffer.len() < length + SLACK {
         buffer.resize(length + SLACK, 0.0);
     }
-    // `align_offset` may decline; the buffer is as right anywhere.
+    // `align_offset` may return `usize::MAX`. An unaligned buffer is slower but correct.
     let start = Some(buffer.as_ptr().align_offset(LINE)).filter(|start| *start <= SLACK).unwrap_or(0);
     let result = work(&mut buffer[start..start + length]);
     BUFFERS.with_borrow_mut(|buffers| buffers.push(buffer));

@@ -25,7 +25,7 @@ struct Sequence {
     own: Span,
     /// The index of the sequence that it continues.
     parent: Option<usize>,
-    /// The end of the rows of this sequence and of all that continue it, directly or not.
+    /// The end of the rows of this sequence and of all that continue it, directly or not. These rows are adjacent.
     reach: usize,
 }
 

@@ -4,7 +4,8 @@
 //! (AVX2, AVX-512, NEON). Sums use a fixed number of lanes, so a result depends on the kind of processor at most.
 //! Everything called inside a closure must be `inline(always)`, or it stays scalar.
 
-/// Numbers summed side by side before they are added up.
+/// The number of partial sums of a sum or dot product, on any processor, so that results do not depend on vector
+/// widths.
 const LANES: usize = 32;
 
 /// Evaluates an expression with the widest vectors of this processor: [`dispatch`] around a closure that is always
@@ -88,7 +89,8 @@ pub(super) fn largest(numbers: &[f32]) -> f32 {
     rest.iter().chain(&lanes).fold(f32::NEG_INFINITY, |best, number| if *number > best { *number } else { best })
 }
 
-/// Replaces each x by e^(x − shift) and returns the sum of the results.
+/// Replaces each x by e^(x − shift), as [`exp`] computes it, and returns the sum of the results in f32, by [`LANES`]
+/// partial sums.
 #[inline(always)]
 pub(super) fn exp_in_place(numbers: &mut [f32], shift: f32) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -116,6 +118,7 @@ pub(super) fn exp(x: f32) -> f32 {
     const HIGH: f32 = 88.3;
     /// 1.5 · 2²³: adding it leaves the nearest integer in the low bits.
     const ROUND: f32 = 12_582_912.0;
+    /// ln 2 in two parts, so that n·ln 2 is subtracted without a rounding error that matters.
     const LN2_HIGH: f32 = 0.693_359_4;
     const LN2_LOW: f32 = -2.121_944_4e-4;
     let bounded = if x < LOW { LOW } else { x };
@@ -132,7 +135,7 @@ pub(super) fn exp(x: f32) -> f32 {
     if x < LOW { 0.0 } else { series * scale }
 }
 
-/// Computes 1 / (1 + e⁻ˣ).
+/// Computes the logistic function 1 / (1 + e⁻ˣ).
 #[inline(always)]
 pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))

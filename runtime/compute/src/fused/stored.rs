@@ -15,7 +15,7 @@ use super::unpack::{unpack, unpack_nested};
 use crate::error::{Error, Result};
 use crate::weight::{Format, Packed, Scales, WeightRef};
 
-/// Rows or columns of a weight that are widened at once, and the depth of such a block.
+/// Rows or columns of a weight, along the axis that a product sums over, that are converted at once.
 const BLOCK_DEPTH: usize = 512;
 
 /// A stored matrix of `rows × columns`, borrowed from its tensor or from the bytes of a file.
@@ -25,6 +25,7 @@ pub(super) struct Stored<'a> {
     columns: usize,
 }
 
+/// Where the numbers of a [`Stored`] matrix are.
 enum Source<'a> {
     Tensor(Locked<'a>, DType),
     Packed(&'a Packed),
@@ -77,7 +78,7 @@ enum Numbers<'a> {
 impl<'a> Numbers<'a> {
     /// Borrows the numbers or the blocks of a packed matrix on the host. Empty for a matrix on a device.
     fn of(packed: &'a Packed) -> Self {
-        // `Packed::new` has seen that plain numbers can be read.
+        // `Packed::new` has checked that plain numbers can be read.
         match packed.format() {
             Format::F32 => Self::F32(packed.plain().unwrap_or(&[])),
             Format::BF16 => Self::Bf16(packed.plain().unwrap_or(&[])),

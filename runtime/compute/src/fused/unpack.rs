@@ -34,7 +34,8 @@ type Dots = fn(&[u8], &[f32], &mut [f32]);
 /// Returns the function that unpacks blocks of a format and the one that computes dot products with them; `None` for
 /// F32, F16 and NF4.
 fn loops(format: Format) -> Option<(Unpack, Dots)> {
-    // A trait with a method for each format, not a function that is handed over: the shim of that stays scalar.
+    // The layout is a type with a trait method. A function passed as an argument would not be inlined into the vector
+    // loop.
     /// Returns both functions for the block layout `B`.
     fn of<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>() -> Option<(Unpack, Dots)> {
         Some((each::<B, SIZE, COUNT>, dots::<B, SIZE, COUNT>))
@@ -70,7 +71,8 @@ fn each<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(blocks: &[
     vectorize!({
         for (block, numbers) in blocks.as_chunks::<SIZE>().0.iter().zip(into.as_chunks_mut::<COUNT>().0) {
             if COUNT == 32 {
-                // By a copy that lies nowhere else, so that the compiler need not fear for the block.
+                // Decodes into a local array: the compiler then knows that writes do not change `block`, and
+                // vectorizes.
                 let mut copy = [0.0; COUNT];
                 B::read(block, &mut copy);
                 *numbers = copy;

@@ -164,12 +164,19 @@ const SLOW_NUMBER_SECONDS: f64 = 200e-9;
 #[derive(Debug, Clone, Copy)]
 pub(super) struct Estimate {
     kind: Kind,
+    /// Elements of the result.
     elements: u64,
+    /// The element type of the result.
     dtype: DType,
+    /// Elements of all operands together.
     inputs: u64,
+    /// Units of the formula's `measure`.
     measure: u64,
+    /// Elements of temporaries that the formula does not include.
     scratch: u64,
+    /// Whether an operand is in the autograd graph.
     tracked: bool,
+    /// Bytes that the graph keeps besides operands and result.
     saved: u64,
 }
 

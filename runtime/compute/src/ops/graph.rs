@@ -11,7 +11,8 @@ use candle_core::{DType, Tensor, TensorId, Var};
 
 use crate::error::Result;
 
-/// A result with candle's error type.
+/// A result with candle's error, such as a failure of the device. Operations check their arguments first, so candle
+/// should not reject shapes or types.
 pub(super) type Raw<T> = candle_core::Result<T>;
 
 /// Returns a contiguous tensor of the same numbers outside the autograd graph; f16 and bf16 are widened to f32.
@@ -127,8 +128,8 @@ pub(super) fn slice_backward(x: &Tensor, axis: usize, start: usize) -> GradFn {
     })
 }
 
-/// Copies a value, as `dtype`, into a new candle variable. candle then reports it as tracked (`track_op`), which marks it as
-/// part of the graph, but records no operation behind it.
+/// Copies a value, as `dtype`, into a new candle variable. candle reports a variable as tracked (`track_op`), by which
+/// this crate knows that it is in the graph, but records no operation that made it.
 fn mark(value: &Tensor, dtype: DType) -> Raw<Tensor> {
     Ok(Var::from_tensor(&value.to_dtype(dtype)?)?.into_inner())
 }

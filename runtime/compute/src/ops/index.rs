@@ -49,8 +49,8 @@ pub fn index_select(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tenso
     })
 }
 
-/// Returns x with entry i of `source` added to entry `index[i]` of the axis. `index` (`u32`) has one axis; indices may
-/// repeat.
+/// Returns a copy of x with entry i of `source` added to entry `index[i]` of the axis. `index` (`u32`) has one axis;
+/// indices may repeat.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that does not exist or an index out of range, [`Error::Shape`] if `index` has not

@@ -41,7 +41,7 @@ fn matrix(x: &Tensor) -> Option<(&[usize], [usize; 2])> {
 
 /// Multiplies matrices over the last two axes; the axes before them are broadcast. The caller has checked the shapes and
 /// passes tensors outside the graph. Copies both operands to `[batch, rows, columns]` if either has two or more leading
-/// axes, since candle multiplies few such layouts.
+/// axes: candle multiplies any layout with one leading axis, but only some with several.
 fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
     let (Some((a_batch, [rows, inner])), Some((b_batch, [_, columns]))) = (matrix(a), matrix(b)) else {
         return a.broadcast_matmul(b);
@@ -49,7 +49,6 @@ fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
     if a_batch.len() < 2 && b_batch.len() < 2 {
         return a.broadcast_matmul(b);
     }
-    // candle takes few layouts of several axes before the matrices, and every layout of one.
     let mut dims = check::broadcast(a_batch, b_batch).map_err(candle_core::Error::wrap)?;
     let batch: usize = dims.iter().product();
     let flat = |x: &Tensor, [height, width]: [usize; 2]| {

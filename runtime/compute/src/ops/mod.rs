@@ -99,7 +99,7 @@ impl Meter for Budget {
 /// The result of an operation.
 #[derive(Debug)]
 pub struct Output {
-    /// The result itself.
+    /// The result itself. A view shares its memory with the operand.
     pub tensor: Tensor,
     /// The reserved bytes of the result; `None` for a view, which shares those of its operand.
     pub reservation: Option<Reservation>,

@@ -1,4 +1,5 @@
-//! Arithmetic that several operations share. All of it is outside the autograd graph.
+//! Arithmetic that several operations share. All of it is outside the autograd graph. Functions fail only as candle
+//! does.
 
 use candle_core::{DType, Tensor};
 

@@ -151,6 +151,6 @@ fn interpolate_quantile(numbers: &mut [f64], q: f64) -> f64 {
     let below = place.floor();
     let low = numbers.get(below as usize).copied().unwrap_or(f64::NAN);
     let high = numbers.get(below as usize + 1).copied().unwrap_or(low);
-    // Infinite neighbors: a weight of 0 must not turn ∞ into NaN.
+    // Without this case, infinite neighbors would give ∞ − ∞ or 0 · ∞, which is NaN.
     if place == below || low == high { low } else { low + (high - low) * (place - below) }
 }

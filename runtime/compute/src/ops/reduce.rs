@@ -106,7 +106,7 @@ fn extreme(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, pi
 fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> Raw<Tensor> {
     let hits = if x.dtype().is_float() {
         let nan = is_nan(x)?;
-        // Any number of the lane may stand in for its NaNs: those lanes are decided by `nan` below.
+        // What replaces NaN does not matter: in a lane with NaN, `nan` decides below.
         let numbers = nan_as_zero(x)?;
         let hits = numbers.eq(&lanes.spread(&pick(&numbers, 1)?)?)?;
         let poisoned = lanes.spread(&lanes.count_nonzero(&nan)?.ne(0_u32)?)?.contiguous()?;
@@ -115,7 +115,7 @@ fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> Raw<Tensor> {
         x.eq(&lanes.spread(&pick(x, 1)?)?)?
     };
     let places = lanes.indices(x)?.contiguous()?;
-    // Every lane has a hit; the last place, not one beyond, keeps even a device that disagrees inside the lane.
+    // Every lane has a hit. If a device finds none nevertheless, the last index, unlike `length`, is still in the lane.
     let nowhere = filled(&places, lanes.length as f64 - 1., DType::U32)?;
     hits.where_cond(&places, &nowhere)?.min_keepdim(1)
 }

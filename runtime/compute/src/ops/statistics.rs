@@ -38,7 +38,7 @@ pub fn std(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, co
     })
 }
 
-/// Returns 1 / (n − correction) for lanes of n entries, or NaN if the divisor is not positive.
+/// Returns 1 / (n − `correction`) for lanes of n entries, or NaN if n is not above `correction`.
 fn inverse_divisor(lanes: &Lanes, correction: u32) -> f64 {
     let divisor = lanes.length as f64 - f64::from(correction);
     if divisor > 0. { divisor.recip() } else { f64::NAN }

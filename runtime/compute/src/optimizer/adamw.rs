@@ -39,7 +39,7 @@ impl AdamWSettings {
         is_share(self.beta1) && is_share(self.beta2) && self.epsilon > 0.0
     }
 
-    /// The state for `count` numbers: first and second moments.
+    /// The state for `count` numbers: first and second moments, f32.
     pub(super) fn state(count: usize) -> Vec<StateTensor> {
         vec![("first", DType::F32, count), ("second", DType::F32, count)]
     }

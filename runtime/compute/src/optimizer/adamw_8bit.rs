@@ -15,9 +15,9 @@ use crate::parameters::update_together;
 
 /// Numbers that share a scale.
 const BLOCK: usize = 256;
-/// Numbers of a slot from which its moments are in 8 bits.
+/// The moments of a slot with fewer numbers than this are f32, as bitsandbytes has it.
 const LEAST: usize = 4096;
-/// Blocks of one task.
+/// Blocks that one task updates.
 const TASK_BLOCKS: usize = 16;
 /// Numbers of one task.
 const TASK: usize = TASK_BLOCKS * BLOCK;
@@ -30,7 +30,8 @@ pub struct AdamW8BitSettings(
 );
 
 impl AdamW8BitSettings {
-    /// The state for `count` numbers: codes and scales of the first and second moments, or the moments of few numbers.
+    /// The state for `count` numbers: codes (a byte a number) and scales (f32, one for each [`BLOCK`]) of the first and
+    /// second moments; below [`LEAST`] numbers the state of AdamW.
     pub(super) fn state(count: usize) -> Vec<StateTensor> {
         if count < LEAST {
             return AdamWSettings::state(count);
@@ -45,7 +46,7 @@ impl AdamW8BitSettings {
     }
 
     /// Updates values and moments by one step of AdamW. The values are updated with the moments before these are rounded to 8
-    /// bits.
+    /// bits. Moments of a small slot, in f32, are not rounded. The gradients stay as they are.
     pub(super) fn update(&self, view: &View<'_>) -> Result<()> {
         let [first_codes, second_codes, first_scales, second_scales] = view.state.as_slice() else {
             return self.0.update(view);
@@ -68,8 +69,9 @@ impl AdamW8BitSettings {
     }
 }
 
-/// Updates whole blocks, the last of which may be shorter. `codes` and `scales` are pairs of those of the first and of the
-/// second moments.
+/// Updates the values and moments of blocks of [`BLOCK`] numbers, the last of which may be shorter, by one step.
+/// `constants` are those of [`AdamWSettings::constants`]. `codes` and `scales` are (of the first, of the second
+/// moments).
 fn update_blocks(
     constants: &[f32; 8],
     values: &mut [f32],
@@ -93,15 +95,15 @@ fn update_blocks(
     }
 }
 
-/// Writes the value of each code, times `scale`, into `numbers`.
+/// Writes `values[code] · scale` for each code into `numbers`.
 fn decode(values: &[f32; 256], codes: &[u8], scale: f32, numbers: &mut [f32]) {
     for (number, code) in numbers.iter_mut().zip(codes) {
         *number = values[usize::from(*code)] * scale;
     }
 }
 
-/// Returns the largest magnitude of `numbers`, and writes the code of the value nearest to each number divided by it into
-/// `codes`. Numbers that are all 0 get the code of 0.
+/// Returns the scale of a block, the largest magnitude of `numbers`, and writes into `codes` for each number the index
+/// of the value in `values` that is nearest to number / scale. If all numbers are 0, all codes are that of 0.
 fn encode(values: &[f32; 256], numbers: &[f32], codes: &mut [u8]) -> f32 {
     let scale = numbers.iter().fold(0.0_f32, |largest, number| largest.max(number.abs()));
     let divisor = if scale == 0.0 { 1.0 } else { scale };

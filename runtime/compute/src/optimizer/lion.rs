@@ -35,7 +35,7 @@ impl LionSettings {
     }
 
     /// Updates values and momentum by one step: w ← w − rate·(sign(β₁m + (1−β₁)g) + λ·w); m ← β₂m + (1−β₂)g, where λ is
-    /// the weight decay and the sign of 0 is 0.
+    /// the weight decay and the sign of 0 is 0. The gradients stay as they are.
     pub(super) fn update(&self, view: &View<'_>) -> Result<()> {
         let Self { beta1, beta2, weight_decay } = *self;
         let constants = [beta1, 1.0 - beta1, beta2, 1.0 - beta2, 1.0 - view.rate * weight_decay, view.rate];

@@ -11,7 +11,7 @@ use crate::error::Result;
 use crate::fused::Floats;
 use crate::parameters::square_sum;
 
-/// The least norm that a matrix is divided by.
+/// The smallest divisor in the normalization of a matrix, so that a matrix of zeros stays 0.
 const EPSILON: f64 = 1e-7;
 /// The coefficients of the Newton-Schulz iteration X ← aX + (bXXᵀ + c(XXᵀ)²)X.
 const COEFFICIENTS: [f64; 3] = [3.4445, -4.7750, 2.0315];
@@ -41,7 +41,8 @@ impl MuonSettings {
         (0.0..1.0).contains(&self.momentum) && self.adamw.is_valid()
     }
 
-    /// The state for numbers of a shape: the momentum of a matrix, the moments of anything else.
+    /// The state for numbers of a shape: the momentum of a matrix `[rows, columns]`, the moments of AdamW for anything
+    /// else.
     pub(super) fn state(shape: &[usize]) -> Vec<StateTensor> {
         match shape {
             [rows, columns] => vec![("momentum", DType::F32, rows * columns)],

@@ -15,7 +15,7 @@ pub(super) type StateTensor = (&'static str, DType, usize);
 /// Numbers of the parameters that a rule updates together, with one learning rate.
 #[derive(Debug)]
 pub(super) struct Part {
-    /// The place in the buffers of the parameters, gaps counted.
+    /// The numbers in the buffers of the parameters, gaps included. May be empty.
     range: Range<usize>,
     /// `[rows, columns]` of a hidden matrix; `[count]` of anything else.
     shape: Vec<usize>,
@@ -44,9 +44,9 @@ pub(super) struct View<'a> {
     pub(super) step: u64,
 }
 
-/// Cuts the parameters into parts and returns them with the state tensors that they use. A rule that works number by number
-/// gets all neighbouring slots of one learning rate as one part, and one part if there are no slots; any other gets each
-/// slot.
+/// Cuts the parameters into parts and returns them with the state tensors that they use. For an element-wise rule,
+/// adjacent slots with one learning rate are one part, and the first part may be empty. For any other rule each slot is
+/// a part.
 pub(super) fn parts(settings: &OptimizerSettings, layout: &Layout) -> (Vec<Part>, Vec<StateTensor>) {
     let merges = settings.rule.is_elementwise();
     let part = |range, shape, multiple| Part { range, shape, multiple, state: Vec::new() };
@@ -72,8 +72,8 @@ pub(super) fn parts(settings: &OptimizerSettings, layout: &Layout) -> (Vec<Part>
     (parts, tensors)
 }
 
-/// Appends `tensor` to that of the same name in `tensors`, or to the list. Returns the index in the list and the place of the
-/// appended numbers.
+/// Makes room for the numbers of `tensor` in the list of state tensors: lengthens the tensor with its name, or adds a
+/// new one. Returns the index in the list, and the range of the new numbers in that tensor.
 fn append(tensors: &mut Vec<StateTensor>, tensor: StateTensor) -> (usize, Range<usize>) {
     let (name, dtype, count) = tensor;
     let index = tensors.iter().position(|(known, ..)| *known == name).unwrap_or(tensors.len());
@@ -91,7 +91,7 @@ pub(super) fn state_bytes(settings: &OptimizerSettings, slots: &[Slot]) -> u64 {
     slots.iter().flat_map(|slot| settings.rule.state(&rule_shape(slot))).map(bytes).sum()
 }
 
-/// Whether a slot is the factor B of a low-rank adapter, by PEFT's name for it.
+/// Whether a slot is the factor B of a low-rank adapter: by its name in PEFT, which ends in `.lora_B.weight`.
 fn is_b_factor(slot: &Slot) -> bool {
     slot.name.ends_with(".lora_B.weight")
 }

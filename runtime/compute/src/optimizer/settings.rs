@@ -62,7 +62,7 @@ pub enum UpdateRule {
 }
 
 impl UpdateRule {
-    /// Whether numbers are updated one by one, so that slots can be updated together.
+    /// Whether the update of a number depends on no other number, so that several slots can be updated as one part.
     pub(super) fn is_elementwise(&self) -> bool {
         matches!(self, Self::AdamW(_) | Self::Lion(_) | Self::Sgd(_))
     }
@@ -138,7 +138,7 @@ impl OptimizerSettings {
         }
     }
 
-    /// Bytes of the state for parameters with these slots.
+    /// Bytes of the state for parameters with these slots. Leaves out gaps between the slots on an accelerator.
     #[must_use]
     pub fn state_bytes(&self, slots: &[Slot]) -> u64 {
         state_bytes(self, slots)

@@ -30,7 +30,7 @@ impl SgdSettings {
     }
 
     /// Updates values and momentum by one step: d = g + λ·w; with a momentum m ← μm + d, and d ← m, or d + μm for Nesterov's
-    /// variant; w ← w − rate·d, where λ is the weight decay.
+    /// variant; w ← w − rate·d, where λ is the weight decay. The gradients stay as they are.
     pub(super) fn update(&self, view: &View<'_>) -> Result<()> {
         let [mu, decay, rate] = [self.momentum, self.weight_decay, view.rate].map(|number| number as f32);
         let Some(momentum) = view.state.first() else {

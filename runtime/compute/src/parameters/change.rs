@@ -75,8 +75,8 @@ impl Parameters {
     }
 
     /// Adds `scale` · z to all values, where the z are independent standard normal numbers of the random stream with this
-    /// seed and name, one for each value in the order of the slots. The same for any number of threads. On an accelerator
-    /// the values cross to the CPU and back.
+    /// seed and name, one for each value in the order of the slots. The result does not depend on the number of
+    /// threads. On an accelerator, copies the values to the CPU and back.
     ///
     /// # Errors
     /// When the device fails.
@@ -92,7 +92,8 @@ impl Parameters {
         if self.accelerator.is_some() { self.assign_all(&values) } else { Ok(()) }
     }
 
-    /// Replaces all values by `values`, `[len]`, f32 on the CPU.
+    /// Replaces all values by `values`, `[len]`, f32 on the CPU. Fails with [`Error::Shape`] for another shape. If an
+    /// accelerator fails, the values of some slots may be replaced already.
     fn assign_all(&self, values: &Tensor) -> Result<()> {
         if values.dims() != [self.len()] {
             return Err(different(&[self.len()], values.dims()));
@@ -117,12 +118,12 @@ pub fn all_finite(tensor: &Tensor) -> Result<bool> {
     Ok(numbers.par_chunks(TASK_NUMBERS).all(|numbers| numbers.iter().all(|number| number.is_finite())))
 }
 
-/// A tensor as contiguous f32 without a graph; shares the storage if it is that already.
+/// Returns a tensor as contiguous f32, detached from the autograd graph. Shares the storage of a contiguous f32 tensor.
 fn plain(tensor: &Tensor) -> Result<Tensor> {
     Ok(tensor.detach().to_dtype(DType::F32)?.contiguous()?)
 }
 
-/// The error for a tensor of another shape than the parameter's.
+/// Creates the [`Error::Shape`] for a tensor of shape `given` where the parameter has shape `wanted`.
 fn different(wanted: &[usize], given: &[usize]) -> Error {
     Error::shape(format!("the parameter has shape {wanted:?}, given was {given:?}"))
 }

@@ -10,6 +10,7 @@ use crate::error::{Error, Result};
 pub(super) const EVEN: usize = 8;
 /// Numbers of one part of a norm, as `kernels/optimizer.h` has it.
 const NORM_PART: usize = 1 << 16;
+/// Threads of a block of the kernels of the norm.
 const THREADS: u32 = 256;
 
 /// Creates a flat f32 buffer `[count]` of zeros on any device.

@@ -96,7 +96,8 @@ pub(crate) fn square_sum(numbers: &[f32]) -> f64 {
 }
 
 /// Calls `work` for every number of `to`, in parallel, with the number of `from` at the same index. Both are contiguous
-/// f32 tensors of the CPU with as many numbers, in different storages.
+/// f32 tensors of the CPU, else this fails. They must have as many numbers and be in different storages: one storage
+/// would be locked twice.
 pub(crate) fn update_pairs(to: &Tensor, from: &Tensor, work: impl Fn(&mut f32, f32) + Sync) -> Result<()> {
     let from: &[f32] = &Floats::of(from, "from")?;
     update_numbers(to, |to: &mut [f32]| {

@@ -28,7 +28,7 @@ impl Slot {
     }
 }
 
-/// All slots, in order.
+/// All slots, in order, and where each lies in the flat buffers.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct Layout {
     pub(super) slots: Vec<Slot>,

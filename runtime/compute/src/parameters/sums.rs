@@ -25,7 +25,8 @@ pub struct TokenParts {
 }
 
 impl TokenParts {
-    /// The parts `first` and following of `count` parts, with these numbers of tokens.
+    /// Describes consecutive parts of a batch of `count` parts, the first of which has the index `first`. `lengths` are
+    /// the tokens of each. Does not check that the parts end before `count`.
     #[must_use]
     pub fn new(count: usize, first: usize, lengths: &[usize]) -> Self {
         let end = lengths.iter().scan(0, |end, length| {
@@ -48,7 +49,8 @@ impl TokenParts {
         self.first..self.first + self.tokens.len()
     }
 
-    /// The largest subtrees of the tree of all parts whose parts are all in `own`, in order.
+    /// Returns the largest subtrees whose parts are all in `own`, in order, each as the range of its parts. The tree is
+    /// over `count` parts; a node over several parts splits into two halves, of which the first may be larger by one.
     #[must_use]
     pub fn subtrees(count: usize, own: &Range<usize>) -> Vec<Range<usize>> {
         let mut found = Vec::new();
@@ -57,7 +59,7 @@ impl TokenParts {
     }
 }
 
-/// Appends the largest subtrees of the tree over the parts `all` whose parts are all in `own`.
+/// Appends to `found`, in order, the largest subtrees of the tree over the parts `all` whose parts are all in `own`.
 fn collect_subtrees(all: Range<usize>, own: &Range<usize>, found: &mut Vec<Range<usize>>) {
     if all.is_empty() || all.end <= own.start || own.end <= all.start {
         return;
@@ -71,12 +73,15 @@ fn collect_subtrees(all: Range<usize>, own: &Range<usize>, found: &mut Vec<Range
     collect_subtrees(middle..all.end, own, found);
 }
 
-/// Where a tree over more than one part splits into two.
+/// Returns the first part of the second half of a tree over more than one part. The first half is larger if the number
+/// of parts is odd.
 fn middle(parts: &Range<usize>) -> usize {
     parts.start + parts.len().div_ceil(2)
 }
 
-/// Adds up `leaf(part)` over parts, at least one, along their tree.
+/// Returns the sum of `leaf(part)` over parts, at least one, along their tree. Calls `leaf` once for each part, in
+/// order. Adds in place to the tensors that `leaf` returned, so these must be contiguous f32 on the CPU with storages
+/// of their own. A single part is returned as it is.
 fn sum_tree(parts: Range<usize>, leaf: &mut impl FnMut(usize) -> Result<Tensor>) -> Result<Tensor> {
     if parts.len() <= 1 {
         return leaf(parts.start);
@@ -127,10 +132,11 @@ impl<'a> GradientSums<'a> {
         Ok(Self { parameters, parts, subtrees })
     }
 
-    /// Adds `gradient`, which is not a sum over tokens cut into parts, to the gradient of the slot number `index`.
+    /// Adds `gradient`, which was computed for the whole batch at once, to the gradient of the slot number `index`.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the tokens are in more than one part; those of [`Parameters::accumulate`].
+    /// [`Error::Argument`] if the tokens are in more than one part or the sums are in subtrees; those of
+    /// [`Parameters::accumulate`].
     pub fn accumulate(&self, index: usize, gradient: &Tensor) -> Result<()> {
         if self.parts.count > 1 || self.subtrees.is_some() {
             return Err(Error::argument("this gradient is not summed in parts"));
@@ -138,8 +144,10 @@ impl<'a> GradientSums<'a> {
         self.parameters.accumulate(index, gradient)
     }
 
-    /// Adds the sum of `gradient(tokens)` over the parts to the gradient of the slot number `index`. The tensor is that of
-    /// the slot's shape for the tokens of one part.
+    /// Adds the sum of `gradient(tokens)` over the parts to the gradient of the slot number `index`. `gradient` gets
+    /// the tokens of one part and returns their gradient in the slot's shape. With several parts, it must return
+    /// contiguous f32 in a new storage each time, since the sums are computed in place. In subtrees, does nothing if no
+    /// part is here.
     ///
     /// # Errors
     /// Those of `gradient` and of [`Parameters::accumulate`].
@@ -170,7 +178,8 @@ impl<'a> GradientSums<'a> {
         })
     }
 
-    /// The sums of the subtrees that are here, with their parts; none if they went to the parameters' gradient buffer.
+    /// Returns the sums of the subtrees that are here, each as (its parts, a flat gradient `[flat_len]`). Empty if the
+    /// sums went to the gradient buffer of the parameters.
     #[must_use]
     pub fn into_subtrees(self) -> Vec<(Range<usize>, Tensor)> {
         self.subtrees.unwrap_or_default()
@@ -188,8 +197,9 @@ impl Parameters {
     /// sums of subtrees that together hold the `count` parts, in order, each with as many numbers.
     ///
     /// # Errors
-    /// [`Error::Argument`] if the subtrees are not those of the tree, have different numbers of numbers, or more than the
-    /// gradient has after `start`; also for parameters on an accelerator.
+    /// [`Error::Argument`] if the subtrees do not make up the tree or differ in length, [`Error::Candle`] if they are
+    /// longer than the gradient from `start` on, or for parameters on an accelerator. The gradient does not change
+    /// then.
     pub fn add_subtrees(&self, start: usize, count: usize, subtrees: &[(Range<usize>, Vec<f32>)]) -> Result<()> {
         let mut rest = subtrees;
         let sum = join(0..count, &mut rest).filter(|_| rest.is_empty());
@@ -204,8 +214,8 @@ fn add(to: &mut [f32], from: &[f32]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
 }
 
-/// The sum over the parts `parts` from the sums of subtrees at the beginning of `subtrees`, which it removes from the
-/// slice. `None` if the subtrees there do not make up the parts, or differ in length.
+/// Returns the sum over the parts `parts` from the sums of subtrees at the beginning of `subtrees`, and advances that
+/// slice past them. `None` if the subtrees there do not make up the parts, or differ in length.
 fn join(parts: Range<usize>, subtrees: &mut &[(Range<usize>, Vec<f32>)]) -> Option<Vec<f32>> {
     let (first, rest) = subtrees.split_first()?;
     if first.0 == parts {

@@ -94,7 +94,8 @@ impl Weight {
     /// f32 already. Does not check its shape.
     ///
     /// # Errors
-    /// [`Error::Argument`] for a packed weight, which is always a matrix.
+    /// [`Error::Argument`] for a packed weight, which is always a matrix. On an accelerator also for a tensor that has
+    /// gaps or a type other than f32, bf16 and f16.
     pub fn vector(&self) -> Result<Tensor> {
         let Self::Tensor(tensor) = self else {
             return Err(Error::argument("a vector is not kept in blocks"));
@@ -122,7 +123,7 @@ pub(super) fn to_cpu(tensor: &Tensor) -> Result<Tensor> {
 /// type `plain`.
 fn upload_packed(accelerator: &Accelerator, packed: &Packed, plain: DType) -> Result<Weight> {
     let sides = packed.sides();
-    // `Packed::new` has seen that plain numbers can be read.
+    // `Packed::new` has checked that plain numbers can be read.
     let tensor = match packed.format {
         Format::F32 => upload_numbers(accelerator, packed.plain::<f32>().unwrap_or(&[]), &sides, plain)?,
         Format::F16 => upload_numbers(accelerator, packed.plain::<f16>().unwrap_or(&[]), &sides, plain)?,

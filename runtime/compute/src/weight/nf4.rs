@@ -144,7 +144,7 @@ fn pack(numbers: &[f32], blocks: &mut [u8], magnitudes: &mut [f32]) -> Result<()
             return Err(Error::argument("a weight that is not a finite number cannot be quantized to NF4".to_owned()));
         }
         *magnitude = largest(numbers.iter().copied());
-        // Zeros alone are nearest to the level of 0.
+        // A block of zeros is divided by 1, not by 0; its numbers are nearest to the level 0.
         let scale = if *magnitude == 0.0 { 1.0 } else { *magnitude };
         let (low, high) = numbers.split_at(BLOCK / 2);
         for (pair, (low, high)) in block[1..].iter_mut().zip(low.iter().zip(high)) {

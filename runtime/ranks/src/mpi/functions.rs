@@ -151,7 +151,7 @@ impl<H: Copy + Default> Mpi<H> {
         self.check("MPI_Finalize", unsafe { (self.functions.finalize)() })
     }
 
-    /// Ends all processes of the run with an exit code, this one included.
+    /// Ends all processes of the run with an exit code, this one included. Returns only if that fails.
     pub(super) fn abort(&self, code: i32) {
         // SAFETY: the communicator is that of all ranks. There is nothing to do if the function fails.
         unsafe { (self.functions.abort)(self.constants.world, code) };

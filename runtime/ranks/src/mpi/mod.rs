@@ -18,8 +18,9 @@ use self::functions::{MPICH, Mpi, STANDARD, open_mpi_constants};
 use self::library::Interface;
 use crate::{Deadline, Launch, RankError, Transport, check_length};
 
-/// The tags of the messages with the lengths, and of those with the contents.
+/// The tag of the messages with the lengths.
 const LENGTH: c_int = 1;
+/// The tag of the messages with the contents.
 const CONTENT: c_int = 2;
 
 /// How long a rank polls at full speed for the lengths: the other ranks may still compute, and use its core.
@@ -62,7 +63,7 @@ pub(crate) fn connect(launch: &Launch) -> Result<Box<dyn Transport>, RankError> 
 fn start<H: Copy + Default + Send + 'static>(mpi: Mpi<H>, launch: &Launch) -> Result<Box<dyn Transport>, RankError> {
     let (rank, count) = mpi.initialize()?;
     if count != launch.count {
-        // The error below says more than one of this call.
+        // A failure is ignored: the error below explains the cause.
         let _ = mpi.finalize();
         return Err(RankError::ForeignLibrary {
             library: mpi.name,
@@ -103,7 +104,11 @@ struct Request<H> {
 }
 
 impl<H: Copy + Default> MpiTransport<H> {
-    /// Exchanges first the lengths of messages, then their contents. Empty messages have no second part.
+    /// Exchanges first the lengths of messages, then their contents, and writes them to `buffers`. Empty messages have
+    /// no second part. If this fails, requests may be pending, so MPI may still read and write `buffers`.
+    ///
+    /// # Errors
+    /// Those of [`wait`](Self::wait), and [`RankError::Lost`] for a rank that announces more than `MAX_MESSAGE` bytes.
     fn exchange(&self, buffers: &mut Buffers, deadline: Deadline) -> Result<(), RankError> {
         let mut requests = Vec::new();
         for (rank, length) in buffers.lengths.iter_mut().enumerate().filter(|(rank, _)| *rank != self.rank) {
@@ -195,7 +200,7 @@ impl<H: Copy + Default + Send> Transport for MpiTransport<H> {
             lengths: vec![[0; 8]; self.count],
             messages,
         });
-        // Stays so if the exchange fails or panics.
+        // Set before the exchange, so that it stays set if the exchange fails or panics.
         self.is_broken = true;
         self.exchange(&mut buffers, Deadline::after(timeout))?;
         self.is_broken = false;

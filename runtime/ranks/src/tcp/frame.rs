@@ -34,7 +34,7 @@ pub(super) enum Kind {
 pub(super) enum Failure {
     /// The deadline passed.
     Timeout,
-    /// The connection ended or carries something else than frames. The reason.
+    /// The connection ended, or what was sent is no frame; with the reason.
     Closed(String),
 }
 
@@ -48,7 +48,11 @@ impl Failure {
     }
 }
 
-/// Writes a frame.
+/// Writes a frame. Sends the first [`FIRST`] bytes of the content together with the head.
+///
+/// # Errors
+/// [`Failure::Timeout`] if the deadline passes, [`Failure::Closed`] if the connection ended or the content has 2³²
+/// bytes or more. A part of the frame may have been sent.
 pub(super) fn write_frame(
     mut stream: &TcpStream,
     kind: Kind,
@@ -68,7 +72,11 @@ pub(super) fn write_frame(
     Ok(())
 }
 
-/// Reads a frame. Checks its length before it allocates memory.
+/// Reads a frame and returns its kind and content. Checks the length before it allocates memory.
+///
+/// # Errors
+/// [`Failure::Timeout`] if the deadline passes, [`Failure::Closed`] if the connection ended, or for an unknown kind or
+/// a content that is longer than its kind allows. A part of the frame may have been read.
 pub(super) fn read_frame(stream: &TcpStream, deadline: Deadline) -> Result<(Kind, Vec<u8>), Failure> {
     let mut head = [0; HEAD];
     read_bytes(stream, &mut head, deadline)?;
@@ -86,7 +94,7 @@ pub(super) fn read_frame(stream: &TcpStream, deadline: Deadline) -> Result<(Kind
     Ok((kind, content))
 }
 
-/// Reads as many bytes as `bytes` has room for.
+/// Fills `bytes` from the connection. Fails as [`read_frame`] does if the deadline passes or the connection ended.
 pub(super) fn read_bytes(mut stream: &TcpStream, mut bytes: &mut [u8], deadline: Deadline) -> Result<(), Failure> {
     while !bytes.is_empty() {
         stream.set_read_timeout(Some(time_left(deadline)?)).map_err(closed)?;
@@ -96,7 +104,8 @@ pub(super) fn read_bytes(mut stream: &TcpStream, mut bytes: &mut [u8], deadline:
     Ok(())
 }
 
-/// Whether bytes of the other side can be read at once, or the connection ended.
+/// Whether a read would not wait: bytes of the other side are there, or the connection ended. Leaves the stream
+/// blocking.
 pub(super) fn is_readable(stream: &TcpStream) -> bool {
     let found = stream.set_nonblocking(true).and_then(|()| stream.peek(&mut [0]));
     // Without this the next read would fail where it should wait; it then reports that as an ended connection.
@@ -104,8 +113,8 @@ pub(super) fn is_readable(stream: &TcpStream) -> bool {
     !found.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
-/// The number of bytes of one read or write, 0 if it was interrupted or waited in vain, as the deadline is checked
-/// next.
+/// Returns the number of bytes that one read or write moved; 0 if it was interrupted or timed out, so that the caller
+/// checks the deadline and tries again.
 ///
 /// # Errors
 /// [`Failure::Closed`] if the connection ended.

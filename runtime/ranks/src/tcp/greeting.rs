@@ -22,7 +22,7 @@ const ATTEMPT_PAUSE: Duration = Duration::from_millis(100);
 /// The time between attempts to accept a connection.
 const PAUSE: Duration = Duration::from_millis(10);
 
-/// The greeting of a rank.
+/// Returns the bytes that rank `rank` sends first: [`MAGIC`], its number and the `count` of ranks that it expects.
 pub(super) fn greeting(rank: usize, count: usize) -> Vec<u8> {
     let numbers = [rank, count].map(|number| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes());
     [&MAGIC[..], numbers.as_flattened()].concat()
@@ -50,7 +50,7 @@ pub(super) fn accept_ranks(
     while peers.iter().any(Option::is_none) {
         match listener.accept() {
             Ok((stream, _)) => accept(stream, count, &mut peers, deadline),
-            // Errors of a connection that ended before it was accepted are of no concern either.
+            // No connection is waiting, or one ended before it was accepted, which is ignored.
             Err(_) => sleep(PAUSE.min(deadline.remaining())),
         }
         if deadline.remaining().is_zero() {
@@ -83,12 +83,13 @@ fn listen(host: &str, port: u16) -> std::io::Result<TcpListener> {
     TcpListener::bind(&addresses[..])
 }
 
-/// Reads the greeting of a connection and adds the connection to `peers`, which has those of the ranks from 1. If the
-/// greeting is wrong, refuses and closes the connection.
+/// Reads the greeting of a connection and adds the connection to `peers`, where index 0 is rank 1. Waits for the
+/// greeting at most [`GREETING_TIME`], then closes the connection without an answer. If the greeting is wrong or the
+/// rank is connected already, sends the reason and closes the connection.
 fn accept(stream: TcpStream, count: usize, peers: &mut [Option<TcpStream>], deadline: Deadline) {
     let time = Deadline::after(GREETING_TIME.min(deadline.remaining()));
     let mut bytes = [0; GREETING];
-    // On some systems a connection is as its listener: not blocking.
+    // On some systems an accepted connection inherits the non-blocking mode of its listener.
     let ready = stream.set_nonblocking(false).and_then(|()| stream.set_nodelay(true));
     if ready.is_err() || read_bytes(&stream, &mut bytes, time).is_err() {
         return;
@@ -151,8 +152,9 @@ pub(super) fn join_ranks(
     }
 }
 
-/// Tries once to connect to one of the addresses of `host`. A connection of this process to itself does not count: the
-/// system makes one if nothing listens at the port and it chose that port for this side.
+/// Tries the addresses of `host` once each, in order, and returns the first connection. A connection of this process to
+/// itself does not count: the system makes one if nothing listens at the port and it chose that port for this side.
+/// Fails with the error of the last address.
 fn attempt(host: &str, port: u16, deadline: Deadline) -> std::io::Result<TcpStream> {
     let mut last = ErrorKind::NotFound.into();
     for address in (host, port).to_socket_addrs()? {

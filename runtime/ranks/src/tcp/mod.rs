@@ -52,7 +52,11 @@ pub(crate) fn connect(launch: &Launch, timeout: Duration) -> Result<TcpTransport
 }
 
 impl TcpTransport {
-    /// On rank 0: reads the messages of all other ranks, then sends each rank those of all others.
+    /// On rank 0: reads the messages of all other ranks, then sends each rank those of all others. Returns all messages
+    /// in the order of the ranks.
+    ///
+    /// # Errors
+    /// [`RankError::Missing`] if ranks did not send or read in time, [`RankError::Lost`] if a connection ended.
     fn collect(&self, message: &[u8], deadline: Deadline) -> Result<Vec<Vec<u8>>, RankError> {
         let mut messages = vec![message.to_vec()];
         for (peer, rank) in self.peers.iter().zip(1..) {
@@ -78,7 +82,11 @@ impl TcpTransport {
         (first..self.count).filter(is_silent).collect()
     }
 
-    /// On other ranks: sends the message to rank 0 and reads those of all other ranks.
+    /// On other ranks: sends the message to rank 0 and reads those of all other ranks. Returns all messages in the
+    /// order of the ranks. Waits for rank 0 by [`REPORT_DELAY`] longer than `deadline`.
+    ///
+    /// # Errors
+    /// The error that rank 0 reports; else [`RankError::Missing`] or [`RankError::Lost`] for rank 0.
     fn exchange(&self, message: &[u8], deadline: Deadline) -> Result<Vec<Vec<u8>>, RankError> {
         let (zero, until) = (&self.peers[0], deadline.extended(REPORT_DELAY));
         if let Err(failure) = write_frame(zero, Kind::Message, message, deadline) {

@@ -9,8 +9,8 @@ use crate::{Deadline, RankError};
 /// How long rank 0 tries to send a report to each rank. It is short and fits the buffers of the system.
 const REPORT_TIME: Duration = Duration::from_millis(100);
 
-/// Sends the error to all `peers`, so that they need not wait for their own timeouts. Does nothing for errors that only
-/// concern this rank. Ignores peers that cannot be reached.
+/// Sends the error to all `peers`, so that they need not wait for their own timeouts. Does nothing for an error other
+/// than [`RankError::Missing`] and [`RankError::Lost`]. Tries each peer for [`REPORT_TIME`] and ignores failures.
 pub(super) fn send_report<'a>(error: &RankError, peers: impl Iterator<Item = &'a TcpStream>) {
     let number = |number: usize| u32::try_from(number).unwrap_or(u32::MAX).to_le_bytes();
     let (kind, content) = match error {

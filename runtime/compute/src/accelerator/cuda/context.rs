@@ -1,4 +1,5 @@
 //! A CUDA device through the driver API: its context, the one stream of all its work, its memory and its loaded modules.
+//! A [`CallError`] is the driver's error, also one of earlier work in the stream.
 #![expect(unsafe_code, reason = "the driver is called with addresses")]
 
 use std::any::Any;
@@ -13,9 +14,11 @@ use super::sys::{self, Handle};
 /// The primary context of a device, which the whole process shares, and the one stream of all work on the device.
 #[derive(Debug)]
 pub(super) struct Context {
+    /// The driver's handle of the device, which need not equal `ordinal`.
     device: c_int,
     context: Handle,
     pub(super) stream: Handle,
+    /// The number of the device, counted from 0, as in `cuda:0`.
     pub(super) ordinal: usize,
     /// Whether the device reads ordinary memory of the host by itself. Then the driver may return from an upload before the
     /// device has read the numbers, so an upload waits.
@@ -169,7 +172,8 @@ impl Context {
         self.synchronize()
     }
 
-    /// Loads a CUBIN image and returns the handle of its module, which is never unloaded.
+    /// Loads a CUBIN image and returns the handle of its module, which is never unloaded. Fails with the driver's
+    /// error, such as for code of another architecture.
     pub(super) fn load(&self, code: &[u8]) -> Result<Handle, CallError> {
         self.bind()?;
         // SAFETY: room for one handle, and machine code, whose head says where it ends.
@@ -203,6 +207,7 @@ fn read_value<T: Default>(call: impl FnOnce(*mut T) -> Result<(), CallError>) ->
 #[derive(Debug, Clone)]
 pub(super) struct Memory(Arc<Allocation>);
 
+/// One allocation of a device: its device address and its length in bytes. Dropping it frees the memory.
 #[derive(Debug)]
 struct Allocation {
     context: Arc<Context>,

@@ -125,7 +125,7 @@ pub(super) fn multiply(
     let (given, wanted) = (kind(left.dtype())?, kind(into.dtype())?);
     let [m, n, k] = [side(columns)?, side(rows)?, side(depth)?];
     let [to_pitch, left_pitch, right_pitch] = [pitch(&into)?, pitch(&left)?, pitch(&right)?];
-    // The pitches have checked how rows lie.
+    // `pitch` has refused gaps within rows, which `address` does not check.
     let at = |side: &MatrixView<'_>| address(cuda, side.matrix, "a product");
     let (to, left_at, right_at) = (at(&into)?, at(&left)?, at(&right)?);
     let (alpha, beta) = (factor, if add { 1.0_f32 } else { 0.0 });

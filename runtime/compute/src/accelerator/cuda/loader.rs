@@ -42,6 +42,7 @@ pub(super) struct Loader {
 /// A module and the constants that it is compiled with.
 type Variant = (Module, Build);
 
+/// The modules that are loaded, and the kernels that were looked up in them.
 #[derive(Default)]
 struct Loaded {
     modules: HashMap<Variant, Handle>,
@@ -95,14 +96,14 @@ impl Loader {
         let source = Language::Cuda.source(variant.0, variant.1)?;
         let options = compile::options(self.capability);
         let (kept, name) = (kernels(), self.name(&source, &options));
-        // What the driver does not take is compiled again: another driver may have been there when it was kept.
+        // Code that the driver refuses is compiled again: another version of the driver may have been installed then.
         let found = kept.as_ref().and_then(|kept| kept.get(&name)).and_then(|code| self.context.load(&code).ok());
         if let Some(module) = found {
             return Ok(module);
         }
         let code = compile::compile(&source, &options)
             .map_err(|error| self.stopped(format!("its kernels do not compile for sm_{}: {error}", self.capability)))?;
-        // A folder that keeps nothing costs the next start a few seconds, no more.
+        // Errors of the cache are ignored: without an entry the next start compiles again, which takes a few seconds.
         if let Some(kept) = &kept {
             kept.put(&name, &code);
         }

@@ -50,6 +50,7 @@ fn expect_device(ordinal: usize) -> Result<(), String> {
     })
 }
 
+/// The message for a driver that finds no device.
 const NO_DEVICE: &str = "the driver is there and finds no GPU; `nvidia-smi` lists those that it sees, and \
     `CUDA_VISIBLE_DEVICES` may hide them";
 

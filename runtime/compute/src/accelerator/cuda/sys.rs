@@ -10,6 +10,7 @@ use super::library::{ABSENT, CallError, Library, functions};
 /// An opaque pointer to an object of a library, such as a context, a stream, a module or a program.
 pub(super) type Handle = usize;
 
+/// The driver API.
 pub(super) static DRIVER: Library = Library {
     what: "the NVIDIA driver's `libcuda.so.1`",
     // Not `libcuda.so`: under that name alone the toolkit has a stub, in its folder `stubs`, that only links.
@@ -20,6 +21,7 @@ pub(super) static DRIVER: Library = Library {
     opened: OnceLock::new(),
 };
 
+/// NVRTC, which compiles the sources of kernels.
 pub(super) static COMPILER: Library = Library {
     what: "the compiler of kernels, `libnvrtc.so.13` or `libnvrtc.so.12`,",
     names: &["libnvrtc.so.13", "libnvrtc.so.12", "libnvrtc.so"],
@@ -29,6 +31,7 @@ pub(super) static COMPILER: Library = Library {
     opened: OnceLock::new(),
 };
 
+/// cuBLAS, for matrix products.
 pub(super) static CUBLAS: Library = Library {
     what: "the library of products, `libcublas.so.13` or `libcublas.so.12`,",
     names: &["libcublas.so.13", "libcublas.so.12", "libcublas.so"],
@@ -38,6 +41,7 @@ pub(super) static CUBLAS: Library = Library {
     opened: OnceLock::new(),
 };
 
+/// NVML, which counts the energy of a device.
 pub(super) static NVML: Library = Library {
     what: "the library of counters, `libnvidia-ml.so.1`,",
     names: &["libnvidia-ml.so.1"],

@@ -98,7 +98,7 @@ pub(super) fn launch(
             Value::Number(number) => encoder.set_bytes(index, number),
         }
     }
-    // Behind the last argument, where kernels find which of their pointers are there.
+    // After the last argument: the mask by which kernels know which of their pointers are not null.
     encoder.set_bytes(values.len(), &given);
     let (x, y, z) = grid.blocks;
     let groups = MTLSize { width: x as usize, height: y as usize, depth: z as usize };

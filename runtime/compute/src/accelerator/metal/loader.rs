@@ -33,6 +33,8 @@ pub(super) struct Loader {
     loaded: Mutex<Loaded>,
 }
 
+/// The modules that are compiled, and the kernels that were looked up in them. Names of kernels are unique among
+/// modules.
 #[derive(Debug, Default)]
 struct Loaded {
     libraries: HashMap<(Module, Build), Library>,

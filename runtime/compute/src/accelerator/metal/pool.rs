@@ -23,6 +23,7 @@ pub(super) struct Pool {
     state: Mutex<PoolState>,
 }
 
+/// The buffers of a pool and the peak of allocated memory.
 #[derive(Debug, Default)]
 struct PoolState {
     /// All buffers of the pool, by their size in bytes. A buffer to which only the pool refers is free.
@@ -102,7 +103,7 @@ impl Pool {
     }
 
     /// Returns (unused, peak) in bytes: the size of all buffers that no tensor uses, and the most that was allocated on
-    /// the device at one time.
+    /// the device at one time. The peak is measured only when this pool creates a buffer.
     pub(super) fn unused_and_peak(&self) -> (usize, usize) {
         let state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         (state.unused(), state.peak)

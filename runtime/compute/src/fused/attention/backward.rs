@@ -21,7 +21,8 @@ use crate::fused::simd::{dot, exp, fold2, tanh, vectorize};
 
 /// Keys of a task.
 const BLOCK: usize = 512;
-/// Parts of dq are added up as soon as they hold so many f32 numbers: their memory stays linear in a sequence's length.
+/// Parts of dq are added up as soon as they hold this many f32 numbers. Without the limit their memory would be
+/// quadratic in the length of a sequence.
 const WAITING: usize = 1 << 23;
 /// Rows of dq that are added up in one task.
 const SUM_ROWS: usize = 64;
@@ -137,7 +138,7 @@ fn queries(segments: &Segments, number: usize, keys: &Range<usize>, shape: &Atte
 }
 
 /// Splits tasks into consecutive groups whose parts of dq are in memory at the same time. A group ends with the task
-/// whose part brings the group to [`WAITING`] numbers, so it may exceed that.
+/// whose part brings the group to [`WAITING`] numbers, so it may exceed that. The last group may be smaller.
 fn portions<'a>(tasks: &'a [Task], shape: &AttentionShape) -> Vec<&'a [Task]> {
     let mut waiting = 0;
     let portions = tasks.split_inclusive(|task| {

@@ -26,7 +26,8 @@ const PLAIN: usize = 32;
 const PLAIN_SMALL: usize = 16;
 /// The largest head size for which four tiles of 32 rows fit into 99 KiB, the shared memory that every device has.
 const FITTING: usize = 160;
-/// Blocks of the kernel of dk and dv for each multiprocessor below which the heads of a group are summed by several blocks.
+/// If the kernel of dk and dv would have fewer blocks than this for each multiprocessor, several blocks share the query
+/// heads of a group.
 const BLOCKS: usize = 8;
 /// Bytes at a multiple of which the tiles of warpgroups begin.
 const ATOM: usize = 1024;
@@ -107,7 +108,7 @@ pub(super) fn attention_backward(
 fn heads_of_block(group: usize, tiles: usize, processors: usize) -> usize {
     let enough = |share: &usize| tiles * group.div_ceil(*share) >= BLOCKS * processors;
     let most = (1..=group).rev().find(enough).unwrap_or(1);
-    // As many blocks share the heads more evenly.
+    // Spreads the heads evenly over the same number of blocks.
     group.div_ceil(group.div_ceil(most))
 }
 
@@ -120,7 +121,7 @@ struct Layer<'a> {
     build: Build,
 }
 
-/// What multiplies in the attention kernels.
+/// The processor units that multiply in the attention kernels, which decide which kernel is launched.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Units {
     /// Ordinary cores: any type, any head size.
@@ -134,6 +135,7 @@ enum Units {
 /// The launch configuration of an attention kernel.
 #[derive(Clone, Copy)]
 struct Tiles {
+    /// Whether a block has a tile of queries or of keys, and its rows.
     tiling: Tiling,
     /// Blocks for each tile: one for each head, or for each group of heads that a block sums, times the parts into which a
     /// head's features are split.
@@ -274,7 +276,7 @@ impl<'a> Layer<'a> {
         Ok((half(0)?, half(numbers / 2)?))
     }
 
-    /// Computes Σ dout·out of every token and head, `[tokens, heads]` f32.
+    /// Queues computing Σ dout·out of every token and head, and returns it, `[tokens, heads]` f32.
     fn delta(&self, dout: &Tensor, out: &Tensor) -> Result<Tensor> {
         let (tokens, heads) = (self.segments.tokens(), self.shape.heads);
         let arguments = arguments![dout, out, tokens, heads, self.shape.head_dim];

@@ -16,6 +16,7 @@ use crate::fused::device::expect_type;
 const CHUNK: usize = 256;
 /// Query heads that a block of `attention_cached` handles at most.
 const TOGETHER: usize = 8;
+/// Threads of a block of each kernel of the cache.
 const THREADS: u32 = 128;
 
 /// The key-value cache on a device: the pages of each sequence, and for each layer the pool that holds them.
@@ -152,7 +153,7 @@ impl Paged {
             *pool = Some(Pool { keys: device.empty(&shape, act)?, values: device.empty(&shape, act)? });
             return Ok(());
         };
-        // One after the other: what a side had is given back before the other asks for more.
+        // One after the other, so that the old keys are freed before memory for the values is allocated.
         for side in [keys, values] {
             let (held, row) = side.dims2()?;
             if row != shape[1] || side.dtype() != act {

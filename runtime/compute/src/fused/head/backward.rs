@@ -81,6 +81,7 @@ pub fn head_taps_backward<'w>(
 
 /// Adds all parts to `sum`, in their order. Each is as long as `sum`.
 fn add_parts(sum: &mut [f32], parts: &[Vec<f32>]) {
+    /// Numbers of one task.
     const NUMBERS: usize = 1 << 14;
     sum.par_chunks_mut(NUMBERS).enumerate().for_each(|(chunk, sum)| {
         for part in parts {

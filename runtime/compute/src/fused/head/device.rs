@@ -31,6 +31,7 @@ const ROWS: usize = 1024;
 pub const TILE: (usize, usize) = (ROWS, WORDS);
 /// Vocabulary entries of one vector load: tiles are multiples of it where possible, since their products are faster.
 const EIGHT: usize = 8;
+/// Threads of the block that handles a row.
 const THREADS: u32 = 512;
 
 /// Computes the taps of all rows on a device and copies them to the host. Waits for the device, unless there are no rows.
@@ -103,8 +104,9 @@ struct Tile<'a> {
     hidden: Tensor,
     /// `[block, words]` f32.
     products: Tensor,
-    /// `[block, words]` in the type of activations: what a kernel computes from the products. The same buffer as `products`
-    /// if activations are f32 or nothing is computed.
+    /// `[block, words]` in the type of activations, computed from the products by a kernel, for a second product:
+    /// gradients with respect to the products, or factors of the weight's rows. Shares the buffer of `products` if
+    /// activations are f32 or no kernel writes it.
     made: Tensor,
 }
 

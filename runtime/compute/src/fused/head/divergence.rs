@@ -36,7 +36,7 @@ pub struct HeadInput<'a> {
     pub hidden: &'a Tensor,
     /// `[vocabulary, hidden]`, in any stored format.
     pub weight: WeightRef<'a>,
-    /// What happens to the logits. The taps are ignored.
+    /// What happens to the logits. The taps are ignored, and the deadline of the other head too.
     pub options: &'a HeadOptions,
 }
 
@@ -48,7 +48,8 @@ pub struct Divergences {
     /// The gradient of Σ seed·divergence with respect to the own hidden states, `[rows, hidden]` f32; `None` without
     /// seeds or rows.
     pub hidden: Option<Tensor>,
-    /// That with respect to the own head's weight, `[vocabulary, hidden]` f32; `None` also if it is not wanted.
+    /// The gradient of Σ seed·divergence with respect to the own head's weight, `[vocabulary, hidden]` f32; `None`
+    /// without seeds or rows, and if it is not wanted.
     pub weight: Option<Tensor>,
 }
 
@@ -96,7 +97,8 @@ pub fn head_divergence(
 }
 
 impl HeadInput<'_> {
-    /// Checks that the operands fit each other, and returns the number of rows.
+    /// Returns the number of rows. Fails with [`Error::Shape`] unless `hidden` is a matrix and `weight` is
+    /// `[vocabulary, hidden]` with at least one word.
     fn check(&self) -> Result<usize> {
         let (rows, width) = host::matrix(self.hidden, "hidden")?;
         match *self.weight.sides() {
@@ -149,9 +151,10 @@ impl HeadInput<'_> {
     }
 }
 
-/// Computes the divergence of each row from its logits, `own` and `others`, whose rows have `words` numbers each. With
-/// `seeds` (one a row) replaces the own logits by the gradients of Σ seed·divergence with respect to the products hidden·Wᵀ;
-/// `options` are those of the own head.
+/// Returns the divergence of each row, computed from its logits in `own` and `others`, whose rows have `words[0]` and
+/// `words[1]` numbers. Compares only the words that both have. With `seeds` (one a row) replaces the own logits by the
+/// gradients of Σ seed·divergence with respect to the products hidden·Wᵀ, 0 for words that the other head lacks; else
+/// leaves them. `options` are those of the own head.
 fn diverge_rows(
     own: &mut [f32],
     others: &[f32],
@@ -187,7 +190,8 @@ struct Pair {
 }
 
 impl Pair {
-    /// Computes the sums of a row from its logits, as many of each.
+    /// Computes the sums of a row from its logits, as many in `own` as in `other`. For β of 0 and 1 uses the limits of
+    /// the divergence, since the formula itself would be 0.
     fn of(own: &[f32], other: &[f32], beta: f32) -> Self {
         let logs = [logsumexp(own), logsumexp(other)];
         let mut pair = Self { beta, logs, value: 0.0, mean: 0.0 };
@@ -209,27 +213,27 @@ impl Pair {
         pair
     }
 
-    /// ln q and ln p of a word.
+    /// Returns (ln q, ln p) of a word, from its logits in the own and in the other head.
     #[inline(always)]
     fn log_shares(&self, own: f32, other: f32) -> (f32, f32) {
         (own - self.logs[0], other - self.logs[1])
     }
 
-    /// p·(ln p − ln q).
+    /// The term of a word in the forward divergence, p·(ln p − ln q), from its two logits.
     #[inline(always)]
     fn forward(&self, own: f32, other: f32) -> f32 {
         let (own, other) = self.log_shares(own, other);
         exp(other) * (other - own)
     }
 
-    /// q·(ln q − ln p).
+    /// The term of a word in the reverse divergence, q·(ln q − ln p).
     #[inline(always)]
     fn reverse(&self, own: f32, other: f32) -> f32 {
         let (own, other) = self.log_shares(own, other);
         exp(own) * (own - other)
     }
 
-    /// β·p·(ln p − ln m) + (1 − β)·q·(ln q − ln m).
+    /// The term of a word for β between 0 and 1, β·p·(ln p − ln m) + (1 − β)·q·(ln q − ln m).
     #[inline(always)]
     fn mixed(&self, own: f32, other: f32) -> f32 {
         let (own, other) = self.log_shares(own, other);
@@ -238,7 +242,7 @@ impl Pair {
         self.beta * p * (other - log) + (1.0 - self.beta) * q * (own - log)
     }
 
-    /// (1 − β)·q·(ln q − ln m).
+    /// The part of [`mixed`](Self::mixed) that belongs to the own head, (1 − β)·q·(ln q − ln m).
     #[inline(always)]
     fn own_part(&self, own: f32, other: f32) -> f32 {
         let (own, other) = self.log_shares(own, other);
@@ -246,7 +250,7 @@ impl Pair {
         (1.0 - self.beta) * q * (own - self.log_mixture(q, p))
     }
 
-    /// ln (β·p + (1 − β)·q); of a word that neither distribution has, a finite number.
+    /// ln m = ln (β·p + (1 − β)·q). Finite even where p and q are 0.
     #[inline(always)]
     fn log_mixture(&self, q: f32, p: f32) -> f32 {
         self.beta.mul_add(p, (1.0 - self.beta) * q).max(f32::MIN_POSITIVE).ln()
@@ -271,7 +275,7 @@ impl Pair {
     }
 }
 
-/// ln Σ exp of some logits.
+/// Returns ln Σ exp of some logits, without overflow. Sums in f64.
 fn logsumexp(logits: &[f32]) -> f32 {
     let highest = vectorize!(largest(logits));
     let mut powers = [0f32; PIECE];

@@ -75,7 +75,7 @@ impl Statistics {
         let (high, low) = if self.largest >= other.largest { (self, other) } else { (other, self) };
         let gap = f64::from(low.largest) - f64::from(high.largest);
         let shrink = gap.exp();
-        // Nothing yet: its largest is −∞, and 0 · ∞ would not be a number.
+        // Sums over no words have a largest logit of −∞, for which 0 · ∞ would be NaN.
         let moved = if low.sum == 0.0 { 0.0 } else { shrink * (low.weighted + gap * low.sum) };
         Self {
             largest: high.largest,

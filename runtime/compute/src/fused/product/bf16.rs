@@ -20,6 +20,7 @@ use pack::pack_columns;
 
 /// Numbers of a row of the left operand, and of a column of the right one, that are packed at once.
 const DEPTH: usize = 1024;
+/// Pairs of adjacent numbers in [`DEPTH`]: a panel has a `u32` for each pair and column.
 const PAIRS: usize = DEPTH / 2;
 /// Depths are filled up with zeros to a multiple of this, where operands are copied.
 const DEPTH_UNIT: usize = 32;

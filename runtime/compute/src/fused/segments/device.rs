@@ -39,7 +39,7 @@ pub(in crate::fused) struct Plan {
     pub(in crate::fused) spans: Tensor,
 }
 
-/// A plan, and what it was made for.
+/// A plan, and the tiling that it was made for.
 type Made = (Tiling, Arc<Plan>);
 
 /// The plans made so far. They follow from the segments alone.
@@ -71,7 +71,7 @@ impl Segments {
     }
 }
 
-/// A plan in the memory of the host.
+/// A plan in the memory of the host: a [`PLACE`]-number entry for each tile, and the spans that the entries refer to.
 #[derive(Debug, Default, PartialEq, Eq)]
 struct Numbers {
     places: Vec<[u32; PLACE]>,
@@ -80,7 +80,7 @@ struct Numbers {
 
 impl Numbers {
     /// Cuts all sequences into tiles and sorts them by work, the most first: tiles of queries by position, tiles of
-    /// keys by the tokens that may attend to them. Ties keep the order of the sequences.
+    /// keys by the tokens that may attend to them. Ties keep the order of the sequences. Fails for 2³² tokens or more.
     fn of(segments: &Segments, tiling: Tiling) -> Result<Self> {
         // Positions and rows are counted in 32 bits; the last of a sequence is the largest of either.
         u32::try_from(segments.tokens()).map_err(|_| Error::shape("a batch of 2³² tokens is too long for a device"))?;
@@ -88,7 +88,7 @@ impl Numbers {
         for number in 0..segments.count() {
             numbers.add(segments, number, tiling);
         }
-        // The longest first, so that no multiprocessor is left with one of them at the end. Equals keep their order.
+        // The longest first, so that no multiprocessor has a long one left at the end, when the others have no work.
         match tiling {
             Tiling::Queries(_) => numbers.places.sort_by_key(|place| std::cmp::Reverse(place[0])),
             Tiling::Keys(_) => {

@@ -53,7 +53,7 @@ impl<const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool> Nibbles<HAS_MINIMUM, HA
     } else {
         8
     };
-    /// Where the word with the fifth bits begins.
+    /// The byte of a block at which the 32-bit word of the fifth bits begins.
     pub(in crate::fused) const BITS: usize = if HAS_MINIMUM { 4 } else { 2 };
 
     /// Returns the number to add to the lower four bits of a code: 16 if the format has fifth bits and `fifth` is not
@@ -72,7 +72,7 @@ impl<const SIZE: usize, const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool> Bloc
     #[inline(always)]
     fn read(block: &[u8; SIZE], numbers: &mut [f32; 32]) {
         let scale = half(block[0], block[1]);
-        // Adding −0 changes no number.
+        // Without a minimum adds −0, which changes no number, not even −0.
         let least = if HAS_MINIMUM { half(block[2], block[3]) } else { -0.0 };
         let fifth = if HAS_FIFTH_BIT { word(block, Self::BITS) } else { 0 };
         let bytes = &block[SIZE - 16..];

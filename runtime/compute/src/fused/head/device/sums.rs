@@ -10,6 +10,7 @@ use crate::error::Result;
 use crate::fused::head::HeadTaps;
 use crate::fused::taps::{Tap, TapSet};
 
+/// Threads, one for each row, of a block of the kernel that computes the taps.
 const THREADS: usize = 128;
 
 /// Returns which optional sums the taps need, as the bits that `kernels/head.h` knows: 1 for the entropy, 2 for

@@ -34,10 +34,13 @@ pub(in crate::fused) struct IntegerTokens(OnceCell<Vec<Numbers>>);
 /// A quantized weight, and the tokens as integers that it is multiplied with.
 pub(in crate::fused) struct IntegerProduct<'a> {
     simd: Vnni,
-    /// The blocks of all rows, and the bytes of one row.
+    /// The blocks of all rows.
     blocks: &'a [u8],
+    /// The bytes of one row.
     row: usize,
+    /// The tokens as integers, [`TOKENS`] at a time.
     numbers: &'a [Numbers],
+    /// The function `rows` for the layout of the weight's format.
     write: Write<'a>,
 }
 

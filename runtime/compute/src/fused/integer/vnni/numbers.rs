@@ -11,7 +11,8 @@ const LARGEST: f32 = 32512.0;
 /// Below this a part counts as zero: a scale for it would have no inverse.
 const NOTHING: f32 = 1e-30;
 
-/// The integers of a part, each `256 · high + low` of two signed bytes. A word has the bytes of four integers.
+/// The integers of a part, each `256 · high + low` of two signed bytes. A word of `high` or `low` has the bytes of four
+/// consecutive integers.
 #[derive(Clone, Copy, Default)]
 #[repr(C, align(64))]
 pub(super) struct Plane {
@@ -24,12 +25,14 @@ pub(super) struct Plane {
 pub(super) struct Measure {
     /// The value of the integer 1. NaN if a number of the part is not finite, so that the results show it.
     pub(super) scale: f32,
-    /// The sum of all integers, and of the first half of them.
+    /// The sum of all integers.
     pub(super) sum: i32,
+    /// The sum of the first half of the integers.
     pub(super) first: i32,
 }
 
-/// The integers of a few tokens: of the first part of each token, then of the second, and so on.
+/// The integers of a few tokens, with index part · `tokens` + token: the first part of each token, then the second, and
+/// so on.
 pub(super) struct Numbers {
     pub(super) tokens: usize,
     pub(super) planes: Vec<Plane>,

@@ -12,6 +12,7 @@ use crate::fused::unpack::formats::{Q6K, ScaledNibbles};
 #[derive(Clone, Copy)]
 pub(super) struct Scales {
     scale: __m512,
+    /// The minimum of the block; a part's offset is its 6-bit minimum times this, negated.
     least: __m512,
     packed: [__m512i; 3],
 }
@@ -39,7 +40,7 @@ impl Scales {
         let (scale, least) = if part < 4 {
             (f._mm512_and_si512(first, six), f._mm512_and_si512(second, six))
         } else {
-            // Four bits of one word, and of another the two that its own part leaves free.
+            // The lower four bits are in the third word; the upper two are those that part − 4 leaves free in its byte.
             let (four, two) = (f._mm512_set1_epi32(15), f._mm512_set1_epi32(0x30));
             let upper = f._mm512_and_si512(f._mm512_srli_epi32::<2>(first), two);
             let upper_least = f._mm512_and_si512(f._mm512_srli_epi32::<2>(second), two);

@@ -10,8 +10,8 @@
 
 use super::kernel::{Rows, Sums};
 
-/// Asks the system for the tile registers, for all threads of this process. Returns whether the processor has products of
-/// bf16 in them and the system agrees. Always false on systems other than x86-64 Linux.
+/// Asks the system for the tile registers, for all threads of this process. Returns whether the processor multiplies
+/// bf16 with them and the system permits it. Always false on systems other than x86-64 Linux.
 pub(super) fn request() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     {

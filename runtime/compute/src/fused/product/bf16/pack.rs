@@ -18,7 +18,7 @@ use crate::fused::simd::vectorize;
 /// Rows and columns of a square that is transposed in registers.
 const SIDE: usize = 16;
 
-/// Pairs of some numbers: a square of [`SIDE`] columns with [`SIDE`] pairs each, or [`SIDE`] rows.
+/// A square of pairs of bf16 numbers, as `[column][pair]` before it is transposed and `[pair][column]` afterwards.
 type Square = [[u32; SIDE]; SIDE];
 
 /// Packs the rows `depth` of some columns of a matrix into panels of [`COLUMNS`] columns. A panel has for each pair of
@@ -107,7 +107,7 @@ fn pairs_of<T: Copy>(numbers: &[T], bits: impl Fn(T) -> u16) -> [u32; SIDE] {
     std::array::from_fn(|pair| join(number(2 * pair), number(2 * pair + 1)))
 }
 
-/// Exchanges rows and columns.
+/// Exchanges rows and columns, in code for any processor.
 #[inline(always)]
 pub(super) fn transpose(square: Square) -> Square {
     std::array::from_fn(|row| std::array::from_fn(|column| square[column][row]))
@@ -130,12 +130,14 @@ unsafe fn pack_transposed_native<T: Copy>(
     pack_transposed(data, stride, sides, panel, bits, |square| transpose_native(square));
 }
 
-/// Exchanges rows and columns: the upper right quarter for the lower left one, then the same in each quarter, and so on.
+/// Exchanges rows and columns in vector registers: swaps the upper right quarter with the lower left one, then does so
+/// within each quarter, and so on. The processor must have AVX-512 F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 fn transpose_native(square: Square) -> Square {
     use std::arch::x86_64::{__m512i, _mm512_permutex2var_epi32};
-    /// Where the numbers of two rows, one after the other, go at a distance: to the upper row, then to the lower one.
+    /// Returns the indices from which the upper and the lower of two rows, `distance` apart, are gathered when their
+    /// quarters are swapped. Indices below [`SIDE`] are of the upper row, the others of the lower one.
     const fn places(distance: usize) -> [[u32; SIDE]; 2] {
         let mut places = [[0; SIDE]; 2];
         let mut at = 0;
