@@ -140,7 +140,7 @@ impl DerefMut for HostContext<'_> {
     }
 }
 
-/// Names [`HostContext`] to the generated code.
+/// Tells the generated bindings that host functions run on a [`HostContext`].
 pub(crate) struct HostContexts;
 
 impl HasData for HostContexts {
