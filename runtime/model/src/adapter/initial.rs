@@ -59,8 +59,10 @@ pub(crate) struct InitialFactors {
 }
 
 impl InitialFactors {
-    /// Computes the first values of a module from its frozen weight. Errors: the rank is above the shorter side of the
-    /// weight, or the weight cannot be read.
+    /// Computes the first values of a module from its frozen weight W, with s the module's scale. PiSSA: A₀ and B₀ are
+    /// the right and left singular vectors of the largest singular values σ, each times √(σ/s), so that s·B₀·A₀ is
+    /// that part of W. OLoRA: A₀ is R and B₀ is Q of the truncated QR decomposition. Errors: the rank is above the
+    /// shorter side of the weight, or the weight cannot be read.
     pub(super) fn compute(model: &Model, module: &Module, kind: Initialization) -> Result<Self> {
         let path = module.site.path(module.layer);
         let weight = model.weights.get(&format!("{path}.weight"))?.to_dtype(DType::F32)?;
@@ -85,7 +87,8 @@ impl InitialFactors {
         Self::place(model, module.scale, a, b)
     }
 
-    /// Wraps first values, and copies what passes multiply to the model's device.
+    /// Builds the first values from A₀ (`a`) and B₀ (`b`), and copies A₀ and −`scale`·B₀ to the model's device, in
+    /// `f32` on the CPU, else in the type of activations.
     pub(super) fn place(model: &Model, scale: f64, a: Tensor, b: Tensor) -> Result<Self> {
         let (device, precision) = (model.weights.device(), model.weights.precision());
         let dtype = if device.is_cpu() { DType::F32 } else { precision.dtype(Purpose::Activation) };

@@ -65,7 +65,8 @@ pub(super) fn compare(policy: &Policy, written: &Policy) -> Result<Difference> {
     Ok(Difference { tokens: differences.len(), largest, mean })
 }
 
-/// The tokens to compare: those of [`TEXT`] by the model's tokenizer, at most as many as the model takes.
+/// The tokens to compare: those of [`TEXT`] by the model's tokenizer, special ids included; a fixed list of ids if it
+/// has none. At most [`MAX_TOKENS`], and at most as many as the model takes.
 fn ids(policy: &Policy) -> Result<Vec<u32>> {
     let model = policy.model();
     let mut ids = match &model.tokenizer {

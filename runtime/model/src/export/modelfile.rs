@@ -59,8 +59,10 @@ fn refusal() -> crate::Error {
     Explanation::new("export", what).with_why(why).with_hint(hint).into()
 }
 
-/// The template in Ollama's language that renders conversations as `template` does, without the beginning-of-text token
-/// `bos`, which Ollama adds by itself; `None` if there is none.
+/// The template in Ollama's language that renders conversations as `template` does, without the beginning-of-text
+/// token `bos`, which Ollama adds by itself. `None` if the fixed texts around messages cannot be found, if
+/// conversations of 1, 3 or 5 turns, with or without a system message, are rendered otherwise, or if a fixed text
+/// would end Ollama's template.
 fn template_of(template: &ChatTemplate, bos: &str) -> Option<String> {
     let render = |system: Option<&str>, turns: &[&str]| {
         let text = template.render(&messages(system, turns), true, None).ok()?;
@@ -83,7 +85,9 @@ fn template_of(template: &ChatTemplate, bos: &str) -> Option<String> {
     all.into_iter().chain(around).all(|text| is_plain(&text)).then(|| go_template(&pieces))
 }
 
-/// Finds the texts between messages in renderings of conversations with known texts.
+/// Finds the fixed texts around messages in what `render` returns for a system message, if any, and turns. `system` is
+/// `None` if the template refuses or does not show a system message. `None` if the turns are not shown one after
+/// another.
 fn pieces(render: impl Fn(Option<&str>, &[&str]) -> Option<String>) -> Option<Pieces> {
     let plain = render(None, &TURNS[..3])?;
     let [before, question_end, between, _] = <[&str; 4]>::try_from(split(&plain, &TURNS[..3])?).ok()?;

@@ -51,7 +51,7 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family, max_positions: usize) -
         if parameters.has_value(KINDS[0]) {
             return Err(parameters.value_error(KINDS[0], "one rotation for all layers of this family"));
         }
-        // Beside the rotation it counts before one in it, as in transformers.
+        // A key beside the rotation's object wins over the key in it, as in transformers.
         let beside = fields.get(ORIGINAL)?.or(family.original);
         return Ok(vec![rope_of(&parameters, family, theta, beside, max_positions)?]);
     };

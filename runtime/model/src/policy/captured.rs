@@ -69,7 +69,8 @@ impl SliceSeeds {
         &layer[(index - self.first) * self.hidden..][..self.hidden]
     }
 
-    /// The seeds of vectors of the layer that is number `number` of the capture, vector after vector.
+    /// The seeds of the vectors `indices` of one layer, vector after vector. `number` is the position of the layer in
+    /// the request.
     fn of_layer(&self, number: usize, indices: &[usize]) -> Vec<f32> {
         indices.iter().flat_map(|index| self.of_vector(&self.layers[number], *index)).copied().collect()
     }

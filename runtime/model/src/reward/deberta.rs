@@ -83,7 +83,8 @@ fn check_distances(fields: &Fields<'_>, config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Reads a whole number of at most `most`, or -1, which stands for none, also if the key is missing.
+/// Reads a whole number of at most `most`, or -1, which stands for none, also if the key is missing. 0 is accepted and
+/// means none as well.
 fn optional_size(fields: &Fields<'_>, key: &str, most: isize) -> Result<isize> {
     let found: isize = fields.get_or(key, Some(-1))?;
     if (-1..=most).contains(&found) {
@@ -120,7 +121,8 @@ fn read_norm(fields: &Fields<'_>) -> Result<Option<String>> {
     }
 }
 
-/// The number of distances, of one sign, between two tokens that have a vector of their own.
+/// The number of distances, of one sign, between two tokens that have a vector of their own: `position_buckets`, else
+/// `max_relative_positions`, else the maximum number of positions, of which the first above 0 counts.
 fn distances(config: &Config) -> usize {
     let given = |count: Option<isize>| count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
     let positions = given(Some(config.max_relative_positions)).unwrap_or(config.max_position_embeddings);
@@ -202,7 +204,7 @@ impl Deberta {
     /// Estimates the bytes of the model and of a pass over `tokens` tokens.
     pub(super) fn bytes(&self, tokens: u64) -> u64 {
         let config = &self.config;
-        // A term of the distances holds a number for each of them and for each token before it picks its own.
+        // A term of the distances computes a number for each distance and token, then selects those of the pairs.
         let wide =
             4 * config.num_attention_heads * distances(config) + 8 * config.hidden_size + 3 * config.intermediate_size;
         encoder_bytes(&weight_shapes(config), tokens, (config.num_attention_heads, SCORES, wide))

@@ -64,6 +64,7 @@ fn spell(token: &str, kind: Kind, is_in_alphabet: impl Fn(char) -> bool) -> Resu
     Ok(text.get().to_owned())
 }
 
+// The patterns by which models split text into words, as in their own `tokenizer.json`.
 const LLAMA_3: &str = concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
