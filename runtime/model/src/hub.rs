@@ -18,6 +18,7 @@ const TRUE_VALUES: [&str; 4] = ["1", "ON", "YES", "TRUE"];
 
 /// The address of the hub if `HF_ENDPOINT` is not set.
 const ENDPOINT: &str = "https://huggingface.co";
+/// How often a failed request is tried again.
 const RETRIES: usize = 3;
 /// The prefix of the folder of a model in the cache, `models--owner--name`.
 const PREFIX: &str = "models--";

@@ -62,7 +62,7 @@ fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
 
 impl<H: RunHooks> Session<H> {
     /// Runs `run`, one call of the method, on a thread of its own, with the time limit of `function`, and returns its
-    /// value and report. Before the call, forgets the errors that the host returned to the method in the last one,
+    /// value and report. Before the call, clears the errors that the host returned to the method in the last one,
     /// begins a call in the profile if there is one, and tells the observer. After it, tells
     /// the observer, removes the policy's deadline, and stores the positions of the random sequences in
     /// `positions`, whether the call succeeded or not.

@@ -1,4 +1,4 @@
-//! What a session is started with, apart from the method and the train state.
+//! The settings of a session, and the observer of its calls.
 
 use std::fmt;
 use std::sync::Arc;

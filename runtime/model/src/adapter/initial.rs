@@ -133,7 +133,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// What is appended to slot `number` in a saved adapter; `None` for slots that are saved as they are.
+    /// What a saved adapter has after the values of slot `number`, along the axis of the rank: A₀ after A, −B₀ after
+    /// B. `None` for the slots of a module without first values, and for DoRA's magnitudes.
     pub(super) fn appended(&self, number: usize) -> Result<Option<Appended>> {
         let initial = |module: &Module| Some((module.a_slot, module.initial.clone()?));
         let find = |module: &&Module| module.a_slot == number || module.b_slot == number;
@@ -144,7 +145,7 @@ impl Adapter {
         })
     }
 
-    /// The shape of slot `number` in a saved adapter.
+    /// The shape of slot `number` in a saved adapter, with what [`appended`](Self::appended) returns.
     pub(super) fn saved_shape(&self, number: usize) -> Result<Vec<usize>> {
         let mut shape = self.parameters.slots()[number].shape.clone();
         if let Some(Appended { tensor, axis }) = self.appended(number)? {
@@ -153,7 +154,8 @@ impl Adapter {
         Ok(shape)
     }
 
-    /// The values of slot `number` in a saved adapter, `f32`, on the CPU.
+    /// The values of slot `number` in a saved adapter, `f32`, on the CPU, with what [`appended`](Self::appended)
+    /// returns.
     pub(super) fn saved_value(&self, number: usize) -> Result<Tensor> {
         let value = self.parameters.value_on_cpu(number)?;
         match self.appended(number)? {

@@ -77,7 +77,7 @@ fn ids(policy: &Policy) -> Result<Vec<u32>> {
     Ok(ids)
 }
 
-/// The log-probability, in nats, of each token after the first, given the tokens before it.
+/// The log-probability under the policy, in nats, of each token after the first, given the tokens before it.
 fn logprobs(policy: &Policy, ids: &[u32]) -> Result<Vec<f32>> {
     let mut targets = vec![true; ids.len()];
     targets.iter_mut().take(1).for_each(|target| *target = false);

@@ -102,7 +102,8 @@ fn pieces(render: impl Fn(Option<&str>, &[&str]) -> Option<String>) -> Option<Pi
     Some(Pieces { opening, system, user, question_end, answer_end })
 }
 
-/// Splits a text at each of these words, in order; `None` if one is missing.
+/// Splits a text at the first occurrence of each of these words, in order. Returns one part more than there are words;
+/// `None` if a word is missing.
 fn split<'a>(text: &'a str, words: &[&str]) -> Option<Vec<&'a str>> {
     let mut rest = text;
     let mut parts = Vec::new();
@@ -122,7 +123,8 @@ fn common_end<'a>(one: &'a str, other: &str) -> &'a str {
     ends.into_iter().find(|end| other.ends_with(end)).unwrap_or("")
 }
 
-/// Renders a conversation of alternating questions and answers as [`go_template`] does.
+/// Renders a conversation of alternating questions and answers from the fixed texts, as Ollama renders it by
+/// [`go_template`]. Ignores a system message if the pieces have no place for one.
 fn compose(pieces: &Pieces, system: Option<&str>, turns: &[&str]) -> String {
     let mut text = match (system, &pieces.system) {
         (Some(system), Some((before, after))) => format!("{before}{system}{after}"),
@@ -136,7 +138,8 @@ fn compose(pieces: &Pieces, system: Option<&str>, turns: &[&str]) -> String {
     text
 }
 
-/// The template in Ollama's language. It has no line breaks of its own: they would be part of the rendered text.
+/// Writes the fixed texts as a template in Ollama's language. Messages of other roles than system, user and assistant
+/// are left out. The template has no line breaks of its own: they would be part of the rendered text.
 fn go_template(pieces: &Pieces) -> String {
     let Pieces { opening, system, user, question_end, answer_end } = pieces;
     let start = match system {

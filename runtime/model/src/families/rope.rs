@@ -64,7 +64,7 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family, max_positions: usize) -
             }
         }
     }
-    // Where a file has both, the older key counts, as in transformers. It stretches the global rotation alone.
+    // Where a file has both, the older key counts, as in transformers. It scales the global rotation alone.
     if let Some(scaling) = fields.object("rope_scaling")? {
         ropes[0] = rope_of(&scaling, family, ropes[0].theta, None, max_positions)?;
     }

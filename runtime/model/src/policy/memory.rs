@@ -148,7 +148,7 @@ impl Policy {
         model.weights.precision().bytes(Purpose::Scratch, all)
     }
 
-    /// Estimates the bytes of gradients that one of several ranks sums apart and exchanges: five subtrees, a copy of each,
+    /// Estimates the bytes of gradients that one of several ranks sums and exchanges: five subtrees, a copy of each,
     /// and what all ranks send at a time, twice.
     #[must_use]
     pub fn exchange_bytes(&self) -> u64 {

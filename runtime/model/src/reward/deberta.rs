@@ -71,7 +71,8 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Config> {
     Ok(config)
 }
 
-/// Fails for one bucket of distances, which leaves none for each sign, and for more than [`MAX_DISTANCES`] of them.
+/// Fails if `position_buckets` is 1, which leaves no bucket for each sign, and, for a model with relative attention,
+/// if there are more than [`MAX_DISTANCES`] distances of one sign.
 fn check_distances(fields: &Fields<'_>, config: &Config) -> Result<()> {
     if config.position_buckets == Some(1) {
         return Err(fields.value_error("position_buckets", "two buckets or more, or none"));
@@ -93,7 +94,7 @@ fn optional_size(fields: &Fields<'_>, key: &str, most: isize) -> Result<isize> {
     Err(fields.value_error(key, &format!("-1, or a number from 1 to {most}")))
 }
 
-/// Reads an activation by its name in transformers; GELU if the key is missing.
+/// Reads an activation by its name in transformers; GELU if the key is missing. Errors: another than GELU and ReLU.
 fn read_activation(fields: &Fields<'_>, key: &str) -> Result<HiddenAct> {
     match fields.get_or(key, Some("gelu"))? {
         "gelu" => Ok(HiddenAct::Gelu),
@@ -102,7 +103,8 @@ fn read_activation(fields: &Fields<'_>, key: &str) -> Result<HiddenAct> {
     }
 }
 
-/// Reads `pos_att_type`, a list or names joined by `|`: the terms of attention that depend on the distance of two tokens.
+/// Reads `pos_att_type`, a list or names joined by `|`, in any case: the terms of attention that depend on the
+/// distance of two tokens. Empty if the key is missing. Errors: another name than `c2p` and `p2c`.
 fn read_terms(fields: &Fields<'_>) -> Result<Vec<String>> {
     let listed: Vec<&str> = fields.list("pos_att_type")?.unwrap_or_default();
     let names = listed.iter().flat_map(|name| name.split('|')).map(str::trim).filter(|name| !name.is_empty());
@@ -113,7 +115,8 @@ fn read_terms(fields: &Fields<'_>) -> Result<Vec<String>> {
     }
 }
 
-/// Reads `norm_rel_ebd`: whether the vectors of the distances are normalized.
+/// Reads `norm_rel_ebd`: whether the vectors of the distances are normalized; `none` if the key is missing. Errors:
+/// another value than `none` and `layer_norm`.
 fn read_norm(fields: &Fields<'_>) -> Result<Option<String>> {
     match fields.get_or("norm_rel_ebd", Some("none"))? {
         name @ ("none" | "layer_norm") => Ok(Some(name.to_owned())),

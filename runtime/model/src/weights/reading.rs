@@ -139,7 +139,8 @@ impl Repair {
         Some((0..heads).flat_map(of_head).collect())
     }
 
-    /// The values of a weight of this shape, in row-major order, with the change of the GGUF writer undone.
+    /// The values of a weight of this shape, in row-major order, with the change of the GGUF writer undone. Returns
+    /// fewer values if the rows are not whole pairs for each head.
     pub(crate) fn undo(self, mut values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
         match self {
             Self::Nothing => values,

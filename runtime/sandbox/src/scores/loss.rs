@@ -1,4 +1,4 @@
-//! Back-propagates the loss of a method: walks its graph to the leaves, and from those goes on through the model.
+//! Back-propagates the loss of a method: through its graph to the leaves, then from the leaves through the model.
 
 use std::collections::{BTreeMap, HashSet};
 

@@ -1,4 +1,4 @@
-//! Cuts the rows of a pass into parts whose gradients are computed apart and then added up, and divides the parts among
+//! Cuts the rows of a pass into parts with separate gradients, which are then summed, and divides the parts among
 //! ranks. The cut depends on the rows alone, so the sum of the gradients has the same bits for any number of ranks.
 
 use std::ops::Range;
@@ -124,14 +124,14 @@ fn order_by_prefix(rows: &[RowTokens<'_>], share: bool) -> Vec<usize> {
     order
 }
 
-/// Divides items with these weights among `shares` shares of consecutive items, about evenly. Some shares may be empty.
+/// Divides items with these weights into `shares` ranges of consecutive items with about equal weights. An item
+/// belongs to the share in which the middle of its weight lies. Some ranges may be empty.
 pub(crate) fn divide(weights: &[usize], shares: usize) -> Vec<Range<usize>> {
     let total: usize = weights.iter().sum();
     let (mut start, mut before) = (0, 0);
     let mut share = |number: usize| {
         let goal = total * (number + 1);
         let mut end = start;
-        // An item belongs to the share in which its middle lies.
         while end < weights.len() && (2 * before + weights[end]) * shares < 2 * goal {
             before += weights[end];
             end += 1;
