@@ -90,9 +90,9 @@ pub fn deny_calls_to_line_editor() -> io::Result<()> {
     Ok(())
 }
 
-/// Limits the private writable memory of this process (`RLIMIT_DATA`), stacks of threads included, to `bytes` more than it
-/// has now; a limit that is lower already stays. Does not count shared memory: [`deny_calls`] denies it. Does
-/// nothing where the system does not report how much the process has.
+/// Limits the private writable memory of this process (`RLIMIT_DATA`), stacks of threads included, permanently to
+/// `bytes` more than it has now. A limit that is lower already stays. Does not count shared memory: [`deny_calls`]
+/// denies it. Does nothing where the system does not report how much the process has.
 ///
 /// # Errors
 /// When the system rejects the limit.
