@@ -27,6 +27,7 @@ use crate::fields::Fields;
 use crate::weights::gguf::Metadata;
 use family::Family;
 
+/// All families that are read. The first is the default of [`family_of`].
 const FAMILIES: [&Family; 8] = [
     &llama::LLAMA,
     &llama::MISTRAL,
@@ -137,7 +138,7 @@ fn refuse_quantized(whole: &Fields<'_>) -> Result<()> {
     Err(Explanation::new("model", what).with_location(location).with_hint(hint).into())
 }
 
-/// Finds the family that lists the `model_type` of a `config.json`.
+/// Finds the family that lists the `model_type` of a `config.json`. Errors: the key is missing, or no family lists it.
 fn find_family(whole: &Fields<'_>) -> Result<&'static Family> {
     let found: &str = whole.require("model_type")?;
     let family = FAMILIES.into_iter().find(|family| family.model_types.contains(&found));

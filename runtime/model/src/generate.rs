@@ -153,7 +153,7 @@ pub struct Turns<'a> {
     pub reply: &'a mut dyn FnMut(usize, &Completion) -> Result<Reply>,
 }
 
-/// What a generation tells its caller.
+/// The callbacks of a generation.
 struct Listener<'a> {
     /// Gets the index of a completion and each token that the model wrote; returns false to end the completion.
     on_token: &'a mut dyn FnMut(usize, u32) -> bool,
@@ -168,8 +168,8 @@ struct Listener<'a> {
 ///
 /// # Errors
 /// When a setting is outside its range, no token is allowed or one that is not in the vocabulary, a prompt is empty,
-/// fills the model's context or holds unknown tokens, stop texts are given but the model has no tokenizer, a snapshot does not exist, the deadline has passed, or the model
-/// gives no finite logits.
+/// fills the model's context or holds unknown tokens, stop texts are given but the model has no tokenizer, a snapshot
+/// does not exist, the deadline has passed, or the model gives no finite logits.
 pub fn generate(
     policy: &Policy,
     view: &View,
@@ -206,7 +206,8 @@ pub fn generate_turns(
     generate_all(policy, view, prompts, sampling, &mut Listener { on_token: &mut |_, _| true, turns })
 }
 
-/// Generates the completions of all prompts, one batch after the other.
+/// Checks settings, prompts and allowed tokens, then generates the completions of all prompts, batch by batch. Runs
+/// nothing, and returns empty completions, if `max_tokens` or the room of the turns is 0.
 fn generate_all(
     policy: &Policy,
     view: &View,

@@ -18,6 +18,7 @@ const TRUE_VALUES: [&str; 4] = ["1", "ON", "YES", "TRUE"];
 
 /// The address of the hub if `HF_ENDPOINT` is not set.
 const ENDPOINT: &str = "https://huggingface.co";
+/// How often a failed request is tried again.
 const RETRIES: usize = 3;
 /// The prefix of the folder of a model in the cache, `models--owner--name`.
 const PREFIX: &str = "models--";
@@ -118,8 +119,8 @@ impl Hub {
         self.fetch_checked(name, check_family)
     }
 
-    /// Does the work of [`Hub::fetch`] for models whose `config.json` passes `check`, which gets its folder before weights are
-    /// fetched.
+    /// Does the work of [`Hub::fetch`] for models whose `config.json` passes `check`, which gets its folder before
+    /// weights are fetched. Does not call `check` offline, nor for a name with a GGUF file.
     pub(crate) fn fetch_checked(&self, name: &Name, check: fn(&Path) -> Result<()>) -> Result<PathBuf> {
         let Some(folder) = &self.cache else {
             return Err(self.error(name, "there is no home folder to keep it in", "set `HF_HOME` to a folder"));
@@ -230,10 +231,10 @@ impl Hub {
     }
 }
 
-/// Fetches `config.json`, those of `README.md` and [`COMPANIONS`] that exist, and all weight files: those of the index if
-/// there is one, else [`SINGLE`]. Returns their folder. Fails before weights are fetched if `check`, which gets their folder, fails.
-/// `there` are the files of the repository; if it lacks `config.json` or weights, fetches nothing and returns `None`. `fetch`
-/// gets a file by its name and returns its path.
+/// Fetches `config.json`, those of `README.md` and [`COMPANIONS`] that exist, and all weight files: those of the index
+/// if there is one, else [`SINGLE`]. Returns their folder; `None`, without fetching anything, if the repository lacks
+/// `config.json` or weights. `there` are the files of the repository. `fetch` gets a file by its name and returns its
+/// path. Calls `check` with the folder before any weights are fetched, and fails if it fails.
 fn fetch_folder(
     there: &[&str],
     check: fn(&Path) -> Result<()>,

@@ -21,20 +21,20 @@ pub trait Ranks: Debug + Send + Sync {
     /// The number of ranks.
     fn count(&self) -> usize;
 
-    /// Sends a message of at most 17 MiB to all ranks and returns the messages of all, in the order of the ranks. `purpose`
-    /// names the call;
-    /// it must be the same on all ranks. An `Err` is the message of the error with which this rank failed.
+    /// Sends a message of at most 17 MiB to all ranks and returns the messages of all, in the order of the ranks.
+    /// `purpose` names the call; it must be the same on all ranks. An `Err` is the message of the error with which
+    /// this rank failed.
     ///
     /// # Errors
     /// When a rank sent an error or another purpose, or does not answer. Then no rank gets a message.
     fn gather(&self, purpose: &'static str, message: std::result::Result<Vec<u8>, String>) -> Result<Vec<Vec<u8>>>;
 }
 
-/// The ranks of a run; one process alone by default.
+/// The ranks of a run; `None` for one process alone, which is the default.
 #[derive(Debug, Clone, Default)]
 pub struct RankGroup(Option<Arc<dyn Ranks>>);
 
-/// Ranks of which only the number is known.
+/// Ranks of which only the number is known, for estimates. Their `gather` always fails.
 #[derive(Debug)]
 struct RankCount(usize);
 
@@ -92,7 +92,7 @@ impl RankGroup {
         let Some(ranks) = &self.0 else { return Ok(vec![message.map_err(Error::Argument)?]) };
         let mut all = vec![Vec::new(); ranks.count()];
         let mut rest = message.as_deref().map_err(Clone::clone);
-        // The first byte of a piece says whether another one follows. Whoever has none sends empty pieces.
+        // The first byte of a piece says whether another one follows. A rank that has sent all sends empty pieces.
         loop {
             let piece = rest.clone().map(|rest| {
                 let (now, later) = rest.split_at(rest.len().min(PIECE_BYTES));

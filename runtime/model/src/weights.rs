@@ -146,7 +146,7 @@ impl Weights {
         self.precision = self.precision_for(asked);
         for (name, entry) in &mut self.entries {
             entry.quantizes(name, self.precision, &self.place)?;
-            // On an accelerator it is made anew, from what it was on the CPU.
+            // On an accelerator the weight is read again, in the new precision.
             if let Some(weight) = entry.loaded.take().filter(|_| self.device.is_cpu()) {
                 let weight = self.precision.convert(weight, entry.purpose(name))?;
                 entry.loaded = OnceLock::from(weight);

@@ -33,7 +33,8 @@ pub struct Batch {
 }
 
 impl Batch {
-    /// Returns the records as text if `prompts` are the prompts of this batch: the rows of a side, one for each record.
+    /// Returns the records as text if `prompts` are the rows of a side of this batch, one row for each record.
+    /// Compares by identity: `None` for any other rows, equal copies included, and for a batch without questions.
     #[must_use]
     pub fn questions_of(&self, prompts: &Arc<Rows>) -> Option<&[Question]> {
         let own = self.sides.iter().any(|(_, rows)| Arc::ptr_eq(rows, prompts));

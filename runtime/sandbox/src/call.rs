@@ -21,25 +21,27 @@ const MESSAGE_BYTES: usize = 1_000;
 /// The longest line of a method's source in an error, in bytes.
 const PLACE_BYTES: usize = 200;
 
-/// Ends a call that did not trap, even if the method returned an error: stops the method's clock, runs the scoring
-/// passes that were put off (as the host's time, and as one call to the host in the profile), ends a perturbation that is still active, drops the scores whose
-/// handles the method has dropped, takes the reported metrics and log lines out of the state, adds the call to the
-/// session's usage, and returns the report. Errors: a pass that ends the method, or a metric's tensor that the device
-/// does not return ([`Cause::Host`]).
+/// Ends a call that did not trap, even if the method returned an error, and returns its report. In this order: stops
+/// the method's clock; runs the deferred scoring passes, as the host's time and as one host call of the profile; ends
+/// a perturbation that is still active; drops the scores whose handles the method has dropped; removes the reported
+/// metrics and log lines from the state; adds the call to the session's usage.
+///
+/// Errors: a scoring pass that ends the method, a perturbation that cannot be undone, or a metric's tensor that the
+/// device does not return ([`Cause::Host`]).
 fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
     let instructions = guest.instructions();
     let state = guest.state();
     state.meters.pause();
     state.meters.set_instructions(instructions);
     let begun = Instant::now();
-    // The weights may change before the next call looks at what it holds.
+    // The weights may change before the next call reads these scores.
     state.run_pending_scores()?;
-    // A checkpoint holds the parameters as they are without it.
+    // A checkpoint saves the parameters without the perturbation.
     state.train_state().end_perturbation().map_err(crate::refusal::Refusal::from)?;
     if let Some(profiler) = &state.profiler {
         profiler.record_host_call("scores put off until the end of the call", begun);
     }
-    // What that took is the host's time as well.
+    // Adds the time since the first `pause` to the host's time.
     state.meters.resume();
     state.meters.pause();
     state.release_scores();
@@ -60,7 +62,7 @@ fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
 
 impl<H: RunHooks> Session<H> {
     /// Runs `run`, one call of the method, on a thread of its own, with the time limit of `function`, and returns its
-    /// value and report. Before the call, forgets the errors that the host returned to the method in the last one,
+    /// value and report. Before the call, clears the errors that the host returned to the method in the last one,
     /// begins a call in the profile if there is one, and tells the observer. After it, tells
     /// the observer, removes the policy's deadline, and stores the positions of the random sequences in
     /// `positions`, whether the call succeeded or not.

@@ -46,8 +46,11 @@ fn panic_message(payload: &(dyn Any + Send)) -> String {
 /// The prefix of the names of threads that work for a method.
 const THREAD_PREFIX: &str = "tunebox-";
 
+/// Guards the panic hook, which is installed once a process.
 static HOOK: Once = Once::new();
+/// How many calls of methods run in this process.
 static RUNNING_CALLS: AtomicUsize = AtomicUsize::new(0);
+/// The source location of the last panic that the hook kept from being printed.
 static LAST_PANIC_LOCATION: Mutex<Option<String>> = Mutex::new(None);
 
 /// Counts a running call of a method until it is dropped.

@@ -229,7 +229,7 @@ impl Cause {
                 Self::Trap("it reached code that it calls unreachable".into())
             }
             (None, Some(trap)) => Self::Trap(trap.to_string()),
-            // What is neither ours nor a trap of the code is the engine refusing a handle, list or text.
+            // Any other error is that of wasmtime for an invalid handle, list or text.
             (None, None) => Self::Protocol(printable(&error.root_cause().to_string(), TEXT_BYTES)),
         };
         match cause {

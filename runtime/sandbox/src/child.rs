@@ -176,7 +176,7 @@ pub fn wait_or_kill(child: &mut Child, timeout: Duration) -> io::Result<ExitStat
 /// Limits the processor time (seconds) and data memory (bytes) of this process permanently; lower limits stay. Past the
 /// time, the system sends `SIGXCPU`, and `SIGKILL` a second later.
 pub(crate) fn limit_resources(seconds: u64, bytes: u64) -> io::Result<()> {
-    // The first bound ends it with a signal that tells why, the second with one that does not.
+    // The soft limit sends `SIGXCPU`, which tells the parent why; the hard limit sends `SIGKILL`, which does not.
     lower_limit(Resource::Cpu, seconds, seconds + 1)?;
     lower_limit(Resource::Data, bytes, bytes)
 }
@@ -250,7 +250,7 @@ impl StderrTail {
     /// was read so far.
     #[must_use]
     pub fn last_line(self) -> Option<String> {
-        // Whoever holds the other end of the pipe may outlive the child, so the reader is not waited for long.
+        // A process that inherited the other end of the pipe may outlive the child, so the wait is short.
         for _ in 0..50 {
             if self.reader.is_finished() {
                 break;

@@ -25,7 +25,9 @@ pub struct Completions {
     pub finished: Vec<bool>,
     /// For each row, the reward that the environment gave.
     pub rewards: Vec<Option<f32>>,
+    /// For each row, the log-probability of each token of its completion; 0 for the tokens of replies.
     logprobs: Vec<Vec<f32>>,
+    /// The reservation of the bytes of these completions.
     _bytes: Option<Reservation>,
 }
 

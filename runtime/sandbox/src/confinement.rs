@@ -43,7 +43,7 @@ impl Ring {
     }
 }
 
-/// Confines this thread, and those that it starts, for good. Files below `read` may be read; below `write`, regular
+/// Confines this thread, and those that it starts, permanently. Files below `read` may be read; below `write`, regular
 /// files and folders may also be written, created and removed. Of all other files, only the system's libraries,
 /// `/dev/null`, the random devices, and the files in which the system describes itself (such as `/proc/self` and
 /// `/proc/meminfo`) remain. Files that are open already stay usable. Denies TCP, signals to processes without these
@@ -90,9 +90,9 @@ pub fn deny_calls_to_line_editor() -> io::Result<()> {
     Ok(())
 }
 
-/// Limits the private writable memory of this process (`RLIMIT_DATA`), stacks of threads included, to `bytes` more than it
-/// has now, for good; a limit that is lower already stays. Does not count shared memory: [`deny_calls`] denies it. Does
-/// nothing where the system does not report how much the process has.
+/// Limits the private writable memory of this process (`RLIMIT_DATA`), stacks of threads included, permanently to
+/// `bytes` more than it has now. A limit that is lower already stays. Does not count shared memory: [`deny_calls`]
+/// denies it. Does nothing where the system does not report how much the process has.
 ///
 /// # Errors
 /// When the system rejects the limit.

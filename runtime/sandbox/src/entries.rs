@@ -48,8 +48,8 @@ pub struct BatchEntry(pub(crate) Arc<Batch>);
 #[derive(Debug)]
 pub struct ViewEntry(pub(crate) View);
 
-/// What a `taps` handle stands for: the taps to compute beside the log-probabilities, and those; and what a divergence is
-/// taken to.
+/// What a `taps` handle stands for: the requested taps, the log-probabilities always among them, and the view that a
+/// divergence is computed to, if one is requested.
 #[derive(Debug, Default)]
 pub struct TapsEntry {
     pub(crate) set: TapSet,

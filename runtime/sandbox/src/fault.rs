@@ -81,9 +81,12 @@ impl GuestFault {
 pub struct Stop {
     method: String,
     function: Function,
+    /// The number of the step, from 1.
     step: u32,
     cause: Cause,
+    /// The place in the method's source, if known.
     place: Option<Place>,
+    /// The message that the method reported before a trap.
     message: Option<String>,
     /// The host's function that ran last.
     last: Option<&'static str>,

@@ -18,7 +18,7 @@ pub(crate) fn format_seconds(count: f64) -> String {
     if count < 60.0 {
         return format!("{count} s");
     }
-    // Rounded before it is parted, or there would be 60 seconds in the last minute.
+    // Rounded before it is divided: else 119.9999 s would become `1 min 60 s`.
     let thousandths = (count * 1e3).round();
     let (hours, minutes) = ((thousandths / 3.6e6).floor(), (thousandths % 3.6e6 / 6e4).floor());
     let parts = [(hours, "h"), (minutes, "min"), (thousandths % 6e4 / 1e3, "s")];

@@ -16,7 +16,8 @@ pub(crate) type ExportResult<R> = Result<R, String>;
 /// The name and value of a setting, in the contract's types.
 pub(crate) type Setting = (String, types::Value);
 
-/// A method that a session calls: a component in the sandbox, or a native process.
+/// A method that a session calls: a component in the sandbox, or a native process. The outer error of a call ends the
+/// method: a trap, a passed limit, a broken protocol or a fault of the host.
 pub(crate) trait Guest: Send {
     /// Returns the host's state of the method: its handles, counters and limits.
     fn state(&mut self) -> &mut State;

@@ -2,7 +2,7 @@
 //! anything.
 //!
 //! Each call has its own limits, the start of an instance included. A component that traps or takes too long gives no
-//! answer; its instance is thrown away and the next call gets a new one, so nothing it did is left.
+//! answer; its instance is dropped and the next call gets a new one, so no state of it is left.
 
 use std::time::{Duration, Instant};
 
@@ -44,7 +44,7 @@ pub(crate) trait World: 'static {
     const NAME: &'static str;
     /// The interface that its components export.
     const EXPORT: &'static str;
-    /// The functions of that interface, in words.
+    /// The functions of that interface, as messages list them.
     const FUNCTIONS: &'static str;
     /// A component whose exports were checked.
     type Pre: Clone;
@@ -53,13 +53,14 @@ pub(crate) trait World: 'static {
     /// The type of a setting's value.
     type Value: for<'a> From<&'a Value>;
 
-    /// Checks the exports of a component.
+    /// Checks the exports of a component. Errors: one is missing or has another type than in the world.
     fn check(instance_pre: InstancePre<CallState>) -> wasmtime::Result<Self::Pre>;
 
-    /// Makes an instance.
+    /// Makes an instance in a store. Errors: its start traps or passes a limit of the store.
     fn instantiate(pre: &Self::Pre, store: &mut Store<CallState>) -> wasmtime::Result<Self::Bound>;
 
-    /// Calls `init` with the settings. The inner error is the component's message.
+    /// Calls `init` with the settings. The inner error is the component's message; the outer one means that it trapped
+    /// or passed a limit.
     fn init(
         bound: &Self::Bound,
         store: &mut Store<CallState>,

@@ -60,7 +60,7 @@ mod train_state;
 mod usage;
 mod verifier;
 
-// The modules here call it by this name.
+// For the modules of this crate, which call it `crate::printable`.
 use tunebox_foundation::printable;
 
 pub use admission::{admit, imports};

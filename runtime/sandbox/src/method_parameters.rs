@@ -35,7 +35,8 @@ impl Extra {
         Ok(self.gradient.clone().map_or_else(|| self.value.zeros_like(), Ok)?)
     }
 
-    /// The value as a leaf, which gradients lead to. The same tensor until the value changes.
+    /// The value as a leaf of the graph of a loss. Returns the same tensor until the value changes, since a loss may
+    /// be built from several reads.
     pub(crate) fn leaf(&mut self) -> Result<Tensor, Error> {
         let leaf = match &self.leaf {
             Some(leaf) => leaf.clone(),

@@ -39,11 +39,14 @@ pub(crate) enum MetricValue {
 pub(crate) struct Reports {
     names: Vec<String>,
     limits: Limits,
+    /// Bytes of all lines kept since the session started; see [`log_bytes`](Self::log_bytes).
     log_bytes: u64,
+    /// The index of the metric's name in `names`, the value, and how values of one update are combined; in the order
+    /// of the reports.
     metrics: Vec<(usize, MetricValue, Combine)>,
     lines: Vec<String>,
     dropped: u32,
-    /// Told of every line that is recorded.
+    /// Is called with every line that is recorded.
     observer: Option<CallObserver>,
 }
 
@@ -54,7 +57,7 @@ impl Reports {
         Self { names, limits, log_bytes: 0, metrics: Vec::new(), lines: Vec::new(), dropped: 0, observer: None }
     }
 
-    /// Tells `observer` of every line as soon as it is recorded.
+    /// Returns the reports with this observer, which is called with every line as soon as it is recorded.
     pub(crate) fn with_observer(self, observer: Option<CallObserver>) -> Self {
         Self { observer, ..self }
     }

@@ -133,7 +133,7 @@ impl State {
         let multiply_adds = self.multiply_adds(&View::Policy, rows.sum::<usize>() as u64);
         let pass = self.passes.get_mut(&number).ok_or_else(missing_scores_error)?;
         if pass.is_covered_by(seeds) {
-            // Back is twice the way there.
+            // A backward pass costs as much as two forward passes.
             self.meters.count_pass(multiply_adds.saturating_mul(2))?;
             let seeds = pass.all_seeds(seeds)?;
             return Ok(lock(&self.train_state).backward(&mut pass.scored, &seeds)?);
@@ -162,8 +162,8 @@ impl State {
         self.check_memory(held)
     }
 
-    /// Charges what a divergence among `taps`, which `view` has, costs beside the pass of that view: a pass of the other
-    /// view, and the logits of both. Does nothing without a divergence.
+    /// Charges what the divergence in `taps` costs beside the pass of `view`: a pass of the other view, and work for
+    /// the logits of both at each target. Does nothing if `taps` has no divergence.
     pub(crate) fn charge_divergence(&mut self, view: &View, taps: &TapRequest, rows: &Rows) -> Result<(), Cause> {
         let Some(to) = taps.divergence() else { return Ok(()) };
         let words = self.sizes_of(view).vocabulary.max(self.sizes_of(&to.view).vocabulary) as u64;
@@ -171,10 +171,10 @@ impl State {
         self.count_pass(&to.view, rows.tokens())
     }
 
-    /// Checks the memory of a pass of a view over these rows before it runs; `learning` says whether a backward pass follows.
-    /// Returns
-    /// [`Cause::Activations`], which ends the method, if the saved activations would exceed `activation_bytes`, or the
-    /// error of [`check_memory`](Self::check_memory) if the pass needs more memory than is left.
+    /// Checks the memory of a pass of a view over these rows before it runs; `learning` says whether a backward pass
+    /// follows. Returns [`Cause::Activations`], which ends the method, if the saved activations would exceed
+    /// `activation_bytes`, or the error of [`check_memory`](Self::check_memory) if the pass needs more memory than is
+    /// left.
     pub(crate) fn check_pass_memory(&self, view: &View, rows: &Rows, learning: bool) -> Result<(), Cause> {
         let needed = self.train_state().policy.score_memory(view, rows, learning);
         self.check_needed(needed)
@@ -193,7 +193,8 @@ impl State {
         self.check_needed(needed)
     }
 
-    /// Checks that the method may keep what a pass needs, and that the memory that is left holds it.
+    /// Checks that the bytes that a pass saves stay within `activation_bytes`, and that these and its temporary
+    /// tensors fit into the memory that is left. Returns the cause that ends the method otherwise.
     fn check_needed(&self, needed: PassMemory) -> Result<(), Cause> {
         let held = self.kept_bytes().saturating_add(needed.kept);
         self.check_activations(held)?;

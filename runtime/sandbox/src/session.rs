@@ -50,9 +50,13 @@ pub struct Session<H: RunHooks> {
     pub(crate) method: String,
     pub(crate) limits: Limits,
     pub(crate) train_state: Shared<H>,
+    /// The method; `None` once it has ended.
     pub(crate) guest: Option<Box<dyn Guest>>,
+    /// The positions of the method's random sequences, by name.
     pub(crate) positions: BTreeMap<String, u64>,
+    /// The log lines of the last call if it failed, and the number of its dropped lines.
     pub(crate) last_lines: (Vec<String>, u32),
+    /// The bytes that the method has reserved on the host, up to `device_bytes`.
     pub(crate) budget: Budget,
     pub(crate) call_observer: Option<CallObserver>,
 }
@@ -212,14 +216,14 @@ impl<H: RunHooks> Session<H> {
         std::mem::take(&mut self.last_lines)
     }
 
-    /// Ends the method: drops its instance, handles, patches and perturbation. The train state stays. Does nothing if the method has
-    /// ended.
+    /// Ends the method: drops its instance and handles, removes its patches, and restores the parameters from before
+    /// an active perturbation. The train state stays. Does nothing if the method has ended.
     pub fn end(&mut self) {
         if let Some(guest) = self.guest.take() {
             drop(guest);
             let mut train_state = self.train_state();
             train_state.policy.unpatch_all();
-            // The device that fails here fails at the next use as well, which says so.
+            // A device that fails here fails again at its next use, which reports the error.
             let _ = train_state.end_perturbation();
         }
     }

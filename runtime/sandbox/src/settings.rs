@@ -1,4 +1,4 @@
-//! What a session is started with, apart from the method and the train state.
+//! The settings of a session, and the observer of its calls.
 
 use std::fmt;
 use std::sync::Arc;
@@ -19,7 +19,7 @@ pub struct SessionSettings {
     pub updates_itself: bool,
     /// The profile that records where the method's time goes, if there is one.
     pub profiler: Option<Profiler>,
-    /// Told of the calls of the method while they go on.
+    /// Is called with the events of the method's calls as they happen.
     pub call_observer: Option<CallObserver>,
 }
 

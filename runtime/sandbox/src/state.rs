@@ -92,6 +92,7 @@ pub(crate) struct State {
     /// Records where the method's time goes, if the run asks for a profile.
     pub(crate) profiler: Option<Profiler>,
     seed: u64,
+    /// The method's random sequences, by name.
     streams: BTreeMap<String, Stream>,
     /// The handles of all tensors that exist, by serial number.
     live_tensors: BTreeMap<u64, u32>,
@@ -140,7 +141,7 @@ impl DerefMut for HostContext<'_> {
     }
 }
 
-/// Names [`HostContext`] to the generated code.
+/// Tells the generated bindings that host functions run on a [`HostContext`].
 pub(crate) struct HostContexts;
 
 impl HasData for HostContexts {

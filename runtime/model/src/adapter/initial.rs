@@ -59,8 +59,10 @@ pub(crate) struct InitialFactors {
 }
 
 impl InitialFactors {
-    /// Computes the first values of a module from its frozen weight. Errors: the rank is above the shorter side of the
-    /// weight, or the weight cannot be read.
+    /// Computes the first values of a module from its frozen weight W, with s the module's scale. PiSSA: A₀ and B₀ are
+    /// the right and left singular vectors of the largest singular values σ, each times √(σ/s), so that s·B₀·A₀ is
+    /// that part of W. OLoRA: A₀ is R and B₀ is Q of the truncated QR decomposition. Errors: the rank is above the
+    /// shorter side of the weight, or the weight cannot be read.
     pub(super) fn compute(model: &Model, module: &Module, kind: Initialization) -> Result<Self> {
         let path = module.site.path(module.layer);
         let weight = model.weights.get(&format!("{path}.weight"))?.to_dtype(DType::F32)?;
@@ -85,7 +87,8 @@ impl InitialFactors {
         Self::place(model, module.scale, a, b)
     }
 
-    /// Wraps first values, and copies what passes multiply to the model's device.
+    /// Builds the first values from A₀ (`a`) and B₀ (`b`), and copies A₀ and −`scale`·B₀ to the model's device, in
+    /// `f32` on the CPU, else in the type of activations.
     pub(super) fn place(model: &Model, scale: f64, a: Tensor, b: Tensor) -> Result<Self> {
         let (device, precision) = (model.weights.device(), model.weights.precision());
         let dtype = if device.is_cpu() { DType::F32 } else { precision.dtype(Purpose::Activation) };
@@ -130,7 +133,8 @@ impl Adapter {
         Ok(())
     }
 
-    /// What is appended to slot `number` in a saved adapter; `None` for slots that are saved as they are.
+    /// What a saved adapter has after the values of slot `number`, along the axis of the rank: A₀ after A, −B₀ after
+    /// B. `None` for the slots of a module without first values, and for DoRA's magnitudes.
     pub(super) fn appended(&self, number: usize) -> Result<Option<Appended>> {
         let initial = |module: &Module| Some((module.a_slot, module.initial.clone()?));
         let find = |module: &&Module| module.a_slot == number || module.b_slot == number;
@@ -141,7 +145,7 @@ impl Adapter {
         })
     }
 
-    /// The shape of slot `number` in a saved adapter.
+    /// The shape of slot `number` in a saved adapter, with what [`appended`](Self::appended) returns.
     pub(super) fn saved_shape(&self, number: usize) -> Result<Vec<usize>> {
         let mut shape = self.parameters.slots()[number].shape.clone();
         if let Some(Appended { tensor, axis }) = self.appended(number)? {
@@ -150,7 +154,8 @@ impl Adapter {
         Ok(shape)
     }
 
-    /// The values of slot `number` in a saved adapter, `f32`, on the CPU.
+    /// The values of slot `number` in a saved adapter, `f32`, on the CPU, with what [`appended`](Self::appended)
+    /// returns.
     pub(super) fn saved_value(&self, number: usize) -> Result<Tensor> {
         let value = self.parameters.value_on_cpu(number)?;
         match self.appended(number)? {

@@ -105,8 +105,10 @@ fn mlx_name(slot: &str) -> String {
     renamed.unwrap_or_else(|| slot.to_owned())
 }
 
-/// Reads the settings of an adapter of mlx-lm, which is on `modules`. Alpha is scale × rank. A missing `fine_tune_type`
-/// counts as `lora`, as in files of mlx-lm before it had the key, and a missing dropout as 0.
+/// Reads the settings of an adapter of mlx-lm, which is on `modules`. Alpha is scale × rank. A missing
+/// `fine_tune_type` counts as `lora`, as in files of mlx-lm before it had the key, and a missing dropout as 0. Errors:
+/// another type than `lora` and `dora`, a rank or scale that is missing, an `alpha`, or settings that
+/// [`AdapterSettings::check`] refuses.
 fn settings(path: &Path, modules: &[ModuleKey]) -> Result<AdapterSettings> {
     let value = files::read_json(path)?;
     let fields = Fields::new(&value, path)?;

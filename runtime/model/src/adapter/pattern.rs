@@ -32,7 +32,8 @@ impl Pattern {
         Self::compile(text, r"(?:.*\.)?")
     }
 
-    /// Compiles an expression for paths of which `before` matches the part before what `text` matches.
+    /// Compiles an expression that matches whole paths: a part that matches the expression `before`, then one that
+    /// matches `text`. Errors: `text` is not a regular expression.
     fn compile(text: &str, before: &str) -> Result<Self> {
         let build = |text: &str| RegexBuilder::new(text).backtrack_limit(MAX_STEPS_BACK).build();
         // Alone first: `a)(b` is no expression, and would be one within a group.

@@ -152,7 +152,8 @@ fn selection(fields: &Fields<'_>, key: &str) -> Result<Option<Targets>> {
     Ok(list.map(Targets::Modules))
 }
 
-/// Removes the modules that `excluded` selects by names or by a pattern.
+/// Returns the modules that `excluded` does not select by names or by a pattern; none for all linear layers. Errors:
+/// the pattern is no regular expression, or matching a path takes too long.
 fn without_excluded(places: Vec<ModuleKey>, excluded: &Targets) -> Result<Vec<ModuleKey>> {
     let (names, pattern) = match excluded {
         Targets::AllLinear => return Ok(Vec::new()),

@@ -34,7 +34,8 @@ pub(super) fn plan_modules(places: Vec<ModuleKey>, settings: &AdapterSettings) -
     plan(places, settings, &ranks, &alphas)
 }
 
-/// Plans the given modules with compiled patterns.
+/// Plans the given modules, each with the value of the first pattern in `ranks` and in `alphas` that matches its path,
+/// else with the rank or alpha of the settings. Errors: matching a path takes too long.
 fn plan(
     places: Vec<ModuleKey>,
     settings: &AdapterSettings,

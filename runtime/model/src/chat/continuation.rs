@@ -84,7 +84,7 @@ fn render(template: &ChatTemplate, message: &str) -> Result<String> {
     template.render(&turns.map(|(role, text)| Message::new(role, text)), true, None)
 }
 
-/// The error for a template of which it cannot be told how the chat goes on; `why` is the cause.
+/// The error for a template for which it cannot be found how the chat goes on after an answer; `why` is the cause.
 fn unclear(why: &str) -> Error {
     let what = "it cannot be told how the chat template goes on after an answer";
     error::explain(what).with_why(why).with_hint("take a model whose chat template renders turn after turn").into()

@@ -91,7 +91,7 @@ pub fn encode_conversation(
     let (text, answers) = spans::find(tokenizer, template, conversation, which)?;
     let Spans { ids, ranges } = tokenizer.encode_spans(&text)?;
 
-    // Both lists are in order, so one walk is enough. A token counts if any byte of it lies in an answer.
+    // Both lists are in order, so one loop is enough. A token counts if any byte of it lies in an answer.
     let mut answers = answers.into_iter().filter(|answer| !answer.is_empty()).peekable();
     let mut targets = Vec::with_capacity(ids.len());
     for range in ranges {

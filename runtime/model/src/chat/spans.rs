@@ -108,7 +108,7 @@ impl Search<'_> {
                 .ok_or_else(|| unclear("the template renders the messages before it differently once it is there"));
         }
 
-        // A template without an opening of its own leaves the speaker's name inside the span: the words tell.
+        // Without an opening of an answer, the name of the role follows here: the answer begins at its words.
         let rest = &self.text[asked.len()..];
         if plain.as_ref() != Some(&asked) || words.is_empty() || rest.trim_start().starts_with(words) {
             return Ok(asked.len());

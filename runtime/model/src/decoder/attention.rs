@@ -1,6 +1,6 @@
 //! The attention half of a block, forward and backward:
 //! x + post(output(attention(rope(norm(q)), rope(norm(k)), v))) with q, k, v = projections(norm(x)).
-//! Leaves the arithmetic to `fused`. Decoding with a key-value cache calls `project` and `output` apart; patches change
+//! Leaves the arithmetic to `fused`. Decoding with a key-value cache calls `project` and `output`; patches change
 //! what the output projection gives.
 
 use std::sync::Arc;

@@ -91,11 +91,13 @@ impl OutputHead {
         Ok(Self { norm: network.norm("model.norm.weight")?, matrix: network.head()?, options })
     }
 
-    /// Applies the final norm to `selected` `[targets, hidden]`, the hidden states that predict the targets, and computes
-    /// the taps of each target; `targets` holds their token ids. With `other`, also the divergence to that head. With `save`,
-    /// and if the head is frozen, also computes the gradients of the divergences, or, without `other` and the mean
-    /// log-probability, those of the log-probabilities, so that the backward pass needs no logits unless a loss uses other
-    /// taps.
+    /// Applies the final norm to `selected` `[targets, hidden]`, the hidden states that predict the targets, and
+    /// computes the taps of each target; `targets` holds their token ids. With `other`, also the divergence to that
+    /// head.
+    ///
+    /// With `save`, a frozen head also computes the gradients that most losses need, so that the backward pass
+    /// computes no logits: those of the divergences if there is `other`; else those of the log-probabilities, unless
+    /// the mean log-probability was asked for. A loss on other taps makes the backward pass compute the logits again.
     pub(crate) fn forward(
         &self,
         selected: Tensor,
@@ -122,8 +124,9 @@ impl OutputHead {
         Ok(SavedHead { selected, inverse, taps, slopes, divergence })
     }
 
-    /// Computes the divergence of each normalized hidden state's distribution to that of the other head, and the gradients
-    /// of Σ seed·divergence with `seeds`.
+    /// Computes the divergence of each normalized hidden state's distribution to that of the other head, and, with
+    /// `seeds`, the gradient of Σ seed·divergence with respect to the hidden states. `want_weight` adds the gradient
+    /// with respect to this head's matrix.
     fn diverge(
         &self,
         normed: &Tensor,
@@ -135,7 +138,7 @@ impl OutputHead {
         Ok(fused::head_divergence(own, to, other.beta, seeds, want_weight)?)
     }
 
-    /// This head with normalized hidden states, `[targets, hidden]`, as operands of a divergence.
+    /// Pairs this head with normalized hidden states, `[targets, hidden]`, as one side of a divergence.
     fn input<'a>(&'a self, hidden: &'a Tensor) -> HeadInput<'a> {
         HeadInput { hidden, weight: (&self.matrix.weight).into(), options: &self.options }
     }

@@ -118,10 +118,12 @@ impl Linear {
     }
 
     /// Runs the backward pass: `upstream` `[tokens, out]` is the gradient of the output. Adds the gradients of what is
-    /// trained, of the weight and bias or of the adapter, to `gradients`; a frozen map adds none. If `want_input`, returns the
-    /// gradient `[tokens, in]` of the input plus `total`, the gradient through maps that read the same input, if any; else
-    /// returns `total`. `input` returns the input; it is called once the result is there, with it, and only if something is
-    /// trained. Errors: an adapter, but the forward pass saved nothing.
+    /// trained, of the weight and bias or of the adapter, to `gradients`; a frozen map adds none. If `want_input`,
+    /// returns the gradient `[tokens, in]` of the input plus `total`, the gradient through maps that read the same
+    /// input, if any; else returns `total`.
+    ///
+    /// `input` returns the map's input. It is called only if something is trained, after the result is computed, and
+    /// gets that result if `want_input`, else `None`. Errors: an adapter, but the forward pass saved nothing.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
@@ -188,8 +190,8 @@ impl Linear {
     }
 }
 
-/// Subtracts the product of a module's first values from its output `[tokens, out]`. `reduced` is x·A₀ᵀ, `[tokens,
-/// rank]`.
+/// Subtracts s·x·(B₀·A₀)ᵀ, the part of a module that its first values contribute, from its output `[tokens, out]`.
+/// `reduced` is x·A₀ᵀ, `[tokens, rank]`. Adds the product, because [`InitialFactors::expand`] is −s·B₀.
 fn subtract_initial(output: Tensor, reduced: &Tensor, initial: &InitialFactors) -> Result<Tensor> {
     Ok(fused::add(&output, &fused::linear(reduced, &initial.expand, None)?)?)
 }

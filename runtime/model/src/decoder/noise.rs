@@ -29,7 +29,7 @@ impl EmbeddingNoise {
         let bounds: Vec<f32> = lengths.flat_map(|(length, range)| range.map(|_| bound(*length))).collect();
         let mut noise = vec![0.0_f32; tokens * hidden];
         noise.par_chunks_mut(hidden).zip(&bounds).enumerate().for_each(|(token, (row, bound))| {
-            // A number takes one word, so each token knows where its own begin.
+            // A number takes one word of the stream, so the index of a token gives the position of its numbers.
             let mut stream = Stream::at(self.seed, &name, ((packing.first_token + token) * hidden) as u64);
             row.iter_mut().for_each(|number| *number = (2.0 * stream.uniform() - 1.0) * bound);
         });

@@ -67,9 +67,10 @@ fn find_tokens(pieces: &[Piece], ends: &[Option<usize>], lengths: &[usize], segm
 }
 
 impl Packing {
-    /// Packs the tokens that the targets of a slice of rows depend on, of the rows whose parts are here: of each row
-    /// the first tokens, as many as `lengths` says, which are those of [`Rows::scored_length`]. A target mark on a
-    /// row's first token is ignored. `share` is that of [`Packing::of_lengths`].
+    /// Packs the rows of a slice for a pass that scores their targets: those rows whose parts are computed here, and
+    /// of each the first tokens, as many as `lengths` says, which are those of [`Rows::scored_length`]. Fills in
+    /// targets and predictors. Ignores a target mark on a row's first token. `share` is that of
+    /// [`Packing::of_lengths`].
     ///
     /// # Errors
     /// When a token of the slice is not in the vocabulary, or a row has another number of target marks than of tokens.

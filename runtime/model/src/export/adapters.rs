@@ -17,7 +17,8 @@ use crate::policy::Policy;
 use crate::weights::gguf::{Header, Value as Read, write};
 use crate::weights::{Location, Repair};
 
-/// Fails unless the policy is its base model and an adapter, and nothing else.
+/// Fails if an adapter alone cannot hold what a run changed: weights were edited, all weights were trained, or there
+/// is no adapter module.
 pub(super) fn check(policy: &Policy) -> Result<()> {
     let what = if policy.is_edited() {
         "the run edited weights of its model, which no adapter holds"
@@ -78,7 +79,9 @@ fn write_gguf(policy: &Policy, path: &Path) -> Result<()> {
     write::write(path, &metadata, &list, |number| write::quantize(&values[number], GgmlDType::F32))
 }
 
-/// Reads the factors of the policy's modules from an adapter's GGUF file, as llama.cpp takes them.
+/// Reads the factors of the policy's modules from an adapter's GGUF file, as llama.cpp takes them: the scale of B·A is
+/// `adapter.lora.alpha` ÷ rank, and changes of the GGUF layout to B are undone. Errors: the alpha or a tensor is
+/// missing.
 fn read_gguf(policy: &Policy, path: &Path) -> Result<Adapter> {
     let (model, header) = (policy.model(), Header::read(path)?);
     let alpha = match header.metadata.value("adapter.lora.alpha") {
@@ -100,7 +103,7 @@ fn read_gguf(policy: &Policy, path: &Path) -> Result<Adapter> {
     Adapter::from_factors(model, &factors)
 }
 
-/// The name of a module's matrix in GGUF files, such as `blk.0.attn_q.weight`.
+/// The name of a module's matrix in GGUF files, such as `blk.0.attn_q.weight`. Errors: GGUF files have no name for it.
 fn gguf_module(model: &Model, module: &Module) -> Result<String> {
     let name = format!("{}.weight", module.site.path(module.layer));
     let unknown = || Error::Unsupported(format!("GGUF files have no name for the weight `{name}`"));
@@ -118,7 +121,7 @@ pub(super) fn through_mlx(policy: &Policy, folder: &Path) -> Result<Adapter> {
     Adapter::load(model, folder)
 }
 
-/// Reads the tensor `name` of a file; fails if it is missing.
+/// Reads the tensor `name` of a file as `f32`, on the CPU. Errors: it is missing.
 fn tensor(tensors: &BTreeMap<String, Location>, name: &str, path: &Path) -> Result<Tensor> {
     let missing = || Error::broken(path, format!("tensor `{name}` is missing"));
     Ok(tensors.get(name).ok_or_else(missing)?.read()?.to_dtype(DType::F32)?)

@@ -65,7 +65,8 @@ pub(super) fn compare(policy: &Policy, written: &Policy) -> Result<Difference> {
     Ok(Difference { tokens: differences.len(), largest, mean })
 }
 
-/// The tokens to compare: those of [`TEXT`] by the model's tokenizer, at most as many as the model takes.
+/// The tokens to compare: those of [`TEXT`] by the model's tokenizer, special ids included; a fixed list of ids if it
+/// has none. At most [`MAX_TOKENS`], and at most as many as the model takes.
 fn ids(policy: &Policy) -> Result<Vec<u32>> {
     let model = policy.model();
     let mut ids = match &model.tokenizer {
@@ -76,7 +77,7 @@ fn ids(policy: &Policy) -> Result<Vec<u32>> {
     Ok(ids)
 }
 
-/// The log-probability, in nats, of each token after the first, given the tokens before it.
+/// The log-probability under the policy, in nats, of each token after the first, given the tokens before it.
 fn logprobs(policy: &Policy, ids: &[u32]) -> Result<Vec<f32>> {
     let mut targets = vec![true; ids.len()];
     targets.iter_mut().take(1).for_each(|target| *target = false);

@@ -87,7 +87,8 @@ fn parts(
     Ok(parts)
 }
 
-/// The bytes of a tensor in its format, with the changes that GGUF writers make to weights of this layout.
+/// The bytes of a tensor in its format. A merged weight gets the changes that GGUF writers make to weights of this
+/// layout. Errors: the format of a stored tensor has changed, or a file cannot be read.
 fn bytes(policy: &Policy, layout: GgufLayout, part: &Part) -> Result<Vec<u8>> {
     let (model, TensorSpec { dtype, shape, .. }) = (policy.model(), &part.spec);
     match &part.source {

@@ -81,7 +81,8 @@ fn number_format(quantization: Quantization) -> [(String, Value); 2] {
     ]
 }
 
-/// Fails unless the keys of the family say everything about the model.
+/// Fails if the keys of the family cannot say everything about the model: the family is none of [`FAMILIES`], a layer
+/// has an attention window shorter than the context, or the layers have several rotations or one has none.
 fn check(model: &Model) -> Result<()> {
     let configuration = &model.configuration;
     let family = configuration.family.as_str();

@@ -59,8 +59,10 @@ fn refusal() -> crate::Error {
     Explanation::new("export", what).with_why(why).with_hint(hint).into()
 }
 
-/// The template in Ollama's language that renders conversations as `template` does, without the beginning-of-text token
-/// `bos`, which Ollama adds by itself; `None` if there is none.
+/// The template in Ollama's language that renders conversations as `template` does, without the beginning-of-text
+/// token `bos`, which Ollama adds by itself. `None` if the fixed texts around messages cannot be found, if
+/// conversations of 1, 3 or 5 turns, with or without a system message, are rendered otherwise, or if a fixed text
+/// would end Ollama's template.
 fn template_of(template: &ChatTemplate, bos: &str) -> Option<String> {
     let render = |system: Option<&str>, turns: &[&str]| {
         let text = template.render(&messages(system, turns), true, None).ok()?;
@@ -83,7 +85,9 @@ fn template_of(template: &ChatTemplate, bos: &str) -> Option<String> {
     all.into_iter().chain(around).all(|text| is_plain(&text)).then(|| go_template(&pieces))
 }
 
-/// Finds the texts between messages in renderings of conversations with known texts.
+/// Finds the fixed texts around messages in what `render` returns for a system message, if any, and turns. `system` is
+/// `None` if the template refuses or does not show a system message. `None` if the turns are not shown one after
+/// another.
 fn pieces(render: impl Fn(Option<&str>, &[&str]) -> Option<String>) -> Option<Pieces> {
     let plain = render(None, &TURNS[..3])?;
     let [before, question_end, between, _] = <[&str; 4]>::try_from(split(&plain, &TURNS[..3])?).ok()?;
@@ -98,7 +102,8 @@ fn pieces(render: impl Fn(Option<&str>, &[&str]) -> Option<String>) -> Option<Pi
     Some(Pieces { opening, system, user, question_end, answer_end })
 }
 
-/// Splits a text at each of these words, in order; `None` if one is missing.
+/// Splits a text at the first occurrence of each of these words, in order. Returns one part more than there are words;
+/// `None` if a word is missing.
 fn split<'a>(text: &'a str, words: &[&str]) -> Option<Vec<&'a str>> {
     let mut rest = text;
     let mut parts = Vec::new();
@@ -118,7 +123,8 @@ fn common_end<'a>(one: &'a str, other: &str) -> &'a str {
     ends.into_iter().find(|end| other.ends_with(end)).unwrap_or("")
 }
 
-/// Renders a conversation of alternating questions and answers as [`go_template`] does.
+/// Renders a conversation of alternating questions and answers from the fixed texts, as Ollama renders it by
+/// [`go_template`]. Ignores a system message if the pieces have no place for one.
 fn compose(pieces: &Pieces, system: Option<&str>, turns: &[&str]) -> String {
     let mut text = match (system, &pieces.system) {
         (Some(system), Some((before, after))) => format!("{before}{system}{after}"),
@@ -132,7 +138,8 @@ fn compose(pieces: &Pieces, system: Option<&str>, turns: &[&str]) -> String {
     text
 }
 
-/// The template in Ollama's language. It has no line breaks of its own: they would be part of the rendered text.
+/// Writes the fixed texts as a template in Ollama's language. Messages of other roles than system, user and assistant
+/// are left out. The template has no line breaks of its own: they would be part of the rendered text.
 fn go_template(pieces: &Pieces) -> String {
     let Pieces { opening, system, user, question_end, answer_end } = pieces;
     let start = match system {

@@ -51,7 +51,7 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family, max_positions: usize) -
         if parameters.has_value(KINDS[0]) {
             return Err(parameters.value_error(KINDS[0], "one rotation for all layers of this family"));
         }
-        // Beside the rotation it counts before one in it, as in transformers.
+        // A key beside the rotation's object wins over the key in it, as in transformers.
         let beside = fields.get(ORIGINAL)?.or(family.original);
         return Ok(vec![rope_of(&parameters, family, theta, beside, max_positions)?]);
     };
@@ -64,7 +64,7 @@ pub(super) fn read(fields: &Fields<'_>, family: &Family, max_positions: usize) -
             }
         }
     }
-    // Where a file has both, the older key counts, as in transformers. It stretches the global rotation alone.
+    // Where a file has both, the older key counts, as in transformers. It scales the global rotation alone.
     if let Some(scaling) = fields.object("rope_scaling")? {
         ropes[0] = rope_of(&scaling, family, ropes[0].theta, None, max_positions)?;
     }

@@ -111,7 +111,9 @@ pub(super) fn decode_tokens(
     Ok(fused::concat_rows(&parts)?)
 }
 
-/// Runs the next token of each sequence through these blocks, as [`decode_tokens`] does.
+/// Runs the next token of each sequence, the first that the cache does not hold yet, through these blocks, and adds
+/// its keys and values to the cache. Returns the last block's output, `[sequences, hidden]`, in the order of
+/// `sequences`. Errors: a sequence has no such token, or the deadline has passed.
 fn decode_step(
     network: &Network<'_>,
     blocks: &[Block],

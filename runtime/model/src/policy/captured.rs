@@ -54,7 +54,7 @@ struct SliceSeeds {
 }
 
 impl SliceSeeds {
-    /// Copies the seeds of some rows from those of the whole batch.
+    /// Copies the seeds of `rows` from `seeds`, those of the whole batch, which have the shape of the captured values.
     fn read(seeds: &Tensor, request: &CaptureRequest, rows: &Range<usize>) -> Result<Self> {
         let of_layer = |number| -> Result<Vec<f32>> {
             let seeds = seeds.get(number)?.narrow(0, rows.start, rows.len())?;
@@ -69,7 +69,8 @@ impl SliceSeeds {
         &layer[(index - self.first) * self.hidden..][..self.hidden]
     }
 
-    /// The seeds of vectors of the layer that is number `number` of the capture, vector after vector.
+    /// The seeds of the vectors `indices` of one layer, vector after vector. `number` is the position of the layer in
+    /// the request.
     fn of_layer(&self, number: usize, indices: &[usize]) -> Vec<f32> {
         indices.iter().flat_map(|index| self.of_vector(&self.layers[number], *index)).copied().collect()
     }
@@ -190,7 +191,8 @@ impl Policy {
         Ok(gradients)
     }
 
-    /// The network of the policy, under the patches that were active at the capture, for a pass over slice `number`.
+    /// The network of the policy for a pass over slice `number`, with the patches, dropout masks and noise of the
+    /// capture.
     fn captured_network<'a>(
         &'a self,
         captured: &'a Captured,

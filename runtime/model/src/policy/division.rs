@@ -117,8 +117,10 @@ impl Policy {
         Ok(sums?)
     }
 
-    /// Fills in the values of the rows that other ranks computed, if a pass is divided. `own` has those of this rank;
-    /// `indices` returns the indices of a row's entries.
+    /// Fills in the values of the rows that other ranks computed. `own` has those of this rank; `indices` returns the
+    /// indices of a row's entries. `purpose` names the exchange for all ranks, and `learning` says whether the pass is
+    /// for learning. Returns `own` as it is if such passes are not divided. Errors: that of `own`, which the other
+    /// ranks get as well, or another rank failed or sent a message of another size.
     pub(super) fn gather_values<I: IntoIterator<Item = usize>>(
         &self,
         (purpose, learning): (&'static str, bool),
@@ -151,8 +153,11 @@ impl Policy {
         Ok(values)
     }
 
-    /// Adds the gradient of one slice of rows to the flat gradient. `own` has the sums over the parts that are here; if they
-    /// are divided among ranks, gathers those of the others.
+    /// Completes the gradient of one slice of rows, of which `own` has the sums over the parts that are here. Does
+    /// nothing more if passes for learning are not divided: `own` was then added to the flat gradient already. Else
+    /// exchanges the sums of all ranks, [`CHUNK_NUMBERS`] numbers at a time, and adds them to the flat gradient.
+    /// Errors: that of `own`, which the other ranks get as well, or another rank failed or sent a message of another
+    /// size; chunks before it stay added.
     pub(super) fn add_gradient(&self, parts: &RowParts, own: Result<GradientSums<'_>>) -> Result<()> {
         if !self.divides(true) {
             return own.map(|_| ());

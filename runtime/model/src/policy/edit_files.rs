@@ -97,7 +97,7 @@ impl Policy {
         }
         let configuration = &self.model.configuration;
         let mut found = safetensors::locate(&[path.to_owned()])?;
-        // An empty file is that of later edits.
+        // A file without tensors says that later edits are to be held by an adapter.
         let form = if found.is_empty() { Form::Adapter } else { Form::default() };
         let mut edits = Edits { form, ..Edits::default() };
         for layer in 0..configuration.layers {

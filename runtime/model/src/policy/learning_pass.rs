@@ -41,7 +41,7 @@ impl Policy {
     pub(super) fn can_save(&self, rows: &Rows, slices: &[DividedSlice], (tokens, layers): (usize, usize)) -> bool {
         let token = self.base_token_bytes(self.settings.recompute, layers);
         let needed = self.saved.held().saturating_add(token.saturating_mul(tokens as u64));
-        // What a batch is meant to take is saved; what is only there because memory is, while there is room.
+        // A batch that the setting allows in one pass is always saved, further slices only while there is room.
         slices.len() == 1 && self.settings.slice.holds(rows) || needed <= self.settings.max_saved_bytes
     }
 

@@ -31,11 +31,10 @@ pub struct PassMemory {
 
 impl Policy {
     /// Estimates the memory of learning, if one pass runs `slice` tokens, `together` tokens are scored before one
-    /// backward pass, and passes save the activations that `recompute` says; on several ranks that of one with an even
-    /// share. Raises the tokens of a pass to what
-    /// `min_slice_bytes` allows, under [`Slice::Whole`] to all, and caps them at `together`. If `together` exceeds
-    /// `slice`, adds the activations of further slices, up to `max_saved_bytes`. Without trained parameters, nothing is
-    /// saved and a pass runs `slice` tokens.
+    /// backward pass, and passes save the activations that `recompute` says. With several ranks, estimates that of one
+    /// rank with an even share. Raises the tokens of a pass to what `min_slice_bytes` allows, under [`Slice::Whole`]
+    /// to all, and caps them at `together`. If `together` exceeds `slice`, adds the activations of further slices, up
+    /// to `max_saved_bytes`. Without trained parameters, nothing is saved and a pass runs `slice` tokens.
     #[must_use]
     pub fn pass_memory(&self, slice: u64, together: u64, recompute: Recompute) -> PassMemory {
         let (layers, settings) = (self.model.configuration.layers, &self.settings);
@@ -48,7 +47,7 @@ impl Policy {
         }
         let token = self.base_token_bytes(recompute, layers) + self.adapted_bytes(recompute, layers);
         let min_tokens = settings.min_slice_bytes / self.base_token_bytes(Recompute::None, layers).max(1);
-        // A pass holds what it is meant to hold, or what is small anyway.
+        // A pass holds what the slice setting allows, and always as much as `min_slice_bytes`.
         let pass = if settings.slice == Slice::Whole { together } else { slice.max(min_tokens).min(together) };
         let all = together.saturating_mul(token);
         let waiting = if together <= slice { 0 } else { settings.max_saved_bytes.min(all) };
@@ -100,7 +99,7 @@ impl Policy {
         let kept = match slices.as_slice() {
             _ if !learning || !self.trains_below(layers) => 0,
             [tokens] if settings.slice.holds(rows) => tokens.saturating_mul(token),
-            // Slices wait while there is room; then one runs again at a time.
+            // Slices stay saved while there is room; the others run again, one at a time.
             _ => {
                 let room = settings.max_saved_bytes.saturating_sub(self.saved.held());
                 all.saturating_mul(token).min(room.saturating_add(largest.saturating_mul(token)))
@@ -149,7 +148,7 @@ impl Policy {
         model.weights.precision().bytes(Purpose::Scratch, all)
     }
 
-    /// Estimates the bytes of gradients that one of several ranks sums apart and exchanges: five subtrees, a copy of each,
+    /// Estimates the bytes of gradients that one of several ranks sums and exchanges: five subtrees, a copy of each,
     /// and what all ranks send at a time, twice.
     #[must_use]
     pub fn exchange_bytes(&self) -> u64 {

@@ -17,8 +17,9 @@ use crate::rows::Rows;
 const LOGIT_ROWS: usize = 32;
 
 impl Policy {
-    /// Computes numbers for each row, as many for one as for another, on the rank that has the row. `compute` gets the
-    /// slices of rows that are here. Returns the numbers of all rows, in order.
+    /// Computes equally many numbers for each row, on the rank that has the row. `compute` gets the slices of rows of
+    /// this rank and returns their numbers. Returns the numbers of all rows, in order. Errors: a row that
+    /// [`Packing::check_rows`] refuses or that is empty, the same on every rank; those of `compute` on any rank.
     fn map_rows(
         &self,
         purpose: &'static str,
@@ -26,7 +27,7 @@ impl Policy {
         rows: &Rows,
         compute: impl FnOnce(Vec<Range<usize>>) -> Result<Vec<f32>>,
     ) -> Result<Vec<f32>> {
-        // A row that is refused is refused on every rank, with the same words.
+        // Before the rows are divided, so that every rank returns the same error.
         Packing::check_rows(rows, &self.model_of(view).configuration)?;
         if let Some(row) = rows.ids.iter().position(Vec::is_empty) {
             return Err(Error::Argument(format!("row `{row}` has `0` tokens")));

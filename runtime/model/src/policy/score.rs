@@ -237,7 +237,7 @@ impl Policy {
         let slices = self.divided_slices(&scored.rows, &scored.view, (true, share), length);
         let kept = kept.into_iter().chain(std::iter::repeat_with(|| None));
         for ((slice, number), kept) in slices.iter().zip(0_u64..).zip(kept) {
-            // Without a target, or without a seed that is not 0, there is nothing to walk back.
+            // Without a target, or without a seed that is not 0, a slice has no gradient.
             if !seeds.has_any(&scored.rows, slice.rows.clone()) {
                 continue;
             }

@@ -71,7 +71,8 @@ pub(super) fn read(fields: &Fields<'_>) -> Result<Config> {
     Ok(config)
 }
 
-/// Fails for one bucket of distances, which leaves none for each sign, and for more than [`MAX_DISTANCES`] of them.
+/// Fails if `position_buckets` is 1, which leaves no bucket for each sign, and, for a model with relative attention,
+/// if there are more than [`MAX_DISTANCES`] distances of one sign.
 fn check_distances(fields: &Fields<'_>, config: &Config) -> Result<()> {
     if config.position_buckets == Some(1) {
         return Err(fields.value_error("position_buckets", "two buckets or more, or none"));
@@ -83,7 +84,8 @@ fn check_distances(fields: &Fields<'_>, config: &Config) -> Result<()> {
     Ok(())
 }
 
-/// Reads a whole number of at most `most`, or -1, which stands for none, also if the key is missing.
+/// Reads a whole number of at most `most`, or -1, which stands for none, also if the key is missing. 0 is accepted and
+/// means none as well.
 fn optional_size(fields: &Fields<'_>, key: &str, most: isize) -> Result<isize> {
     let found: isize = fields.get_or(key, Some(-1))?;
     if (-1..=most).contains(&found) {
@@ -92,7 +94,7 @@ fn optional_size(fields: &Fields<'_>, key: &str, most: isize) -> Result<isize> {
     Err(fields.value_error(key, &format!("-1, or a number from 1 to {most}")))
 }
 
-/// Reads an activation by its name in transformers; GELU if the key is missing.
+/// Reads an activation by its name in transformers; GELU if the key is missing. Errors: another than GELU and ReLU.
 fn read_activation(fields: &Fields<'_>, key: &str) -> Result<HiddenAct> {
     match fields.get_or(key, Some("gelu"))? {
         "gelu" => Ok(HiddenAct::Gelu),
@@ -101,7 +103,8 @@ fn read_activation(fields: &Fields<'_>, key: &str) -> Result<HiddenAct> {
     }
 }
 
-/// Reads `pos_att_type`, a list or names joined by `|`: the terms of attention that depend on the distance of two tokens.
+/// Reads `pos_att_type`, a list or names joined by `|`, in any case: the terms of attention that depend on the
+/// distance of two tokens. Empty if the key is missing. Errors: another name than `c2p` and `p2c`.
 fn read_terms(fields: &Fields<'_>) -> Result<Vec<String>> {
     let listed: Vec<&str> = fields.list("pos_att_type")?.unwrap_or_default();
     let names = listed.iter().flat_map(|name| name.split('|')).map(str::trim).filter(|name| !name.is_empty());
@@ -112,7 +115,8 @@ fn read_terms(fields: &Fields<'_>) -> Result<Vec<String>> {
     }
 }
 
-/// Reads `norm_rel_ebd`: whether the vectors of the distances are normalized.
+/// Reads `norm_rel_ebd`: whether the vectors of the distances are normalized; `none` if the key is missing. Errors:
+/// another value than `none` and `layer_norm`.
 fn read_norm(fields: &Fields<'_>) -> Result<Option<String>> {
     match fields.get_or("norm_rel_ebd", Some("none"))? {
         name @ ("none" | "layer_norm") => Ok(Some(name.to_owned())),
@@ -120,7 +124,8 @@ fn read_norm(fields: &Fields<'_>) -> Result<Option<String>> {
     }
 }
 
-/// The number of distances, of one sign, between two tokens that have a vector of their own.
+/// The number of distances, of one sign, between two tokens that have a vector of their own: `position_buckets`, else
+/// `max_relative_positions`, else the maximum number of positions, of which the first above 0 counts.
 fn distances(config: &Config) -> usize {
     let given = |count: Option<isize>| count.and_then(|count| usize::try_from(count).ok()).filter(|count| *count > 0);
     let positions = given(Some(config.max_relative_positions)).unwrap_or(config.max_position_embeddings);
@@ -202,7 +207,7 @@ impl Deberta {
     /// Estimates the bytes of the model and of a pass over `tokens` tokens.
     pub(super) fn bytes(&self, tokens: u64) -> u64 {
         let config = &self.config;
-        // A term of the distances holds a number for each of them and for each token before it picks its own.
+        // A term of the distances computes a number for each distance and token, then selects those of the pairs.
         let wide =
             4 * config.num_attention_heads * distances(config) + 8 * config.hidden_size + 3 * config.intermediate_size;
         encoder_bytes(&weight_shapes(config), tokens, (config.num_attention_heads, SCORES, wide))

@@ -127,7 +127,9 @@ pub(super) fn weight_shapes(config: &Config) -> Vec<(String, Vec<usize>)> {
 }
 
 impl ModernBert {
-    /// Reads the weights and builds the model.
+    /// Reads the weights of a model folder onto the CPU as `f32`, and builds a classifier with one label of them.
+    /// Errors: a file is broken, a weight is missing, of another shape or format, or not finite, or candle rejects the
+    /// model.
     pub(super) fn open(settings: Settings, source: &Source) -> Result<Self> {
         let config = &settings.config;
         let (hidden, epsilon) = (config.hidden_size, config.layer_norm_eps);

@@ -57,7 +57,8 @@ impl TextEncoder {
 }
 
 impl Tokens {
-    /// Fails if a token is not in a vocabulary of this size, or belongs to a part of a pair that is not one of `types`.
+    /// Fails if a token is not in a vocabulary of this size, or the part of a pair that it belongs to is not below
+    /// `types`. 0 `types` stand for a model that does not tell parts apart: those are not checked.
     pub(super) fn check(&self, vocabulary: usize, types: usize) -> Result<()> {
         if let Some(id) = self.ids.iter().find(|id| **id as usize >= vocabulary) {
             return Err(Error::Argument(format!(

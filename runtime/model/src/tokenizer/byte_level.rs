@@ -64,6 +64,7 @@ fn spell(token: &str, kind: Kind, is_in_alphabet: impl Fn(char) -> bool) -> Resu
     Ok(text.get().to_owned())
 }
 
+// The patterns by which models split text into words, as in their own `tokenizer.json`.
 const LLAMA_3: &str = concat!(
     r"(?i:'s|'t|'re|'ve|'m|'ll|'d)|[^\r\n\p{L}\p{N}]?\p{L}+|\p{N}{1,3}",
     r"| ?[^\s\p{L}\p{N}]+[\r\n]*|\s*[\r\n]+|\s+(?!\S)|\s+"
@@ -146,7 +147,8 @@ pub(super) fn find_style(name: &str) -> Result<Style> {
     style.ok_or_else(|| error::unknown("pre-tokenizer", name, known()))
 }
 
-/// The first name of the style that splits and normalizes text as `tokenizer` does; `None` if no style does.
+/// The first name of the style that splits and normalizes text as `tokenizer` does, and like it takes or does not take
+/// a word in the vocabulary as one token without merging. `None` if no style does. Errors: a part has no JSON.
 pub(super) fn name_style(tokenizer: &tokenizers::Tokenizer) -> Result<Option<&'static str>> {
     let wanted = steps(tokenizer)?;
     let whole_words = matches!(tokenizer.get_model(), ModelWrapper::BPE(model) if model.ignore_merges);
@@ -160,7 +162,7 @@ pub(super) fn name_style(tokenizer: &tokenizers::Tokenizer) -> Result<Option<&'s
     Ok(None)
 }
 
-/// The steps that normalize and split text, as JSON, without the options that change no token.
+/// The normalizer (null for none), then each pre-tokenizer, as JSON, without the options that change no token.
 fn steps(tokenizer: &tokenizers::Tokenizer) -> Result<Vec<Value>> {
     let normalizer = serde_json::to_value(tokenizer.get_normalizer()).map_err(error::broken)?;
     let splitting = serde_json::to_value(tokenizer.get_pre_tokenizer()).map_err(error::broken)?;

@@ -177,7 +177,7 @@ fn texts(metadata: &Metadata, key: &str) -> Result<Option<Vec<String>>> {
     match metadata.value(key) {
         None => Ok(None),
         Some(Value::Texts(texts)) => Ok(Some(texts.clone())),
-        // An empty list may name any kind.
+        // An empty list may have any element type.
         Some(Value::Numbers(numbers)) if numbers.is_empty() => Ok(Some(Vec::new())),
         Some(_) => Err(missing(key, "a list of texts")),
     }

@@ -46,7 +46,8 @@ impl Tokenizer {
         Ok(metadata)
     }
 
-    /// The spellings of tokens and their kinds, by id, one for each of the `rows` of the embedding.
+    /// The spellings of tokens and their kinds, by id, one for each of the `rows` of the embedding. An id without a
+    /// token is spelled `[PAD…]` with its number and is unused. Errors: more tokens than rows.
     fn tokens(&self, rows: usize) -> Result<(Vec<Value>, Vec<Value>)> {
         if self.size > rows {
             let why = format!("it has {} tokens, and the embedding of the model has {rows} rows", self.size);
@@ -64,7 +65,8 @@ impl Tokenizer {
         Ok(all.unzip())
     }
 
-    /// The merges in order, each as two pieces with a space between them.
+    /// The merges in order, each as two pieces with a space between them; none if the model has none. Errors: a merge
+    /// in another form than a text or a pair of texts.
     fn merges(&self) -> Result<Vec<Value>> {
         let model = serde_json::to_value(self.inner.get_model()).map_err(error::broken)?;
         let lines = model.get("merges").and_then(Json::as_array).into_iter().flatten();
@@ -79,7 +81,10 @@ impl Tokenizer {
         lines.map(line).collect()
     }
 
-    /// The ids of special tokens, and whether they are put around a text.
+    /// The metadata keys of the ids of special tokens, and of whether a text gets one at its beginning and its end.
+    /// The ids of beginning and end of text and of padding come from the configuration if the tokenizer does not name
+    /// them; the end of turn is the first end token of the configuration that is not the end of text. Errors: other
+    /// ids around a text than beginning and end of text.
     fn special_ids(&self, configuration: &Configuration) -> Result<TypedMetadata> {
         let bos = self.bos().or(configuration.bos);
         let eos = self.specials.id("eos_token").or(configuration.eos.first().copied());

@@ -79,7 +79,7 @@ impl Weights {
         let &[rows, columns] = entry.shape.as_slice() else { return Ok(None) };
         let Some(format) = location.format()?.native else { return Ok(None) };
         let bytes = self.files.bytes(&location.path, location.offset, location.bytes);
-        // Numbers that lie askew, or a file that became shorter: reading copes with the one and names the other.
+        // Misaligned numbers can still be read. A file that became shorter is an error of reading, which names it.
         let packed = bytes.and_then(|bytes| Packed::new(bytes, format, rows, columns).ok());
         let Some(packed) = packed else { return Ok(None) };
         match repair.order(rows) {
@@ -139,7 +139,8 @@ impl Repair {
         Some((0..heads).flat_map(of_head).collect())
     }
 
-    /// The values of a weight of this shape, in row-major order, with the change of the GGUF writer undone.
+    /// The values of a weight of this shape, in row-major order, with the change of the GGUF writer undone. Returns
+    /// fewer values if the rows are not whole pairs for each head.
     pub(crate) fn undo(self, mut values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
         match self {
             Self::Nothing => values,

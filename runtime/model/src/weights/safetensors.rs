@@ -68,7 +68,7 @@ pub(crate) fn locate(files: &[PathBuf]) -> Result<BTreeMap<String, Location>> {
     let mut found = BTreeMap::new();
     for path in files {
         let (start, length, header) = header(path)?;
-        // In the order of the file, so that the same broken file gets the same words.
+        // In the order of the file, so that a broken file always gives the same error.
         let tensors = header.tensors();
         for name in header.offset_keys() {
             let Some(info) = tensors.get(&name) else { continue };

@@ -40,6 +40,7 @@ pub(crate) struct Survey {
     pub(crate) imports: Vec<String>,
     /// The full names of the interfaces that it exports.
     pub(crate) exports: Vec<String>,
+    /// How many components and modules are around the part that is being parsed, itself included; 1 in the outermost.
     depth: u32,
     parts: u32,
     instances: u32,

@@ -47,7 +47,9 @@ struct Order {
 /// The line that the child answers before the code.
 #[derive(Serialize, Deserialize)]
 enum Answer {
+    /// The component was compiled: so many bytes of code follow, with this SHA-256 digest.
     Compiled { bytes: u64, digest: [u8; 32] },
+    /// The compiler rejected the component with this message; no code follows.
     Malformed(String),
 }
 
@@ -78,7 +80,7 @@ pub(super) fn compile(
     let stderr = StderrTail::read(errors);
     let (send, answers) = channel();
     std::thread::scope(|scope| {
-        // A child that dies does not read on; its end says why, not this pipe.
+        // If the child dies, this write fails; its exit status says why.
         scope.spawn(move || input.write_all(&order).and_then(|()| input.write_all(bytes)));
         scope.spawn(move || send.send(read_answer(output)));
         let answer = answers.recv_timeout(Duration::from_secs_f64(limits.compile_seconds.clamp(0.001, 1e6)));

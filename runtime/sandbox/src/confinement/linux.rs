@@ -169,7 +169,7 @@ const FILES_OF_OTHERS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
 /// Programs that it starts inherit none. Errors: the kernel does not report or change the capabilities.
 #[expect(unsafe_code, reason = "no crate of this workspace drops capabilities")]
 fn drop_capabilities() -> io::Result<()> {
-    // This thread; and, in two words each, what it may do now, could do, and passes on.
+    // 0 is this thread. The sets are the effective, permitted and inheritable one, in two words each.
     let head = [CAPABILITY_VERSION, 0];
     let mut sets = [[0_u32; 3]; 2];
     // SAFETY: the kernel reads 8 bytes of `head` and writes 24 bytes of `sets`.
@@ -193,7 +193,7 @@ pub(super) fn deny_calls(edits_lines: bool) -> Result<(), Failed> {
     #[cfg(target_arch = "x86_64")]
     {
         denied.extend(DENIED_OLD_CALLS.map(|call| (call, Vec::new())));
-        // The same calls, and some of their own numbers, of the form of this processor with short pointers.
+        // The x32 numbers of these calls (with bit 30 set), and the numbers that only x32 has.
         let others: Vec<i64> = denied.keys().copied().chain(512..548).map(|call| call | 0x4000_0000).collect();
         denied.extend(others.into_iter().map(|call| (call, Vec::new())));
     }

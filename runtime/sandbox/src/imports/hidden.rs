@@ -47,7 +47,7 @@ impl Host for HostContext<'_> {
         let rows = self.table.get(&rows)?.0.clone();
         let token = stream_token(token);
         let (layers, elements) = self.charge_capture(&view, &rows, layers, (token, false))?;
-        // What is read lies there twice while it is put in the order of the layers.
+        // The activations exist twice while they are put in the order of the layers.
         let _scratch = self.reserve(4 * elements)?;
         let site = stream_site(site);
         self.push_new_tensor(elements, |state| state.train_state().policy.capture(&view, &rows, &layers, site, token))
@@ -66,7 +66,7 @@ impl Host for HostContext<'_> {
         let blocks = layers.iter().max().map_or(0, |last| *last as u64 + 1);
         let beside = self.patches as u64 * self.patch_bytes() + blocks * BLOCK_BYTES;
         let bytes = self.reserve(4 * elements + row_bytes(rows.tokens() as u64, rows.count()) + beside)?;
-        // What is read lies there twice while it is put in the order of the layers, and again as a leaf.
+        // Beside the leaf there are the activations as they were read, and in the order of the layers.
         let _scratch = self.reserve(8 * elements)?;
         self.push_capture(&rows, &layers, (stream_site(site), token), bytes)
     }
@@ -89,8 +89,9 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Checks the arguments of a capture under `view`, charges its work and its pass, and checks the memory of the pass.
-    /// Returns the indices of the layers, and how many numbers the result has. Errors: those of `capture`.
+    /// Checks the arguments of a capture under `view`, charges its work and its pass, and checks the memory of the
+    /// pass. `learning` says whether the pass saves activations for a backward pass. Returns the indices of the
+    /// layers, and how many numbers the result has. Errors: those of `capture`.
     fn charge_capture(
         &mut self,
         view: &View,

@@ -14,12 +14,15 @@ use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Handle, HostContext, ScoresEntry, State};
 
 impl Host for HostContext<'_> {
-    /// Back-propagates a loss to the scores for learning and the extra parameters that it depends on, and from those through the model, and adds the
-    /// gradient to the policy's. Charges the work of the graph, and a pass for each forward pass that it goes back through.
+    /// Back-propagates a loss to the taps, captured activations and extra parameters that it depends on. Adds the
+    /// gradients of extra parameters to theirs; takes those of taps and activations through the model and adds the
+    /// result to the policy's gradient. Charges the work of the graph, and a backward pass for each forward pass that
+    /// it goes back through.
     ///
-    /// Errors: `invalid-argument` if the loss is not one finite `f32` element, depends on no scores for learning, or on
-    /// scores of an earlier step, of earlier weights, or that a gradient went through before, or if its gradient at a target
-    /// token is not finite.
+    /// Errors: `invalid-argument` if the loss is not one finite `f32` element; if it depends on nothing that takes a
+    /// gradient, on a tap without one, or on scores of an earlier step, of earlier weights, or that a gradient went
+    /// through before; if the rows have a gradient since the last update and repeats are not allowed; or if a gradient
+    /// is not finite.
     fn backward(&mut self, loss: Handle) -> Result<()> {
         self.enter("learn.backward")?;
         let loss = self.tensor_node(&loss)?;
@@ -53,19 +56,19 @@ impl Host for HostContext<'_> {
         self.backward_scores(BTreeMap::from([(number, seeds)]), &BTreeMap::new())
     }
 
-    /// Allows several gradients through the same rows for one update, from now on.
+    /// Allows several gradients through the same rows for one update, for the rest of the session.
     fn allow_repeats(&mut self) -> wasmtime::Result<()> {
         self.enter("learn.allow-repeats")?;
         self.learned_rows.allows_repeats = true;
         Ok(())
     }
 
-    /// Updates the weights with the accumulated gradient, clears the gradient, and returns its norm before clipping. Counts
-    /// one pass, and first runs the scoring passes that were deferred.
+    /// Updates the weights with the accumulated gradient, clears the gradient, and returns its norm before clipping.
+    /// Counts one pass, and first runs the scoring passes that were deferred.
     ///
-    /// Errors: `invalid-argument` if no gradient has accumulated since the last update, a perturbation is active, or the
-    /// accumulation window does not end with this batch;
-    /// `unsupported` if the method updates the parameters itself.
+    /// Errors: `unsupported` if the method updates the parameters itself; `invalid-argument` while a perturbation is
+    /// active, if the accumulation window does not end with this batch, or if no gradient has accumulated since the
+    /// last update; the error of the run's `update` hook.
     fn update(&mut self) -> Result<f32> {
         self.enter("learn.update")?;
         let own = "the method updates the parameters itself, as its manifest says; `optimizer.done` ends an update";

@@ -55,7 +55,7 @@ impl HostTaps for HostContext<'_> {
         self.add_tap("model.taps.mean-logprob", &this, Tap::MeanLogprob)
     }
 
-    /// Adds the mark of the model's first choice to the set.
+    /// Adds the tap to the set that is 1 where no token is more likely than the target token, else 0.
     fn top_one(&mut self, this: Handle<TapsEntry>) -> wasmtime::Result<()> {
         self.add_tap("model.taps.top-one", &this, Tap::TopOne)
     }
@@ -133,7 +133,7 @@ impl HostScores for HostContext<'_> {
         let ScoresEntry(number) = self.table.delete(this)?;
         if let Some(record) = self.scores.get_mut(&number) {
             record.has_handle = false;
-            // A loss of this step may still hang on its taps; nothing hangs on the others.
+            // A loss of this step may still depend on taps of scores for learning, but on no others.
             if !record.can_be_learned_from() {
                 self.release_score(number);
             }
@@ -174,7 +174,7 @@ impl Host for HostContext<'_> {
         };
         let full = || Refusal::new(ErrorCode::OutOfBudget, format!("a run keeps at most {most} snapshots"));
         ensure(fits, full)?;
-        // A copy of what is trained: no pass, but as much to do as a small one.
+        // Not a pass, but copying the trained parameters takes as long as a small one.
         self.count_pass(&View::Policy, 1)?;
         self.run_pending_scores()?;
         let bytes = self.train_state().policy.snapshot_bytes();

@@ -36,7 +36,8 @@ impl HostParameter for HostContext<'_> {
         Ok(self.parameter_name(&entry)?)
     }
 
-    /// Returns what the parameter is: `all`, `extra`, or the role of a slot by its name.
+    /// Returns what the parameter is: `all` for all parameters as one vector, `extra` for an extra parameter, or the
+    /// role of a slot (see [`role_of`]).
     fn role(&mut self, this: Parameter) -> wasmtime::Result<String> {
         self.enter("optimizer.parameter.role")?;
         let entry = self.parameter(&this)?;
@@ -64,7 +65,8 @@ impl HostParameter for HostContext<'_> {
         Ok(self.parameter_shape(&entry)?.into_iter().map(u32::try_from).collect::<Result<_, _>>()?)
     }
 
-    /// Returns a handle of a copy of the value; for an extra parameter, of a leaf of the graph of a loss.
+    /// Returns a handle of a copy of the value. For an extra parameter, the tensor is a leaf of the graph of a loss,
+    /// so that `learn.backward` adds to the parameter's gradient. Charges work for each number.
     fn value(&mut self, this: Parameter) -> Answer {
         self.enter("optimizer.parameter.value")?;
         let entry = self.parameter(&this)?;
@@ -77,7 +79,8 @@ impl HostParameter for HostContext<'_> {
         })
     }
 
-    /// Returns a handle of a copy of the gradient that has accumulated.
+    /// Returns a handle of a copy of the gradient that has accumulated; of zeros if there is none. Charges work for
+    /// each number.
     fn gradient(&mut self, this: Parameter) -> Answer {
         self.enter("optimizer.parameter.gradient")?;
         let entry = self.parameter(&this)?;
@@ -90,8 +93,8 @@ impl HostParameter for HostContext<'_> {
         })
     }
 
-    /// Returns a handle of the state of this name, which shares its numbers; of zeros in the shape of the parameter if it was
-    /// not set. Errors: `invalid-argument` for a name that is not allowed.
+    /// Returns a handle of the state of this name, which shares its numbers; if it was not set, of zeros in the shape
+    /// of the parameter. Charges work for each number. Errors: `invalid-argument` for a name that is not allowed.
     fn state(&mut self, this: Parameter, name: String) -> Answer {
         self.enter("optimizer.parameter.state")?;
         self.check_name(&name)?;
@@ -126,8 +129,8 @@ impl HostParameter for HostContext<'_> {
         Ok(self.train_state().method_parameters.set_state(&parameter, &name, &value)?)
     }
 
-    /// Replaces the value, after running the scoring passes that were deferred. Errors: those of
-    /// [`State::read_parameter_change`].
+    /// Replaces the value. For parameters that the run trains, first runs the scoring passes that were deferred.
+    /// Errors: those of [`State::read_parameter_change`].
     fn assign(&mut self, this: Parameter, value: Handle) -> Result<()> {
         self.enter("optimizer.parameter.assign")?;
         let (entry, value) = self.read_parameter_change(&this, &value)?;
@@ -137,8 +140,8 @@ impl HostParameter for HostContext<'_> {
         }
     }
 
-    /// Subtracts a tensor from the value, after running the scoring passes that were deferred. Errors: those of
-    /// [`State::read_parameter_change`].
+    /// Subtracts a tensor from the value. For parameters that the run trains, first runs the scoring passes that were
+    /// deferred. Errors: those of [`State::read_parameter_change`].
     fn subtract(&mut self, this: Parameter, change: Handle) -> Result<()> {
         self.enter("optimizer.parameter.subtract")?;
         let (entry, change) = self.read_parameter_change(&this, &change)?;
@@ -189,9 +192,10 @@ impl Host for HostContext<'_> {
         Ok(self.table.push(ParameterEntry::All).map_err(Refusal::from)?)
     }
 
-    /// Makes an extra parameter with the value `initial` if there is none of this name, and returns its handle. Errors:
-    /// `invalid-argument` for a name that is not allowed or numbers that are not finite, `dtype-mismatch`, `shape-mismatch`
-    /// for a known name, `out-of-budget` past [`MAX_EXTRAS`]. More bytes than `activation_bytes` leaves end the method.
+    /// Returns a handle of the extra parameter of this name. Makes it with the value `initial` if there is none; an
+    /// existing one keeps its value. Errors: `invalid-argument` for a name that is not allowed or numbers that are not
+    /// finite, `dtype-mismatch` unless `initial` is `f32`, `shape-mismatch` if an existing one has another shape,
+    /// `out-of-budget` past [`MAX_EXTRAS`]. More bytes than `activation_bytes` leaves end the method.
     fn extra(&mut self, name: String, initial: Handle) -> Answer<ParameterEntry> {
         self.enter("optimizer.extra")?;
         self.check_name(&name)?;
@@ -236,9 +240,11 @@ impl Host for HostContext<'_> {
         Ok(self.train_state().clear_gradient()?)
     }
 
-    /// Adds noise to all parameters that the run trains, after running the scoring passes that were deferred, and returns a
-    /// handle that keeps it. Errors: `invalid-argument` for a name that is not allowed, a scale that is not finite, and while a
-    /// perturbation is active. A copy of the values that exceeds `activation_bytes` ends the method.
+    /// Adds `scale` · z to all parameters that the run trains, with standard normal z from the random stream of this
+    /// sequence and number, after running the scoring passes that were deferred. The values from before are restored
+    /// when the returned handle is dropped or the call of the method ends. Errors: `invalid-argument` for a name that
+    /// is not allowed, a scale that is not finite, and while a perturbation is active. A copy of the values that
+    /// exceeds `activation_bytes` ends the method.
     fn perturb(&mut self, sequence: String, number: u32, scale: f32) -> Answer<PerturbationEntry> {
         self.enter("optimizer.perturb")?;
         self.check_noise(&sequence, scale)?;
@@ -255,8 +261,9 @@ impl Host for HostContext<'_> {
         Ok(handle)
     }
 
-    /// Adds noise to all parameters that the run trains, for good, after running the scoring passes that were deferred. Errors:
-    /// those of `perturb`; `unsupported` where the host updates the parameters.
+    /// Adds `scale` · z to all parameters that the run trains, as `perturb` does, but permanently. Errors:
+    /// `unsupported` where the host updates the parameters; `invalid-argument` for a name that is not allowed, a scale
+    /// that is not finite, and while a perturbation is active.
     fn add_noise(&mut self, sequence: String, number: u32, scale: f32) -> Result<()> {
         self.enter("optimizer.add-noise")?;
         self.check_can_change()?;
@@ -323,7 +330,8 @@ impl State {
         Ok((entry, given))
     }
 
-    /// Runs the scoring passes that were deferred, then changes the weights by `work`, and notes that they changed.
+    /// Runs the scoring passes that were deferred, counts an update of the weights, then runs `work`, which changes
+    /// them. The update stays counted if `work` fails.
     fn change_weights(
         &mut self,
         work: impl FnOnce(&mut crate::train_state::TrainState) -> Result<(), Error>,

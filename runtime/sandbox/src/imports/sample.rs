@@ -23,7 +23,7 @@ use crate::state::{Answer, CompletionsEntry, DEVICE, Handle, HostContext, RowsEn
 /// Bytes of a token of a completion while it is held: id (4), target mark (1), log-probability (4).
 const TOKEN_BYTES: u64 = 9;
 
-/// The most new tokens of a completion unless the method sets another number, if the run allows as many: TRL's default.
+/// The default of `max-tokens`, which is that of TRL. A run may allow fewer.
 pub const NEW_TOKENS: u32 = 256;
 
 /// Bytes of a completion beside its tokens: three lists, its prompt's number, and how it ended.

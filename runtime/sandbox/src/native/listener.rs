@@ -117,6 +117,7 @@ fn read_hello<T: Decode>(mut stream: UnixStream) -> io::Result<(UnixStream, T)> 
 #[derive(Debug)]
 pub struct Twin {
     pub(super) stream: UnixStream,
+    /// How long the process may compute in each call; `None` for no limit.
     pub(super) patience: Option<Duration>,
     manifest: String,
 }

@@ -73,7 +73,7 @@ impl Process {
     /// result. After an error, sets `is_closed`: nothing more is sent to the process, not even when this is dropped.
     fn call<R: Decode>(&mut self, export: Function, write: impl FnOnce(&mut Vec<u8>)) -> wasmtime::Result<R> {
         let result = self.exchange(export, write);
-        // Whoever holds the connection as well may still say why.
+        // A `Notifier` that shares the connection may still send the reason.
         self.is_closed |= result.is_err();
         result
     }
@@ -119,7 +119,7 @@ impl Process {
         let name: String = read(&mut request)?;
         let import = Import::find(&name);
         let import = import.ok_or_else(|| malformed(format!("there is no `{}`", printable(&name, NAME_BYTES))))?;
-        // Handles go back whatever gave them.
+        // A handle may be dropped whichever interface gave it out.
         let imported = self.interfaces.contains(import.interface()) || name.contains("[resource-drop]");
         ensure(imported, || malformed(format!("it asks for `{name}`, which its component does not import")))?;
         let handed = request.rest();
@@ -249,7 +249,7 @@ impl Drop for Process {
     /// failure. Does not end the process.
     fn drop(&mut self) {
         if !self.is_closed {
-            // A process that is gone needs no word.
+            // A failure means that the process is gone already.
             let _ = frame::send(&mut self.stream, &[END], after(Some(FAREWELL_TIMEOUT)));
         }
     }

@@ -41,7 +41,8 @@ impl CaptureRecord {
         Ok(())
     }
 
-    /// Checks that the weights have not changed since, that is, the activations are of the update count `generation`.
+    /// Checks that a gradient may go through these activations. Errors: `invalid-argument` if the weights have changed
+    /// since the capture: `generation`, the policy's update count, is another one.
     pub(super) fn check_current(&self, generation: u64) -> Result<()> {
         let updated = "the weights were updated after these activations were captured; capture them again";
         ensure(self.captured.generation == generation, || Refusal::argument(updated))
@@ -49,8 +50,10 @@ impl CaptureRecord {
 }
 
 impl State {
-    /// Captures activations of the policy for learning and returns the handle of a tensor that is a leaf of the graph of a
-    /// loss. The record that its gradient needs stays until the call ends. `bytes` is the reservation of the numbers.
+    /// Captures activations of the policy for learning and returns the handle of a tensor that is a leaf of the graph
+    /// of a loss. The record that its gradient needs stays until the call ends. `bytes` is the reservation of the
+    /// numbers. Errors: those of the model; saved activations past `activation_bytes`, or the end of the time, end the
+    /// method.
     pub(crate) fn push_capture(
         &mut self,
         rows: &Arc<Rows>,
@@ -89,8 +92,9 @@ impl State {
         Ok(chosen)
     }
 
-    /// Runs the backward pass of the activations `number` with the gradient `seed` with respect to them, and charges it as
-    /// two forward passes. Consumes the saved activations.
+    /// Runs the backward pass of the activations `number` with the gradient `seed` with respect to them, and charges
+    /// it as two forward passes. Consumes the saved activations. Does nothing if there are no activations of this
+    /// number.
     pub(super) fn run_captured_backward(&mut self, number: u64, seed: &Tensor) -> Result<()> {
         let Some(record) = self.captures.get_mut(&number) else { return Ok(()) };
         let tokens = record.rows().tokens() as u64;

@@ -1,4 +1,4 @@
-//! Which rows have a gradient since the last update, so that none counts twice unless the method says that it means it.
+//! Tracks which rows have a gradient since the last update: a second one is refused unless the method allowed repeats.
 
 use std::sync::{Arc, Weak};
 
@@ -15,12 +15,13 @@ pub(crate) struct LearnedRows {
 }
 
 impl LearnedRows {
-    /// Adds rows that get a gradient now, those of one score after another. `begins`: no gradient has accumulated since the last
-    /// update, so the rows of before are forgotten first. Rows are compared by identity: a selection of rows is another set of
-    /// rows than those that it is of.
+    /// Adds rows that get a gradient now. `begins` says that no gradient has accumulated since the last update: the
+    /// rows of before are dropped first. Compares rows by identity, so a selection of rows differs from the rows that
+    /// it was made of. The same rows may come several times in one call, since one loss may depend on several scores
+    /// of them.
     ///
-    /// Errors: `invalid-argument` for rows that have a gradient already, unless repeats are allowed; nothing is added then. One loss may
-    /// depend on several scores of the same rows.
+    /// Errors: `invalid-argument` for rows that have a gradient already, unless repeats are allowed; nothing is added
+    /// then.
     pub(crate) fn add<'a>(&mut self, rows: impl Iterator<Item = &'a Arc<Rows>>, begins: bool) -> Result<()> {
         if begins {
             self.rows.clear();

@@ -1,4 +1,4 @@
-//! Back-propagates the loss of a method: walks its graph to the leaves, and from those goes on through the model.
+//! Back-propagates the loss of a method: through its graph to the leaves, then from the leaves through the model.
 
 use std::collections::{BTreeMap, HashSet};
 
@@ -43,13 +43,13 @@ fn check_leaves(ends: &HashSet<TensorId>, known: &[(Leaf, Tensor)]) -> Result<()
 }
 
 impl State {
-    /// Back-propagates a loss to the taps that it depends on, then through the model from those taps, and adds the
-    /// gradient to the policy's.
+    /// Back-propagates a loss to its leaves: taps of scores for learning, captured activations and extra parameters.
+    /// Takes the gradients of taps and activations through the model and adds the result to the policy's gradient;
+    /// then adds those of extra parameters to theirs.
     ///
-    /// Errors: `invalid-argument` if the loss depends on no taps for learning, on scores of an earlier step or of
-    /// earlier weights, or its gradient at a target token is not finite.
-    ///
-    /// The gradients of extra parameters that the loss depends on are added to theirs.
+    /// Errors: `invalid-argument` if the loss depends on no leaf, on leaves of an earlier step or of earlier weights,
+    /// or on a tap without a gradient; if a gradient went through the same scores, activations or rows before; or if a
+    /// gradient is not finite.
     pub(crate) fn backward_from_loss(&mut self, loss: &Node) -> Result<()> {
         let order = loss.order();
         let ends = self.charge_gradient(&order)?;

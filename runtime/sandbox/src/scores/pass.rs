@@ -28,8 +28,7 @@ pub(super) struct Part {
 }
 
 impl Part {
-    /// Creates the part that one call of `score`, the one with the index `score`, has in a joined pass. [`join_rows`]
-    /// sets later at which row of the pass it begins.
+    /// Creates the part of the score record `score`. [`join_rows`] sets its row indices.
     pub(super) fn new(score: u64, rows: Arc<Rows>) -> Self {
         Self { score, rows, row_indices: Vec::new() }
     }

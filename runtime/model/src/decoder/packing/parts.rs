@@ -1,4 +1,4 @@
-//! Cuts the rows of a pass into parts whose gradients are computed apart and then added up, and divides the parts among
+//! Cuts the rows of a pass into parts with separate gradients, which are then summed, and divides the parts among
 //! ranks. The cut depends on the rows alone, so the sum of the gradients has the same bits for any number of ranks.
 
 use std::ops::Range;
@@ -17,7 +17,8 @@ const MAX_PARTS: usize = 32;
 /// once in each part.
 const PREFIX_RATIO: usize = 32;
 
-/// The rows of a slice in parts, and which of them are here.
+/// The rows of a slice in parts, and which of these parts this rank computes. Docs call those "the parts that are
+/// here".
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct RowParts {
     /// The rows of each part, by their index in the slice, ascending.
@@ -30,13 +31,17 @@ pub(crate) struct RowParts {
 }
 
 impl RowParts {
-    /// All of `count` rows as one part, which is here.
+    /// All of `count` rows as one part, which is here. Counts no tokens, so [`largest_share`](Self::largest_share) is
+    /// 0.
     pub(crate) fn whole(count: usize) -> Self {
         Self { rows: vec![(0..count).collect()], tokens: vec![0], shares: std::iter::once(0..1).collect(), rank: 0 }
     }
 
-    /// Cuts rows into parts, each given by the tokens of it that a pass runs, and divides the parts among `ranks` ranks.
-    /// `share` says whether common prefixes run once in a part.
+    /// Cuts rows, each given by the tokens of it that a pass runs, into parts, and divides the parts among `ranks`
+    /// ranks. `share` says whether common prefixes run once in a part. A part takes further rows until it has at least
+    /// [`MIN_TOKENS`] tokens, the tokens of all rows ÷ [`MAX_PARTS`], and [`PREFIX_RATIO`] times the prefix that the
+    /// next row has in common with the row before it. A last part of less than half the first two sizes joins the part
+    /// before it.
     pub(super) fn cut(rows: &[RowTokens<'_>], share: bool, (rank, ranks): (usize, usize)) -> Self {
         let order = order_by_prefix(rows, share);
         let total: usize = rows.iter().map(|row| row.ids.len()).sum();
@@ -103,7 +108,7 @@ impl RowParts {
         self.rows_of_ranks().nth(self.rank).unwrap_or_default()
     }
 
-    /// For each rank, the subtrees of the sum over all parts that it computes.
+    /// For each rank, the subtrees of the sum over all parts that it computes, each as a range of parts.
     pub(crate) fn subtrees(&self) -> Vec<Vec<Range<usize>>> {
         self.shares.iter().map(|own| TokenParts::subtrees(self.count(), own)).collect()
     }
@@ -119,14 +124,14 @@ fn order_by_prefix(rows: &[RowTokens<'_>], share: bool) -> Vec<usize> {
     order
 }
 
-/// Divides items with these weights among `shares` shares of consecutive items, about evenly. Some shares may be empty.
+/// Divides items with these weights into `shares` ranges of consecutive items with about equal weights. An item
+/// belongs to the share in which the middle of its weight lies. Some ranges may be empty.
 pub(crate) fn divide(weights: &[usize], shares: usize) -> Vec<Range<usize>> {
     let total: usize = weights.iter().sum();
     let (mut start, mut before) = (0, 0);
     let mut share = |number: usize| {
         let goal = total * (number + 1);
         let mut end = start;
-        // An item belongs to the share in which its middle lies.
         while end < weights.len() && (2 * before + weights[end]) * shares < 2 * goal {
             before += weights[end];
             end += 1;

@@ -97,7 +97,7 @@ impl Pieces {
     /// Cuts rows into pieces so that a common prefix is one piece, if the piece has at least [`MIN_PREFIX`] tokens and saves
     /// at least [`MIN_TOKENS_SAVED`]. Shares nothing if the rows have fewer than [`MIN_TOKENS`] tokens in all.
     pub(super) fn shared(rows: &[RowTokens<'_>]) -> Self {
-        // By what the rows hold apart: that is what they cost when nothing is shared.
+        // All tokens of the rows, which is what a pass runs if nothing is shared.
         if rows.iter().map(|row| row.ids.len()).sum::<usize>() < MIN_TOKENS {
             return Self::unshared(rows);
         }
@@ -129,7 +129,7 @@ impl Pieces {
         }
         let (mut parts, mut numbers) = (Vec::<Branch>::new(), HashMap::new());
         for row in members {
-            // Rows that end here go on alone, if only for the tokens that were not worth sharing.
+            // A row that ends here gets a branch of its own, for its tokens that are in no piece yet.
             let token = rows[row].at(to);
             let number = token.map_or(parts.len(), |token| *numbers.entry(token).or_insert(parts.len()));
             match parts.get_mut(number) {

@@ -14,8 +14,10 @@ use crate::weights::location::Location;
 const MAGIC: [u8; 4] = *b"GGUF";
 /// The most tensors, and the most metadata entries: more than any real file has.
 const MOST_ENTRIES: u64 = 1 << 20;
+/// The longest key or tensor name, in bytes.
 const LONGEST_NAME: u64 = 1 << 16;
 const MOST_DIMENSIONS: u32 = 4;
+/// The most lists around a list.
 const DEEPEST_LIST: u32 = 4;
 /// The most bytes of a header: several times those of the largest vocabularies. In memory, a number takes eight bytes.
 const MAX_HEADER_BYTES: u64 = 64 << 20;

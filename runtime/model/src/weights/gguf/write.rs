@@ -76,7 +76,7 @@ pub(crate) fn quantize(values: &[f32], dtype: GgmlDType) -> Result<Vec<u8>> {
     Ok(pieces.concat())
 }
 
-/// The header of a file, up to the padded start of the data.
+/// The header of a file, up to the padded start of the data. Errors: a format or a value that GGUF files do not have.
 fn header(metadata: &TypedMetadata, list: &[TensorSpec]) -> Result<Vec<u8>> {
     let mut out = b"GGUF".to_vec();
     put(&mut out, &3_u32.to_le_bytes());
