@@ -185,8 +185,8 @@ def reductions():
         "max": lambda x, d, k: x.max(d, keepdim=k).values, "min": lambda x, d, k: x.min(d, keepdim=k).values,
         "logsumexp": lambda x, d, k: x.logsumexp(d, keepdim=k),
         "norm": lambda x, d, k: torch.linalg.vector_norm(x, dim=d, keepdim=k),
-        "sum-of-finite": lambda x, d, k: x.nansum(d, keepdim=k),
-        "mean-of-finite": lambda x, d, k: x.nanmean(d, keepdim=k),
+        "nansum": lambda x, d, k: x.nansum(d, keepdim=k),
+        "nanmean": lambda x, d, k: x.nanmean(d, keepdim=k),
     }
     for op, function in table.items():
         for axis, keep in each_axis(CUBE):
@@ -217,13 +217,13 @@ def reductions():
         {"axis": 1, "keep": False}, gradients=[[-0.375, -0.375, 0, 0, 0, 1.25]], note="by hand: nothing in an empty sum")
     holes = T([[1.0, NAN, 4.0], [NAN, NAN, NAN]])
     arguments = {"axis": 1, "keep": False}
-    row("sum-of-finite", [holes], lambda x: x.nansum(1), arguments, gradients=[[-0.75, 0, -0.75, 0, 0, 0]])
-    row("mean-of-finite", [holes], lambda x: x.nanmean(1), arguments, gradients=[[-0.375, 0, -0.375, 0, 0, 0]])
-    row("std-of-finite", [holes], lambda x: torch.tensor([math.sqrt(4.5), NAN], dtype=torch.float64),
+    row("nansum", [holes], lambda x: x.nansum(1), arguments, gradients=[[-0.75, 0, -0.75, 0, 0, 0]])
+    row("nanmean", [holes], lambda x: x.nanmean(1), arguments, gradients=[[-0.375, 0, -0.375, 0, 0, 0]])
+    row("nanstd", [holes], lambda x: torch.tensor([math.sqrt(4.5), NAN], dtype=torch.float64),
         {**arguments, "correction": 1}, gradients=[None], note="by hand: the numbers 1 and 4")
-    row("std-of-finite", [CUBE], lambda x: x.std(1), {"axis": 1, "keep": False, "correction": 1},
+    row("nanstd", [CUBE], lambda x: x.std(1), {"axis": 1, "keep": False, "correction": 1},
         gradients=[None])
-    refused("std-of-finite", [CUBE], {"axis": 5, "keep": False, "correction": 1}, "argument")
+    refused("nanstd", [CUBE], {"axis": 5, "keep": False, "correction": 1}, "argument")
     bits = T([[0, 1, 3], [0, 0, 0], [1, 1, 1]], "u8")
     for op, function, dtype in (("count", lambda x, d, k: (x != 0).sum(d, keepdim=k).float(), "f32"),
                                 ("any", lambda x, d, k: (x != 0).any(d, keepdim=k).to(torch.uint8), "u8"),

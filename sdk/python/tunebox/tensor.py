@@ -132,11 +132,11 @@ _OPERATORS = {
 _DEFAULTS = {
     # Over one axis, or over all elements: `x.sum()`, `x.sum(1)`, `x.sum(1, keep=True)`.
     (None, False): (
-        "sum", "mean", "max", "min", "logsumexp", "norm", "sum_of_finite", "mean_of_finite", "count", "any", "all",
+        "sum", "mean", "max", "min", "logsumexp", "norm", "nansum", "nanmean", "count", "any", "all",
         "argmax", "masked_sum", "masked_mean",
     ),
     # The last argument is the correction: the divisor is n − `correction`.
-    (None, False, 0): ("var", "std", "std_of_finite"),
+    (None, False, 0): ("var", "std", "nanstd"),
     (-1, False): ("sort", "argsort"),
     (None, None): ("clamp",),
 }  # fmt: skip

@@ -5,9 +5,9 @@
 //! # fn step(batch: &Batch, completions: &Completions) -> Result<()> {
 //! let verdicts = judge(batch, completions)?; // [rows, verifiers]
 //! let judged = verdicts.is_finite();
-//! let rewards = (&verdicts * weights()?).sum_of_finite(1); // [rows]
+//! let rewards = (&verdicts * weights()?).nansum(1); // [rows]
 //! for (number, name) in tunebox::reward::verifiers().iter().enumerate() {
-//!     let verdict = verdicts.slice(1, number as u32, 1).mean_of_finite(All).item()?;
+//!     let verdict = verdicts.slice(1, number as u32, 1).nanmean(All).item()?;
 //!     log(&format!("{name}: {verdict:.3}"));
 //! }
 //! metric("unjudged", judged.logical_not().count(All));

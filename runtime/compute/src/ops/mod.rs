@@ -57,7 +57,7 @@ pub use order::{argsort, quantile, sort, topk};
 pub use read::{indices, item, list, read_bytes};
 pub use reduce::{all, any, argmax, count, cumsum, log_softmax, logsumexp, max, mean, min, norm, softmax, sum};
 pub use shape::{chunk, concat, expand, flip, reshape, roll, slice, squeeze, stack, transpose, unsqueeze};
-pub use statistics::{mean_of_finite, std, std_of_finite, sum_of_finite, var};
+pub use statistics::{nanmean, nanstd, nansum, std, var};
 
 use candle_core::Tensor;
 use cost::Estimate;

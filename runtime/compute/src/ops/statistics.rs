@@ -61,7 +61,7 @@ fn lane_variance(lanes: &Lanes, x: &Tensor, correction: u32) -> Raw<Tensor> {
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
 /// the error of `budget` if the operation exceeds a memory, work or time limit.
-pub fn sum_of_finite(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
+pub fn nansum(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&nan_as_zero(x)?);
     reduce(budget, x, axis, keep, value, |lanes, x, _, grad| {
         where_or_zero(&x.eq(x)?, &lanes.spread(grad)?.contiguous()?)
@@ -74,7 +74,7 @@ pub fn sum_of_finite(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
 /// the error of `budget` if the operation exceeds a memory, work or time limit.
-pub fn mean_of_finite(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
+pub fn nanmean(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&nan_as_zero(x)?)?.div(&present(lanes, x)?);
     reduce(budget, x, axis, keep, value, |lanes, x, _, grad| {
         let grad = lanes.spread(&grad.div(&present(lanes, x)?)?)?.contiguous()?;
@@ -89,13 +89,7 @@ pub fn mean_of_finite(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, kee
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
 /// the error of `budget` if the operation exceeds a memory, work or time limit.
-pub fn std_of_finite(
-    budget: &mut dyn Meter,
-    x: &Tensor,
-    axis: Option<i32>,
-    keep: bool,
-    correction: u32,
-) -> Result<Output> {
+pub fn nanstd(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, correction: u32) -> Result<Output> {
     let x = x.detach();
     let value = move |lanes: &Lanes, x: &Tensor| {
         let count = present(lanes, x)?;

@@ -91,7 +91,7 @@ fn optional_size(fields: &Fields<'_>, key: &str, most: isize) -> Result<isize> {
     if (-1..=most).contains(&found) {
         return Ok(found);
     }
-    Err(fields.value_error(key, &format!("-1, or a number from 1 to {most}")))
+    Err(fields.value_error(key, &format!("-1 or 0 for none, or a number up to {most}")))
 }
 
 /// Reads an activation by its name in transformers; GELU if the key is missing. Errors: another than GELU and ReLU.

@@ -28,7 +28,7 @@ enum Leaf {
 /// Checks the leaves (`ends`) that the gradient of a loss ends at: there is at least one, each is one of `known`, and each tap
 /// has a gradient. Errors: `invalid-argument` otherwise.
 fn check_leaves(ends: &HashSet<TensorId>, known: &[(Leaf, Tensor)]) -> Result<()> {
-    let none = "the loss depends on no scores for learning, so no gradient leads from it to the model";
+    let none = "the loss depends on no scores or activations for learning, so no gradient leads from it to the model";
     ensure(!ends.is_empty(), || Refusal::argument(none))?;
     let reached = known.iter().filter(|(_, tensor)| ends.contains(&tensor.id()));
     let earlier = "the loss depends on scores or activations of an earlier step, or on an extra parameter before its last change; score the \

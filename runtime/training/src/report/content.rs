@@ -240,11 +240,13 @@ fn own((name, value): (&String, f64)) -> (String, f64) {
 struct Tail {
     path: PathBuf,
     offset: u64,
+    /// Whether `offset` is inside a line of more than 1 MiB.
+    is_skipping: bool,
 }
 
 impl Tail {
     fn of(path: PathBuf) -> Self {
-        Self { path, offset: 0 }
+        Self { path, offset: 0, is_skipping: false }
     }
 
     /// Returns the lines that the file has gained since the last call, without those of more than 1 MiB. A line without
@@ -256,7 +258,7 @@ impl Tail {
         let failed = || FileError::at("read", &self.path);
         let mut file = files::open(&self.path)?;
         file.seek(SeekFrom::Start(self.offset)).map_err(failed())?;
-        let (mut reader, mut lines, mut is_skipping) = (BufReader::new(file), Vec::new(), false);
+        let (mut reader, mut lines) = (BufReader::new(file), Vec::new());
         loop {
             let mut line = Vec::new();
             let read = reader.by_ref().take(MAX_ROW).read_until(b'\n', &mut line).map_err(failed())?;
@@ -265,10 +267,10 @@ impl Tail {
                 return Ok(lines);
             }
             self.offset += read as u64;
-            if is_whole && !is_skipping {
+            if is_whole && !self.is_skipping {
                 lines.push(line);
             }
-            is_skipping = !is_whole;
+            self.is_skipping = !is_whole;
         }
     }
 }
@@ -284,6 +286,17 @@ mod tests {
         fs::write(folder.path().join(lock::FILE), "steps = 20\n[method]\nname = \"lora\"\n").unwrap();
         fs::write(folder.path().join(metrics::FILE), metrics).unwrap();
         folder
+    }
+
+    #[test]
+    fn the_rest_of_a_line_that_is_too_long_is_no_line_of_its_own() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("rows");
+        fs::write(&path, vec![b'x'; MAX_ROW as usize]).unwrap();
+        let mut tail = Tail::of(path.clone());
+        assert!(tail.read_lines().unwrap().is_empty());
+        fs::write(&path, [vec![b'x'; MAX_ROW as usize + 3], b"\nrow\n".to_vec()].concat()).unwrap();
+        assert_eq!(tail.read_lines().unwrap(), [b"row\n"]);
     }
 
     #[test]

@@ -72,15 +72,15 @@ methods! {
     /// √Σ x²; the gradient at 0 is 0.
     norm() over();
     /// The sum of the entries that are not NaN; 0 when there is none.
-    sum_of_finite() over();
+    nansum() over();
     /// The mean of the entries that are not NaN; NaN when there is none.
-    mean_of_finite() over();
+    nanmean() over();
     /// The variance with divisor n − `correction`; NaN when that is not positive.
     var() over(correction: u32);
     /// The square root of `var`; the gradient at 0 is 0.
     std() over(correction: u32);
     /// `std` over the entries that are not NaN. No gradient.
-    std_of_finite() over(correction: u32);
+    nanstd() over(correction: u32);
     /// How many entries of a `u8` are not 0, as `f32`. No gradient.
     count() over();
     /// 1 if any entry of a `u8` is not 0, as `u8`. No gradient.

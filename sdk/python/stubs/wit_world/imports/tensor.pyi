@@ -252,13 +252,13 @@ class Tensor:
         Raises `tunebox.Refused`.
         """
 
-    def sum_of_finite(self, axis: int | None = None, keep: bool = False) -> Tensor:
+    def nansum(self, axis: int | None = None, keep: bool = False) -> Tensor:
         """The sum of the entries that are not NaN; 0 when there is none.
 
         Raises `tunebox.Refused`.
         """
 
-    def mean_of_finite(self, axis: int | None = None, keep: bool = False) -> Tensor:
+    def nanmean(self, axis: int | None = None, keep: bool = False) -> Tensor:
         """The mean of the entries that are not NaN; NaN when there is none.
 
         Raises `tunebox.Refused`.
@@ -276,7 +276,7 @@ class Tensor:
         Raises `tunebox.Refused`.
         """
 
-    def std_of_finite(self, axis: int | None = None, keep: bool = False, correction: int = 0) -> Tensor:
+    def nanstd(self, axis: int | None = None, keep: bool = False, correction: int = 0) -> Tensor:
         """`std` over the entries that are not NaN. No gradient.
 
         Raises `tunebox.Refused`.
