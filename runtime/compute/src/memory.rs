@@ -68,7 +68,7 @@ pub fn resident() -> Option<u64> {
 /// Private memory that this process may write to, in bytes, whether in use or not: what `RLIMIT_DATA` limits. From
 /// `/proc/self/status`; `None` where that does not exist.
 #[must_use]
-pub fn data() -> Option<u64> {
+pub fn private_bytes() -> Option<u64> {
     read_bytes_field(&std::fs::read_to_string("/proc/self/status").ok()?, "VmData:")
 }
 

@@ -45,16 +45,16 @@ fn user_folder() -> Result<Option<PathBuf>, Error> {
 }
 
 /// Returns where the user's folder is: `TUNEBOX_HOME`, else `tunebox` in `XDG_DATA_HOME` if that is absolute, else
-/// `.local/share/tunebox` in the home folder `person`. `variable` reads an environment variable; an empty one counts as not
-/// set, and so does an empty `person`. `None` if nothing is set.
-fn choose_folder(variable: &dyn Fn(&str) -> Option<OsString>, person: Option<PathBuf>) -> Option<PathBuf> {
+/// `.local/share/tunebox` in the home folder `home`. `variable` reads an environment variable; an empty one counts as not
+/// set, and so does an empty `home`. `None` if nothing is set.
+fn choose_folder(variable: &dyn Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Option<PathBuf> {
     let named = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = named(VARIABLE) {
         return Some(path);
     }
-    let person = person.filter(|path| !path.as_os_str().is_empty());
+    let home = home.filter(|path| !path.as_os_str().is_empty());
     let data = named("XDG_DATA_HOME").filter(|path| path.is_absolute());
-    Some(data.or_else(|| Some(person?.join(".local").join("share")))?.join("tunebox"))
+    Some(data.or_else(|| Some(home?.join(".local").join("share")))?.join("tunebox"))
 }
 
 /// Creates a folder and its missing parents, for this user alone; an existing folder is only checked. Errors: the

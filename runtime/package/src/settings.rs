@@ -110,7 +110,8 @@ pub(crate) fn convert_and_check(setting: &Setting, value: Value) -> Result<Value
     Ok(value)
 }
 
-/// The least and the largest number of items of a list setting.
+/// The least and the largest number of items of a list setting: 0 and [`MAX_ITEMS`] where the manifest gives none. The
+/// largest is never above [`MAX_ITEMS`].
 fn item_bounds(setting: &Setting) -> (u32, u32) {
     (setting.min_items.unwrap_or(0), setting.max_items.unwrap_or(MAX_ITEMS).min(MAX_ITEMS))
 }

@@ -97,7 +97,7 @@ pub fn deny_calls_to_line_editor() -> io::Result<()> {
 /// # Errors
 /// When the system rejects the limit.
 pub fn limit_memory(bytes: u64) -> io::Result<()> {
-    let Some(most) = memory::data().map(|held| held.saturating_add(bytes)) else { return Ok(()) };
+    let Some(most) = memory::private_bytes().map(|held| held.saturating_add(bytes)) else { return Ok(()) };
     child::lower_limit(Resource::Data, most, most)
 }
 
@@ -143,7 +143,7 @@ impl MemoryLimit {
     /// When the system rejects the limit.
     pub fn set(bytes: u64) -> io::Result<Self> {
         let before = getrlimit(Resource::Data);
-        if let Some(most) = memory::data().map(|held| held.saturating_add(bytes)) {
+        if let Some(most) = memory::private_bytes().map(|held| held.saturating_add(bytes)) {
             let current = Some(before.current.map_or(most, |current| current.min(most)));
             setrlimit(Resource::Data, Rlimit { current, ..before })?;
         }

@@ -127,7 +127,8 @@ impl State {
 
     /// Runs the backward pass of the forward pass `number` with the seeds of its scores, and charges it as two forward
     /// passes. If some of its scores have no seeds, only the rows with seeds go through the model again, forward and
-    /// backward, which is charged as three forward passes.
+    /// backward, which is charged as three forward passes, and their memory is checked first. Errors: `invalid-argument` if
+    /// the pass is gone; a limit of work, memory or time ends the method.
     fn run_backward(&mut self, number: u64, seeds: &BTreeMap<u64, Seeds>) -> Result<()> {
         let rows = seeds.keys().filter_map(|score| self.scores.get(score)).map(|record| record.rows.tokens());
         let multiply_adds = self.multiply_adds(&View::Policy, rows.sum::<usize>() as u64);

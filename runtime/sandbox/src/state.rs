@@ -116,7 +116,8 @@ impl<'a> HostContext<'a> {
 }
 
 impl Drop for HostContext<'_> {
-    /// Adds the host operation to the profile, if one is recorded, and restarts the method's clock.
+    /// Ends a host operation: adds it to the profile, if one is recorded, adds its time to the host's time, keeps it if it is
+    /// the slowest of the call, and lets the method's clock go on.
     fn drop(&mut self) {
         if let Some(profiler) = &self.state.profiler
             && let Some((operation, begun)) = self.state.meters.current_operation(self.calls)

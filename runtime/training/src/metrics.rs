@@ -90,8 +90,9 @@ impl MetricsFile {
         Self::open_rows(run, |row| is_up_to(row, step) && !is_of_end(row))
     }
 
-    /// Opens the metrics file in the run's folder `run` for appending, and creates it if it does not exist. Removes the
-    /// lines that are no rows or that `is_kept` rejects.
+    /// Opens the metrics file in the run's folder `run` for appending, and creates it if it does not exist. First rewrites the
+    /// file without lines that are not JSON or that `is_kept` rejects; leaves it alone if there are none. Opens no file of
+    /// events.
     fn open_rows(run: &Path, is_kept: impl Fn(&Value) -> bool) -> Result<Self, Error> {
         let path = run.join(FILE);
         if path.exists() {

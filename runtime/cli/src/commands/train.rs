@@ -178,7 +178,7 @@ impl Train {
             return Ok(ExitStatus::Success);
         }
         if self.options.sample {
-            show_own_limits(terminal, &settings);
+            show_requests(terminal, &settings);
         }
         let sample = self.options.sample.then(|| SampleReport::new(&settings));
         let stop = stop_on_interrupt(None)?;
@@ -239,8 +239,9 @@ fn launched() -> Result<Option<Launch>, Failure> {
     Ok(find_launch(|name| environment::variable(name)?.into_string().ok())?)
 }
 
-/// Shows the limits that the `run.toml` of the method's folder raises for a run on the sample. Shows nothing if it raises none.
-fn show_own_limits(terminal: Terminal, settings: &RunSettings) {
+/// Shows what the `run.toml` of the method's folder asks for in a run on the sample: grants, raised limits and a folder for
+/// runs outside of this one, but not what `--set` asks for. Shows nothing if there is none.
+fn show_requests(terminal: Terminal, settings: &RunSettings) {
     let requests = settings.requests(false);
     if !requests.clauses.is_empty() {
         terminal.status("Limits", format!("{} {}", requests.file.display(), requests.clauses.join("; ")));

@@ -53,8 +53,9 @@ struct LiveLines {
 const MIN_SECONDS_LEFT: f64 = 5.0;
 
 impl LiveLines {
-    /// Notes a line that is shown now. If it begins with `3 of 20: `, returns about how many seconds the rest takes, by
-    /// the time since the line that begins with `1 of `.
+    /// Adds a line that is shown now. For a line `K of N: …` with K above 1, returns about how many seconds the rest takes,
+    /// by the time since the line `1 of N`; `None` below [`MIN_SECONDS_LEFT`], and for every other line. A line with K up to
+    /// 1 restarts that time.
     fn add(&mut self, line: &str) -> Option<f64> {
         self.shown.push_back(line.to_owned());
         let (done, total) = line.split_once(": ")?.0.split_once(" of ")?;

@@ -54,7 +54,7 @@ impl NewRunFile<'_> {
             text += &format!("\n{}{}\n", comment(&table.text), table.heading);
             // With the line break before the first key.
             let given = text.len() - 1;
-            text += &self.given(&table.heading);
+            text += &self.value_lines(&table.heading);
             let is_given = |key: &&Key| key.is_required || text[given..].contains(&format!("\n{} = ", key.name));
             let keys: String =
                 table.keys.iter().filter(|key| !is_given(key)).map(|key| self.default_lines(key)).collect();
@@ -83,9 +83,10 @@ impl NewRunFile<'_> {
         format!("\n{}# {} = {value}\n", comment(&about), key.name)
     }
 
-    /// Returns the values that the run file gives in the table `heading`, such as `[model]`, each with a comment where
-    /// it needs one. Empty for a table of defaults only.
-    fn given(&self, heading: &str) -> String {
+    /// Returns the lines of TOML that the run file has in the table `heading`: the `path` of `[model]`, `[data]` and
+    /// `[[teacher]]`, the `use` of `[method]`, with the grants that its imports need, and that of `[[verifier]]`. Empty for
+    /// another table, which has defaults only.
+    fn value_lines(&self, heading: &str) -> String {
         let line = |key: &str, value: &str| format!("{key} = {}\n", toml::Value::String(value.to_owned()));
         match heading {
             "[model]" => line("path", self.model),

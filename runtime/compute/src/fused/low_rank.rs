@@ -171,8 +171,8 @@ fn on_device(
     Ok((y, down))
 }
 
-/// Computes `dy·W + drop(reduced·A)`, plus `total` if given, on a device, without dropout if that is `None`. The caller has
-/// checked the shapes.
+/// Computes `dy·W + drop(reduced·A)`, plus `total` if given, on a device; without dropout if `dropout` is `None`. Writes
+/// into the memory of `total`, which no other tensor may share. The caller has checked the shapes.
 fn input_gradient_on_device(
     device: &Accelerator,
     dy: &Tensor,

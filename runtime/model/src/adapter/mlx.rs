@@ -33,7 +33,7 @@ impl Adapter {
     pub(crate) fn save_for_mlx(&self, model: &Model, base: &str, folder: &Path) -> Result<()> {
         let (kind, modules) = (self.settings().kind, self.modules());
         let scale = modules.first().map_or(1.0, |module| module.scale);
-        let rank = modules.iter().map(|module| module.saved(kind).0).max().unwrap_or(1);
+        let rank = modules.iter().map(|module| module.saved_rank_and_alpha(kind).0).max().unwrap_or(1);
         let (mut list, mut values) = (Vec::new(), Vec::new());
         for module in modules {
             let ModuleFactors { a, b, scale: own, magnitude } = ModuleFactors::of(self, module)?;

@@ -60,9 +60,9 @@ pub struct Module {
 }
 
 impl Module {
-    /// The rank and alpha of the module in a saved adapter: its own, or, if it begins with a part of the frozen weight,
-    /// twice the rank and the alpha with which the scale stays.
-    pub(crate) fn saved(&self, kind: AdapterKind) -> (usize, f64) {
+    /// The rank and alpha that a saved adapter has for this module: those of the module, or, if it begins with a part of the
+    /// frozen weight, twice the rank and the alpha with which the scale stays.
+    pub(crate) fn saved_rank_and_alpha(&self, kind: AdapterKind) -> (usize, f64) {
         if self.initial.is_some() { kind.doubled(self.rank, self.alpha) } else { (self.rank, self.alpha) }
     }
 }

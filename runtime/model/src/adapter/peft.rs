@@ -219,7 +219,7 @@ fn patterns(adapter: &Adapter, (rank, alpha): (usize, f64)) -> (Map<String, Valu
     let (mut ranks, mut alphas) = (Map::new(), Map::new());
     for module in adapter.modules() {
         let path = module.site.path(module.layer);
-        let (own_rank, own_alpha) = module.saved(adapter.settings().kind);
+        let (own_rank, own_alpha) = module.saved_rank_and_alpha(adapter.settings().kind);
         if own_rank != rank {
             ranks.insert(path.clone(), json!(own_rank));
         }

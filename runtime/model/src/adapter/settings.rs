@@ -115,7 +115,7 @@ impl AdapterSettings {
     /// # Errors
     /// When dropout is outside [0, 1), or above 0 for DoRA or kind full; when kind full has layers, patterns, or
     /// targets other than all linear maps; when a pattern for targets comes with layers; when a rank is 0, or an alpha
-    /// is not a positive finite number; when DoRA or kind full begins with a part of the weights.
+    /// is not a positive finite number; when `initialize` is not random for DoRA or kind full.
     pub fn check(&self) -> Result<()> {
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(Error::Argument(format!("adapter dropout `{}` is outside [0, 1)", self.dropout)));

@@ -54,7 +54,7 @@ fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
 /// from the inferred one by more than the precision of `f32`.
 fn to_hugging_face(configuration: &Configuration, config: &mut Value) {
     hugging_face::write_one_window(configuration, config);
-    config["partial_rotary_factor"] = json!(share(configuration.rotated, configuration.head_dim));
+    config["partial_rotary_factor"] = json!(partial_rotary_factor(configuration.rotated, configuration.head_dim));
     let scaling = configuration.ropes.first().map(|rope| &rope.scaling);
     if let Some(RopeScaling::Long { short_factor, long_factor, original, attention_factor }) = scaling {
         config["original_max_position_embeddings"] = json!(original);
@@ -70,8 +70,8 @@ fn to_hugging_face(configuration: &Configuration, config: &mut Value) {
 }
 
 /// The `partial_rotary_factor` that gives `rotated` features again when a reader multiplies it by `head_dim` and rounds
-/// down.
-fn share(rotated: usize, head_dim: usize) -> f64 {
+/// down: their ratio, or the next larger number where the product of the ratio is rounded below `rotated`.
+fn partial_rotary_factor(rotated: usize, head_dim: usize) -> f64 {
     let share = rotated as f64 / head_dim as f64;
     if (head_dim as f64 * share) as usize == rotated { share } else { share.next_up() }
 }

@@ -51,8 +51,8 @@ impl Policy {
         adapter.is_full() || adapter.modules().iter().any(|module| module.layer < layers)
     }
 
-    /// Checks that the update count is still `generation`, that of rows that were `done`: scored or captured. `again`
-    /// is the verb of the message's advice.
+    /// Returns [`Error::Argument`] if the update count is no longer `generation`, at which rows were scored or captured.
+    /// `done` and `again` are the verbs of the message, such as `scored` and `score`.
     pub(super) fn check_generation(&self, generation: u64, [done, again]: [&str; 2]) -> Result<()> {
         if generation == self.generation {
             return Ok(());

@@ -172,8 +172,8 @@ impl Layout {
     }
 
     /// Takes the shared lock, which keeps others from deleting files while this process reads. `None` if the lock is
-    /// missing, is no ordinary file, cannot be opened, or is held by a writer for more than 10 s. Reading without it is
-    /// safe, since all bytes are hashed, but a file may be gone.
+    /// missing, is no ordinary file, cannot be opened, or is held by a writer for longer than the
+    /// layout waits, 10 s at most. Reading without it is safe, since all bytes are hashed, but a file may be gone.
     pub(super) fn lock_shared(&self) -> Option<File> {
         let path = self.folder.join(LOCK_FILE);
         let ordinary = fs::symlink_metadata(&path).is_ok_and(|about| about.is_file());

@@ -355,7 +355,8 @@ impl Fields<'_> {
         Ok(Content::Prompt(prompt, fields))
     }
 
-    /// Checks that `label` is a boolean, 0 or 1. Does not remove the field, so it becomes a column of the record.
+    /// Checks that the field `label` is there and is a boolean, 0 or 1, or in a table of text one of these as text. Does not
+    /// remove the field, so it becomes a column of the record.
     fn check_label(&self) -> Result<(), LocatedFault> {
         let label = self.object.get("label");
         if label.and_then(|value| self.number(value)).is_some_and(|number| number == 0.0 || number == 1.0) {

@@ -72,7 +72,8 @@ impl PlannedMethod {
     }
 }
 
-/// Whether an import of a method is an interface with which it trains: `learn` or `optimizer`.
+/// Whether a full import name, such as `tunebox:method/learn@0.2.0`, is an interface with which a method trains: `learn` or
+/// `optimizer` of this host's version. False for another version.
 #[must_use]
 pub fn trains(import: &str) -> bool {
     matches!(interface_of(import), Some("learn" | "optimizer"))

@@ -40,7 +40,8 @@ impl PlannedReward {
 }
 
 /// Finds the files of the reward model that verifier number `number` (from 0) names, and computes their digest. Fetches them
-/// if it is one of the hub and they are not present. Its name is that of the table, else the last part of its path.
+/// if it is one of the hub and they are not present; does not load the model. The verifier's name is the `name` of its table,
+/// else the last part of the model's path.
 ///
 /// # Errors
 /// A folder that holds no reward model, a model that cannot be fetched, and a file that cannot be read, located at the key.

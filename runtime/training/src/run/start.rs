@@ -258,8 +258,8 @@ pub(super) fn continue_at(
     Ok(session.load_state(method_state)?)
 }
 
-/// Returns the settings for a session of `method` in the run: the method's limits and metric names, and the seed,
-/// profiler and call observer of the plan.
+/// Returns the settings for a session of `method` in the run: the method's limits and metric names, whether it updates the
+/// weights itself, and the seed, profiler and call observer of the plan.
 pub(super) fn session_settings(plan: &PlannedRun, method: &PlannedMethod) -> SessionSettings {
     SessionSettings {
         limits: method.limits.clone(),

@@ -109,7 +109,8 @@ impl ActiveRun<'_> {
         if self.plan.learning_rate.length.is_due(self.summary.step, every) { self.run_validation() } else { Ok(()) }
     }
 
-    /// Checks that all ranks computed the same numbers in the last step, and returns whether one of them is to stop.
+    /// Exchanges the numbers of the last step and `stop` among all ranks, and returns whether one of them is to stop. Returns
+    /// `stop` without an exchange if no step has finished in this process. Fails if the numbers of ranks differ.
     pub(super) fn agree_on_stop(&self, stop: bool) -> Result<bool, Error> {
         let ranks = &self.plan.settings.ranks;
         self.summary.last.as_ref().map_or(Ok(stop), |last| agree_on_step(ranks, last, stop))
@@ -233,7 +234,8 @@ impl ActiveRun<'_> {
         }
     }
 
-    /// Calls the method's `save-state`, and writes a checkpoint of the present state with the bytes that it returns.
+    /// Calls the method's `save-state`, and passes the bytes that it returns to [`write_checkpoint`](Self::write_checkpoint),
+    /// which also deletes old checkpoints and reports the new one. Adds the time of both to the time of checkpoints.
     pub(super) fn save_checkpoint(&mut self) -> Result<(), Error> {
         let begun = Instant::now();
         let method_state = self.session.save_state()?;

@@ -52,14 +52,14 @@ impl<'a> IntegerProduct<'a> {
         let simd = Vnni::try_new()?;
         let (format, blocks) = weight.blocks(0..weight.rows)?;
         let write: Write<'a> = match format {
-            Format::Q4_0 => Self::rows::<Nibbles<false, false>, 18, 1>,
-            Format::Q4_1 => Self::rows::<Nibbles<true, false>, 20, 1>,
-            Format::Q5_0 => Self::rows::<Nibbles<false, true>, 22, 1>,
-            Format::Q5_1 => Self::rows::<Nibbles<true, true>, 24, 1>,
-            Format::Q8_0 => Self::rows::<Q8Zero, 34, 1>,
-            Format::Q4_K => Self::rows::<ScaledNibbles<false>, 144, 2>,
-            Format::Q5_K => Self::rows::<ScaledNibbles<true>, 176, 2>,
-            Format::Q6_K => Self::rows::<Q6K, 210, 4>,
+            Format::Q4_0 => Self::write_rows::<Nibbles<false, false>, 18, 1>,
+            Format::Q4_1 => Self::write_rows::<Nibbles<true, false>, 20, 1>,
+            Format::Q5_0 => Self::write_rows::<Nibbles<false, true>, 22, 1>,
+            Format::Q5_1 => Self::write_rows::<Nibbles<true, true>, 24, 1>,
+            Format::Q8_0 => Self::write_rows::<Q8Zero, 34, 1>,
+            Format::Q4_K => Self::write_rows::<ScaledNibbles<false>, 144, 2>,
+            Format::Q5_K => Self::write_rows::<ScaledNibbles<true>, 176, 2>,
+            Format::Q6_K => Self::write_rows::<Q6K, 210, 4>,
             _ => return None,
         };
         let depth = weight.columns;
@@ -74,8 +74,13 @@ impl<'a> IntegerProduct<'a> {
     }
 
     /// Implements [`write`](Self::write) for the layout `L`, for 16 rows of the weight at a time: writes their dot products
-    /// with every token to the tile's columns. If fewer rows remain, repeats the last one and drops its surplus results.
-    fn rows<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize>(&self, rows: Range<usize>, tile: &mut Tile<'_>) {
+    /// with every token to the tile, whose column 0 is the row `rows.start`. If fewer rows remain, repeats the last one and
+    /// drops its surplus results.
+    fn write_rows<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize>(
+        &self,
+        rows: Range<usize>,
+        tile: &mut Tile<'_>,
+    ) {
         let (blocks, in_row) = (self.blocks.as_chunks::<SIZE>().0, self.row / SIZE);
         let mut found = [[0.0; ROWS]; TOKENS];
         for some in steps(rows.clone(), ROWS) {
