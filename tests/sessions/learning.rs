@@ -375,3 +375,40 @@ fn rows_whose_activations_have_a_gradient_take_none_through_their_scores() {
     );
     assert!(error_text(answer).contains("these rows have a gradient since the last update"));
 }
+
+#[test]
+fn one_loss_of_scores_and_activations_of_the_same_rows_reaches_both() {
+    let step = r#"
+        (func $step (param $batch i32) (result i32)
+          (local $rows i32) (local $scored i32)
+          (local.set $rows (call $examples (local.get $batch)))
+          (local.set $scored (call $total (call $logprob (call $scores (local.get $rows)))))
+          (call $capture (local.get $rows) (i32.const 528) (i32.const 1) (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 64))
+          (call $multiply (local.get $scored) (call $total (call $handle)) (i32.const 64))
+          (call $backward (call $handle) (i32.const 64))
+          (call $pass-on))"#;
+    let (answer, gradient) = learn_from_activations(step, 1);
+    answer.unwrap();
+    assert!(gradient > 0.0);
+}
+
+#[test]
+fn a_gradient_that_was_refused_for_repeated_rows_is_taken_once_they_are_allowed() {
+    let (answer, gradient) = learn_from_activations(
+        r#"
+        (func $step (param $batch i32) (result i32)
+          (local $rows i32) (local $loss i32)
+          (local.set $rows (call $examples (local.get $batch)))
+          (call $backward (call $total (call $logprob (call $scores (local.get $rows)))) (i32.const 64))
+          (call $capture (local.get $rows) (i32.const 528) (i32.const 1) (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 64))
+          (local.set $loss (call $total (call $handle)))
+          (call $backward (local.get $loss) (i32.const 64))
+          (if (i32.eqz (i32.load8_u (i32.const 64))) (then (unreachable)))
+          (call $allow-repeats)
+          (call $backward (local.get $loss) (i32.const 64))
+          (call $pass-on))"#,
+        1,
+    );
+    answer.unwrap();
+    assert!(gradient > 0.0);
+}

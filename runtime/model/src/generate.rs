@@ -218,6 +218,7 @@ fn generate_all(
     sampling.check()?;
     let configuration = &policy.model_of(view).configuration;
     check_prompts(configuration, prompts)?;
+    // The head of a teacher may be narrower than that of the model.
     if let Some(allowed) = &sampling.allowed {
         if allowed.is_empty() {
             return Err(Error::Argument("no token is allowed to be sampled".into()));

@@ -15,6 +15,7 @@ mod record;
 use std::collections::{BTreeMap, HashSet};
 
 use candle_core::Tensor;
+use tunebox_compute::budget::Reservation;
 use tunebox_compute::memory::ProcessMemory;
 use tunebox_model::policy::{PassMemory, Seeds, TapRequest, View};
 use tunebox_model::rows::Rows;
@@ -104,25 +105,31 @@ impl State {
     pub(crate) fn backward_scores(
         &mut self,
         seeds: BTreeMap<u64, Seeds>,
-        captures: &BTreeMap<u64, Tensor>,
+        captures: &BTreeMap<u64, (Tensor, Reservation)>,
     ) -> Result<()> {
-        for number in seeds.keys() {
-            self.scores.get_mut(number).map_or(Ok(()), ScoreRecord::mark_learned)?;
+        for record in seeds.keys().filter_map(|number| self.scores.get(number)) {
+            record.check_unlearned()?;
         }
-        for number in captures.keys() {
-            self.captures.get_mut(number).map_or(Ok(()), CaptureRecord::mark_learned)?;
+        for record in captures.keys().filter_map(|number| self.captures.get(number)) {
+            record.check_unlearned()?;
         }
         let begins = !self.train_state().has_gradient();
         let scored = seeds.keys().filter_map(|number| self.scores.get(number)).map(|record| &record.rows);
         let captured = captures.keys().filter_map(|number| self.captures.get(number)).map(CaptureRecord::rows);
         self.learned_rows.add(scored.chain(captured), begins)?;
+        for number in seeds.keys() {
+            self.scores.get_mut(number).map(ScoreRecord::mark_learned);
+        }
+        for number in captures.keys() {
+            self.captures.get_mut(number).map(CaptureRecord::mark_learned);
+        }
         let mut passes: BTreeMap<u64, BTreeMap<u64, Seeds>> = BTreeMap::new();
         for (number, seeds) in seeds {
             let pass = self.scores.get(&number).and_then(ScoreRecord::pass).ok_or_else(missing_scores_error)?;
             passes.entry(pass).or_default().insert(number, seeds);
         }
         passes.into_iter().try_for_each(|(pass, seeds)| self.run_backward(pass, &seeds))?;
-        captures.iter().try_for_each(|(number, seed)| self.run_captured_backward(*number, seed))
+        captures.iter().try_for_each(|(number, (seed, _))| self.run_captured_backward(*number, seed))
     }
 
     /// Runs the backward pass of the forward pass `number` with the seeds of its scores, and charges it as two forward

@@ -32,7 +32,8 @@ impl Rows {
 
     /// Makes rows of your own tokens, such as a completion after another prompt: `ids` `u32`, `presence` (1 where there is
     /// a token, 0 in the padding after it) and `mask` (1 at targets) `f32`, all `[rows, width]`. Errors: another shape or
-    /// element type; an id that is not in the vocabulary; an empty row; a token or a target in the padding.
+    /// element type; an id that is not in the vocabulary; a mask of other numbers than 0 and 1; an empty row, or one longer
+    /// than the model takes; a token or a target in the padding.
     #[track_caller]
     pub fn new(ids: &Tensor, presence: &Tensor, mask: &Tensor) -> Result<Self> {
         checked(data::make_rows(ids.handle(), presence.handle(), mask.handle())).map(Self)

@@ -56,7 +56,8 @@ pub fn capture(view: &View, rows: &Rows, layers: &[u32], site: Site, token: Toke
 }
 
 /// Captures as [`capture`] does, through the policy, with a gradient: a loss of the result goes to
-/// [`backward`](crate::learn::backward) in the same step. Errors: those of [`capture`].
+/// [`backward`](crate::learn::backward) in the same step. Errors: those of [`capture`]; `unsupported` if the run trains
+/// nothing up to the last of the layers.
 #[track_caller]
 pub fn capture_for_learning(rows: &Rows, layers: &[u32], site: Site, token: Token) -> Result<Tensor> {
     checked(hidden::capture_for_learning(rows.handle(), layers, site, token)).map(Tensor::new)

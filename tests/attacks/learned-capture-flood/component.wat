@@ -1,6 +1,7 @@
 ;; Captures activations for a gradient, and drops them, until something stops it.
 (import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
 (import "tunebox:method/hidden@0.2.0" "capture-for-learning" (func $capture (param i32 i32 i32 i32 i32 i32 i32)))
+(import "tunebox:method/learn@0.2.0" "rate" (func $rate (result f64)))
 (import "tunebox:method/tensor@0.2.0" "[resource-drop]tensor" (func $drop-tensor (param i32)))
 ;; 256: the side; 272: layer 0.
 (data (i32.const 256) "example")

@@ -84,7 +84,7 @@ impl Check {
         Ok(settings)
     }
 
-    /// Checks a run file if the argument ends in `.toml`, else a method.
+    /// Checks a run file if the argument ends in `.toml`, else a component.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         if self.is_run_file() { self.check_run(terminal, global) } else { self.check_component(terminal) }
     }

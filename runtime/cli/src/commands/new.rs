@@ -217,6 +217,7 @@ mod tests {
             assert!(settings.file.method.settings.is_empty() && settings.file.method.grants.is_empty(), "{text}");
         }
     }
+
     #[test]
     fn the_run_file_of_a_verifier_or_environment_names_its_folder_beside_a_method_of_the_program() {
         for (start, kind) in [(Start::Verifier, World::Verifier), (Start::Environment, World::Environment)] {

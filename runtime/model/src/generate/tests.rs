@@ -55,6 +55,22 @@ fn the_cache_gives_the_log_probabilities_of_scoring_in_every_family() {
 }
 
 #[test]
+fn allowed_tokens_are_those_of_the_view_that_samples() {
+    let mut policy = policy(endless(tiny::llama()));
+    let vocabulary = policy.model().configuration.vocabulary as u32;
+    let narrower = Configuration { vocabulary: vocabulary as usize - 1, ..tiny::llama() };
+    policy.add_teacher("narrower", tiny::model(narrower, 2)).unwrap();
+    let allowing = |ids: &[u32]| Sampling { allowed: Some(ids.to_vec()), ..sampling() };
+    let written = run(&policy, &prompts(), &allowing(&[3, vocabulary - 1]));
+    assert!(written.iter().flat_map(|completion| &completion.ids).all(|id| [3, vocabulary - 1].contains(id)));
+    let teacher = View::Teacher("narrower".into());
+    let of_teacher = |ids: &[u32]| generate(&policy, &teacher, &prompts(), &allowing(ids), &mut |_, _| true);
+    assert!(of_teacher(&[3, vocabulary - 1]).unwrap_err().to_string().contains("the allowed tokens"));
+    assert!(of_teacher(&[]).unwrap_err().to_string().contains("no token is allowed"));
+    assert!(of_teacher(&[3]).unwrap().iter().all(|completion| completion.ids.iter().all(|id| *id == 3)));
+}
+
+#[test]
 fn a_completion_that_outgrows_the_short_factors_goes_on_with_the_long_ones_and_other_keys() {
     const MOST: usize = 10;
     let of = |most| policy(endless(tiny::phi3(most)));

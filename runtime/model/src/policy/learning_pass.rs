@@ -46,7 +46,8 @@ impl Policy {
     }
 
     /// Whether a block below `layers`, or the embedding, has something to train.
-    pub(super) fn trains_below(&self, layers: usize) -> bool {
+    #[must_use]
+    pub fn trains_below(&self, layers: usize) -> bool {
         let adapter = &self.adapter;
         adapter.is_full() || adapter.modules().iter().any(|module| module.layer < layers)
     }

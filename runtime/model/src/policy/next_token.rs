@@ -112,6 +112,9 @@ fn logsumexp(logits: &[f32]) -> f64 {
 
 /// KL(left ‖ right) = Σ p (log p − log q), in nats, for two rows of logits.
 fn divergence(left: &[f32], right: &[f32]) -> f32 {
+    // Heads of one vocabulary may be padded to different widths.
+    let common = left.len().min(right.len());
+    let (left, right) = (&left[..common], &right[..common]);
     let (first, second) = (logsumexp(left), logsumexp(right));
     let terms = left.iter().zip(right).map(|(left, right)| {
         let logprob = f64::from(*left) - first;

@@ -15,6 +15,10 @@ use crate::train_state::Direction;
 /// Bytes that what a block saves for its backward pass takes beside its numbers: about twenty tensors.
 const BLOCK_BYTES: u64 = 20 * TENSOR_BYTES;
 
+/// Bytes of a token of captured rows, beside that of the rows: its place among those that a pass runs (twice 4 and 1), and, if
+/// it is captured, its place in the row and in the result (twice 8), and in the pass (4).
+const TOKEN_BYTES: u64 = 32;
+
 impl Host for HostContext<'_> {
     /// Counts the call and returns the number of blocks of the model.
     fn layers(&mut self) -> wasmtime::Result<u32> {
@@ -57,15 +61,23 @@ impl Host for HostContext<'_> {
     /// saves what a backward pass needs. Charges a pass, and reserves the bytes of the patches that are active now and of the
     /// tensors that are saved, beside their numbers.
     ///
-    /// Errors: those of `capture`.
+    /// Errors: those of `capture`; `unsupported` if the run trains nothing up to the last of the layers.
     fn capture_for_learning(&mut self, rows: Handle<RowsEntry>, layers: Vec<u32>, site: Site, token: Token) -> Answer {
         self.enter("hidden.capture-for-learning")?;
         let rows = self.table.get(&rows)?.0.clone();
         let token = stream_token(token);
         let (layers, elements) = self.charge_capture(&View::Policy, &rows, layers, (token, true))?;
-        let blocks = layers.iter().max().map_or(0, |last| *last as u64 + 1);
-        let beside = self.patches as u64 * self.patch_bytes() + blocks * BLOCK_BYTES;
-        let bytes = self.reserve(4 * elements + row_bytes(rows.tokens() as u64, rows.count()) + beside)?;
+        let last = layers.iter().copied().max().unwrap_or_default();
+        let untrained = || {
+            let what = format!(
+                "the run trains nothing up to layer {last}, so no gradient of its activations changes the model"
+            );
+            Refusal::new(ErrorCode::Unsupported, what)
+        };
+        ensure(self.train_state().policy.trains_below(last + 1), untrained)?;
+        let tokens = rows.tokens() as u64;
+        let beside = self.patches as u64 * self.patch_bytes() + (last as u64 + 1) * BLOCK_BYTES + tokens * TOKEN_BYTES;
+        let bytes = self.reserve(4 * elements + row_bytes(tokens, rows.count()) + beside)?;
         // Beside the leaf there are the activations as they were read, and in the order of the layers.
         let _scratch = self.reserve(8 * elements)?;
         self.push_capture(&rows, &layers, (stream_site(site), token), bytes)

@@ -104,7 +104,8 @@ impl HostSampler for HostContext<'_> {
     fn stop(&mut self, this: Handle<SamplerEntry>, text: String) -> Result<()> {
         self.enter("sample.sampler.stop")?;
         let length = text.len();
-        check_argument((1..=STOP_BYTES).contains(&length), "stop", &text, &format!("1 to {STOP_BYTES} bytes long"))?;
+        let allowed = || Refusal::argument(format!("a stop text has 1 to {STOP_BYTES} bytes, this has {length}"));
+        ensure((1..=STOP_BYTES).contains(&length), allowed)?;
         let texts = self.table.get(&this)?.sampling.stop.len();
         ensure(texts < STOPS, || Refusal::argument(format!("a sampler has at most {STOPS} stop texts")))?;
         let bytes = self.reserve(TEXT_BYTES * (texts as u64 + 1))?;
@@ -115,14 +116,18 @@ impl HostSampler for HostContext<'_> {
     }
 
     /// Restricts sampling to these tokens, in place of an earlier list. Charges the work for each and reserves their bytes;
-    /// `invalid-argument` for an empty list, or a token that is not in the vocabulary.
+    /// `invalid-argument` for an empty list, one longer than the vocabulary, or a token that is not in it.
     fn allow_tokens(&mut self, this: Handle<SamplerEntry>, mut ids: Vec<u32>) -> Result<()> {
         self.enter("sample.sampler.allow-tokens")?;
         self.meters.charge_units(ids.len() as u64)?;
-        ensure(!ids.is_empty(), || Refusal::argument("no token is allowed; name at least one"))?;
+        let (count, most) = (ids.len(), self.configuration.vocabulary);
+        let allowed = || Refusal::argument(format!("1 to {most} tokens are allowed at once, these are {count}"));
+        ensure((1..=most).contains(&count), allowed)?;
         self.check_tokens(&ids)?;
         ids.sort_unstable();
         ids.dedup();
+        // The list has the room that the method asked for.
+        ids.shrink_to_fit();
         let bytes = self.reserve(4 * ids.len() as u64)?;
         let entry = self.table.get_mut(&this)?;
         entry.bytes[0] = Some(bytes);

@@ -32,13 +32,16 @@ impl CaptureRecord {
         &self.captured.rows
     }
 
-    /// Notes that a gradient goes through these activations. Errors: `invalid-argument` the second time.
-    pub(super) fn mark_learned(&mut self) -> Result<()> {
+    /// Checks that no gradient went through these activations, which would count twice. Errors: `invalid-argument`.
+    pub(super) fn check_unlearned(&self) -> Result<()> {
         let again = "a gradient went through these activations already, a second one would count twice; add the losses to one \
                      loss, or capture them again";
-        ensure(!self.learned_from, || Refusal::argument(again))?;
+        ensure(!self.learned_from, || Refusal::argument(again))
+    }
+
+    /// Notes that a gradient goes through these activations.
+    pub(super) fn mark_learned(&mut self) {
         self.learned_from = true;
-        Ok(())
     }
 
     /// Checks that a gradient may go through these activations. Errors: `invalid-argument` if the weights have changed
@@ -75,12 +78,13 @@ impl State {
     }
 
     /// Returns `given`, a gradient of the activations `number`, set to 0 where they are 0 because a token is no target.
-    /// Charges its work and reserves scratch memory meanwhile.
+    /// Charges its work and reserves scratch memory meanwhile; also returns the reservation of the result.
     ///
     /// Errors: `invalid-argument` for a number at another place that is not finite.
-    pub(super) fn mask_to_captured(&mut self, number: u64, given: &Tensor) -> Result<Tensor> {
+    pub(super) fn mask_to_captured(&mut self, number: u64, given: &Tensor) -> Result<(Tensor, Reservation)> {
         let elements = given.elem_count() as u64;
         self.meters.charge_units(elements)?;
+        let bytes = self.reserve(4 * elements)?;
         let _scratch = self.reserve(3 * 4 * elements)?;
         let mut chosen = given.contiguous()?;
         if let Some(record) = self.captures.get(&number).filter(|record| record.token == Token::Targets) {
@@ -89,7 +93,7 @@ impl State {
         }
         let broken = "the gradient of a captured activation is not a finite number";
         ensure(all_finite(&chosen)?, || Refusal::argument(broken))?;
-        Ok(chosen)
+        Ok((chosen, bytes))
     }
 
     /// Runs the backward pass of the activations `number` with the gradient `seed` with respect to them, and charges
@@ -100,6 +104,8 @@ impl State {
         let tokens = record.rows().tokens() as u64;
         let multiply_adds = self.multiply_adds(&View::Policy, tokens);
         self.meters.count_pass(multiply_adds.saturating_mul(2))?;
+        // The model copies the gradient of a slice twice: in the order of its rows, and for each layer.
+        let _scratch = self.reserve(2 * 4 * seed.elem_count() as u64)?;
         let Some(record) = self.captures.get_mut(&number) else { return Ok(()) };
         Ok(lock(&self.train_state).backward_captured(&mut record.captured, seed)?)
     }

@@ -31,8 +31,8 @@ fn check_leaves(ends: &HashSet<TensorId>, known: &[(Leaf, Tensor)]) -> Result<()
     let none = "the loss depends on no scores or activations for learning, so no gradient leads from it to the model";
     ensure(!ends.is_empty(), || Refusal::argument(none))?;
     let reached = known.iter().filter(|(_, tensor)| ends.contains(&tensor.id()));
-    let earlier = "the loss depends on scores or activations of an earlier step, or on an extra parameter before its last change; score the \
-                   rows again, and read the value again";
+    let earlier = "the loss depends on scores or activations of an earlier step, or on an extra parameter before its last \
+                   change; score the rows again, and read the value again";
     ensure(reached.clone().count() == ends.len(), || Refusal::argument(earlier))?;
     let constant = reached.filter_map(|(leaf, _)| match leaf {
         Leaf::Tap(_, tap) => (!tap.is_differentiable()).then_some(*tap),
@@ -49,7 +49,7 @@ impl State {
     ///
     /// Errors: `invalid-argument` if the loss depends on no leaf, on leaves of an earlier step or of earlier weights,
     /// or on a tap without a gradient; if a gradient went through the same scores, activations or rows before; or if a
-    /// gradient is not finite.
+    /// gradient is not finite. No gradient is added then.
     pub(crate) fn backward_from_loss(&mut self, loss: &Node) -> Result<()> {
         let order = loss.order();
         let ends = self.charge_gradient(&order)?;
@@ -58,8 +58,11 @@ impl State {
         let tensors: Vec<&Tensor> = leaves.iter().map(|(_, tensor)| tensor).collect();
         let gradients = ops::gradients(&mut self.operation_budget(), &order, &tensors);
         self.meters.check_time()?;
+        let gradients = gradients?;
+        let numbers: usize = gradients.iter().flatten().map(Tensor::elem_count).sum();
+        let _gradients = self.reserve(4 * numbers as u64)?;
         let (mut scores, mut captures, mut extras) = (BTreeMap::<u64, Seeds>::new(), BTreeMap::new(), Vec::new());
-        for ((leaf, _), gradient) in leaves.iter().zip(gradients?) {
+        for ((leaf, _), gradient) in leaves.iter().zip(gradients) {
             match (leaf, gradient) {
                 (_, None) => {}
                 (Leaf::Tap(number, tap), Some(gradient)) => {
@@ -79,8 +82,12 @@ impl State {
         for record in captures.keys().filter_map(|number| self.captures.get(number)) {
             record.check_current(generation)?;
         }
+        self.check_extra_gradients(&extras)?;
         self.backward_scores(scores, &captures)?;
-        self.add_to_extras(&extras)
+        for (name, gradient) in &extras {
+            self.train_state().method_parameters.add_gradient(name, gradient)?;
+        }
+        Ok(())
     }
 
     /// Returns the leaves that the graph of a loss may end at, with what each stands for: the taps of scores for learning
@@ -96,17 +103,13 @@ impl State {
         taps.chain(captured).chain(extras).collect()
     }
 
-    /// Adds gradients to those of extra parameters, given by name. Charges the work.
-    ///
-    /// Errors: `invalid-argument` for a gradient that is not finite; no gradient is added then.
-    fn add_to_extras(&mut self, gradients: &[(&str, Tensor)]) -> Result<()> {
+    /// Checks gradients of extra parameters, given by name, before any gradient is added. Charges the work. Errors:
+    /// `invalid-argument` for one that is not finite.
+    fn check_extra_gradients(&mut self, gradients: &[(&str, Tensor)]) -> Result<()> {
         for (name, gradient) in gradients {
             self.meters.charge_units(gradient.elem_count() as u64)?;
             let finite = all_finite(&gradient.contiguous()?)?;
             ensure(finite, || Refusal::argument(format!("the gradient of `{name}` has a number that is not finite")))?;
-        }
-        for (name, gradient) in gradients {
-            self.train_state().method_parameters.add_gradient(name, gradient)?;
         }
         Ok(())
     }

@@ -114,14 +114,16 @@ impl ScoreRecord {
         self.taps()?.get(tap).ok_or_else(missing)
     }
 
-    /// Notes that a gradient goes through these scores. Errors: `invalid-argument` the second time, which would add the
-    /// gradient twice.
-    pub(super) fn mark_learned(&mut self) -> Result<()> {
+    /// Checks that no gradient went through these scores, which would count twice. Errors: `invalid-argument`.
+    pub(super) fn check_unlearned(&self) -> Result<()> {
         let again = "a gradient went through these scores already, a second one would count twice; add the losses to one \
                      loss, or score the rows again";
-        ensure(!self.learned_from, || Refusal::argument(again))?;
+        ensure(!self.learned_from, || Refusal::argument(again))
+    }
+
+    /// Notes that a gradient goes through these scores.
+    pub(super) fn mark_learned(&mut self) {
         self.learned_from = true;
-        Ok(())
     }
 
     /// Checks that a gradient may go through these scores. Errors: `invalid-argument` if they are not of the policy, or the
