@@ -111,7 +111,8 @@ class Batch:
 
     def record_indices(self) -> tensor.Tensor:
         """The index of each record in the data, counted from 0 over all files: `[size]`, `u32`. A record has the same index in
-        every epoch, in a resumed run, and as often as its file's weight repeats it.
+        every epoch, in a resumed run, and as often as its file's weight repeats it. Lines that are skipped as wrong do not
+        count.
 
         Raises `tunebox.Refused`.
         """

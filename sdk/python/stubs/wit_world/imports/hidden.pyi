@@ -53,7 +53,8 @@ def capture(view: model.View, rows: data.Rows, layers: list[int], site: Site, to
     """Captures one vector per row and layer: `[layers, rows, dimension]`, `f32`, without gradient, in the
     order of `layers`; with the policy's patches active. For the token `targets`, one vector per target token:
     `[layers, rows, width, dimension]`, 0 where the mask is 0.
-    Errors: `invalid-argument` for a layer or token that is not there, or a layer named twice.
+    Errors: `invalid-argument` for no rows, a layer or token that is not there (such as the mean over the targets of a row
+    without any), a layer named twice, or more than 2³¹ − 1 numbers.
     Cost: one forward pass, up to the last of the layers.
 
     Raises `tunebox.Refused`.
@@ -63,7 +64,8 @@ def capture(view: model.View, rows: data.Rows, layers: list[int], site: Site, to
 def capture_for_learning(rows: data.Rows, layers: list[int], site: Site, token: Token) -> tensor.Tensor:
     """Captures as `capture` does, through the policy, and keeps what the backward pass needs, so that a loss built on
     the result can go to `learn.backward`, in the same step and before the next update. Adapter dropout and noise on
-    embeddings are on, as in `model.score-for-learning`. Errors: those of `capture`.
+    embeddings are on, as in `model.score-for-learning`. Errors: those of `capture`; `unsupported` if the run trains
+    nothing up to the last of the layers.
     Cost: one forward pass, up to the last of the layers, and its memory.
 
     Raises `tunebox.Refused`.

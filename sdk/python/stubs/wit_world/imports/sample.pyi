@@ -51,8 +51,8 @@ class Sampler:
 
     def stop(self, text: str) -> None:
         """Adds a text that ends a completion as soon as the completion contains it; its tokens stay in the completion,
-        which then counts as finished. Errors: `invalid-argument` for an empty text, one of more than 64 bytes, or a
-        ninth text.
+        which then counts as finished. A model without a tokenizer cannot be sampled from with stop texts. Errors:
+        `invalid-argument` for an empty text, one of more than 64 bytes, or a ninth text.
 
         Raises `tunebox.Refused`.
         """
@@ -60,7 +60,7 @@ class Sampler:
     def allow_tokens(self, ids: list[int]) -> None:
         """Samples among these tokens only; the other settings apply to what they leave. A second list replaces the first.
         End tokens end a completion only if they are in the list (see `end-tokens`).
-        Errors: `invalid-argument` for an empty list, or a token that is not in the vocabulary.
+        Errors: `invalid-argument` for an empty list, one longer than the vocabulary, or a token that is not in it.
 
         Raises `tunebox.Refused`.
         """
@@ -102,7 +102,9 @@ class Completions:
 
 
 def end_tokens() -> list[int]:
-    """The tokens that end a completion, in ascending order; none if the model has none."""
+    """The tokens that end a completion, in ascending order; none if the model has none. They are those of the model under
+    training, whatever view is sampled from.
+    """
 
 
 def generate(view: model.View, prompts: data.Rows, sampler: Sampler) -> Completions:
