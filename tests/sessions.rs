@@ -2,6 +2,7 @@
 //!
 //! Guests are small texts (`support/guest.rs`); the run is a fake that records.
 
+mod activations;
 mod ends;
 mod instructions;
 mod learning;
@@ -38,10 +39,12 @@ const LEARNING: &str = r#"
 (import "tunebox:method/learn@0.2.0" "backward-from" (func $backward-from (param i32 i32 i32 i32 i32)))
 (import "tunebox:method/learn@0.2.0" "allow-repeats" (func $allow-repeats))
 (import "tunebox:method/learn@0.2.0" "update" (func $update (param i32)))
+(import "tunebox:method/hidden@0.2.0" "capture-for-learning" (func $capture (param i32 i32 i32 i32 i32 i32 i32)))
 (import "tunebox:method/model@0.2.0" "[resource-drop]scores" (func $drop-scores (param i32)))
 (import "tunebox:method/tensor@0.2.0" "[resource-drop]tensor" (func $drop-tensor (param i32)))
 (data (i32.const 256) "example")
 (data (i32.const 512) "\02\00\00\00\03\00\00\00")
+(data (i32.const 528) "\00\00\00\00")
 
 ;; The batch's rows.
 (func $examples (param $batch i32) (result i32)
@@ -51,6 +54,11 @@ const LEARNING: &str = r#"
 ;; Scores of rows, for learning.
 (func $scores (param $rows i32) (result i32)
   (call $learn-from (local.get $rows) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
+  (call $handle))
+
+;; Activations of the last token of each of the batch's rows after block 0, for learning.
+(func $activations (param $batch i32) (result i32)
+  (call $capture (call $examples (local.get $batch)) (i32.const 528) (i32.const 1) (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 64))
   (call $handle))
 
 ;; The sum of a tensor.

@@ -23,7 +23,7 @@ use tunebox_model::rows::Rows;
 use crate::cause::Cause;
 use crate::refusal::{Refusal, Result, ensure};
 use crate::run_hooks::ScoreRequest;
-use crate::state::{DEVICE, State};
+use crate::state::{DEVICE, State, TENSOR_BYTES};
 use crate::train_state::lock;
 pub(crate) use captured::CaptureRecord;
 pub(crate) use learned::LearnedRows;
@@ -36,6 +36,11 @@ const UNCHECKED_BYTES: u64 = 64 << 20;
 
 /// The work charged for a logit of a divergence: it is read, and its terms and their gradient are computed, for both views.
 const LOGIT_WORK: u64 = 8;
+
+/// The bytes that what this many blocks save for a backward pass takes beside its numbers: about twenty tensors a block.
+pub(crate) fn saved_block_bytes(blocks: usize) -> u64 {
+    20 * TENSOR_BYTES * blocks as u64
+}
 
 impl State {
     /// Runs the deferred passes of all scores; scores with equal requests share a pass, as many as [`count_joinable`]

@@ -65,7 +65,7 @@ pub(crate) enum Command {
     Chat(chat::Chat),
     /// Show what a data file holds, and which of its tokens are learned
     Data(data::Data),
-    /// Check a run file or a method without training, and estimate memory
+    /// Check a run file, method, verifier or environment without running it, and estimate memory
     Check(check::Check),
     /// Explain every key of a run file, or print their JSON schema
     RunFile(run_file::RunFile),

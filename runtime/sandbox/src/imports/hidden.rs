@@ -9,11 +9,9 @@ use super::data::row_bytes;
 use crate::bindings::hidden::{Host, Site, Token};
 use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, Result, ensure};
-use crate::state::{Answer, Handle, HostContext, RowsEntry, State, TENSOR_BYTES, ViewEntry};
+use crate::scores::saved_block_bytes;
+use crate::state::{Answer, Handle, HostContext, RowsEntry, State, ViewEntry};
 use crate::train_state::Direction;
-
-/// Bytes that what a block saves for its backward pass takes beside its numbers: about twenty tensors.
-const BLOCK_BYTES: u64 = 20 * TENSOR_BYTES;
 
 /// Bytes of a token of captured rows, beside that of the rows: its place among those that a pass runs (twice 4 and 1), and, if
 /// it is captured, its place in the row and in the result (twice 8), and in the pass (4).
@@ -50,7 +48,7 @@ impl Host for HostContext<'_> {
         let view = self.table.get(&view)?.0.clone();
         let rows = self.table.get(&rows)?.0.clone();
         let token = stream_token(token);
-        let (layers, elements) = self.charge_capture(&view, &rows, layers, (token, false))?;
+        let (layers, _, elements) = self.charge_capture(&view, &rows, layers, (token, false))?;
         // The activations exist twice while they are put in the order of the layers.
         let _scratch = self.reserve(4 * elements)?;
         let site = stream_site(site);
@@ -66,8 +64,7 @@ impl Host for HostContext<'_> {
         self.enter("hidden.capture-for-learning")?;
         let rows = self.table.get(&rows)?.0.clone();
         let token = stream_token(token);
-        let (layers, elements) = self.charge_capture(&View::Policy, &rows, layers, (token, true))?;
-        let last = layers.iter().copied().max().unwrap_or_default();
+        let (layers, last, elements) = self.charge_capture(&View::Policy, &rows, layers, (token, true))?;
         let untrained = || {
             let what = format!(
                 "the run trains nothing up to layer {last}, so no gradient of its activations changes the model"
@@ -76,7 +73,7 @@ impl Host for HostContext<'_> {
         };
         ensure(self.train_state().policy.trains_below(last + 1), untrained)?;
         let tokens = rows.tokens() as u64;
-        let beside = self.patches as u64 * self.patch_bytes() + (last as u64 + 1) * BLOCK_BYTES + tokens * TOKEN_BYTES;
+        let beside = self.patches as u64 * self.patch_bytes() + saved_block_bytes(last + 1) + tokens * TOKEN_BYTES;
         let bytes = self.reserve(4 * elements + row_bytes(tokens, rows.count()) + beside)?;
         // Beside the leaf there are the activations as they were read, and in the order of the layers.
         let _scratch = self.reserve(8 * elements)?;
@@ -110,7 +107,7 @@ impl State {
         rows: &Rows,
         layers: Vec<u32>,
         (token, learning): (stream::Token, bool),
-    ) -> Result<(Vec<usize>, u64)> {
+    ) -> Result<(Vec<usize>, usize, u64)> {
         let sizes = self.sizes_of(view);
         let layers = layer_indices(layers, sizes.layers)?;
         ensure(rows.count() > 0, || Refusal::argument("there are no rows to read"))?;
@@ -123,7 +120,7 @@ impl State {
         self.count_pass(view, rows.tokens())?;
         let last = layers.iter().copied().max().unwrap_or_default();
         self.check_capture_memory(view, rows, last, learning)?;
-        Ok((layers, elements))
+        Ok((layers, last, elements))
     }
 
     /// Converts a method's list of layers to indices, in its order. Errors: `invalid-argument` for an empty list, an index

@@ -15,7 +15,7 @@ use crate::printable::printable;
 use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, Result, ensure};
 use crate::run_hooks::ScoreRequest;
-use crate::scores::{ScoreRecord, missing_scores_error};
+use crate::scores::{ScoreRecord, missing_scores_error, saved_block_bytes};
 use crate::state::{Answer, Handle, HostContext, RowsEntry, ScoresEntry, State, TapsEntry, ViewEntry};
 
 /// The most token ids of one call of `next-token`.
@@ -330,12 +330,13 @@ impl State {
         // A pass joins the rows of several scores, and keeps the copy; it also keeps the patches that are active now.
         let patches = self.patches as u64 * self.patch_bytes();
         let bytes = self.reserve(4 * elements + row_bytes(rows.tokens() as u64, rows.count()) + patches)?;
+        let saved = self.reserve(if learning { saved_block_bytes(self.configuration.layers) } else { 0 })?;
         let request = ScoreRequest { view: view.clone(), taps, temperature, learning };
         let (generation, defer) = {
             let policy = &self.train_state().policy;
             (policy.generation(), policy.shares_prefixes(view, learning))
         };
-        let record = ScoreRecord::new(request, rows, generation, bytes);
+        let record = ScoreRecord::new(request, rows, generation, [bytes, saved]);
         let number = self.next_number();
         let handle = self.table.push(ScoresEntry(number))?;
         self.scores.insert(number, record);

@@ -31,6 +31,8 @@ pub(crate) struct ScoreRecord {
     pub(crate) generation: u64,
     /// The reservation of the taps' bytes.
     pub(crate) bytes: Arc<Reservation>,
+    /// The reservation of what the pass saves for a backward pass, beside its numbers.
+    _saved: Reservation,
     /// Whether the method still has the handle.
     pub(crate) has_handle: bool,
     /// Whether a gradient went through the scores.
@@ -39,14 +41,20 @@ pub(crate) struct ScoreRecord {
 
 impl ScoreRecord {
     /// Creates scores whose pass has not run and whose handle the method holds. `generation` is the policy's update count;
-    /// `bytes` is the reservation for the taps.
-    pub(crate) fn new(request: ScoreRequest, rows: Arc<Rows>, generation: u64, bytes: Reservation) -> Self {
+    /// `bytes` is the reservation for the taps, `saved` that for what the pass saves, beside its numbers.
+    pub(crate) fn new(
+        request: ScoreRequest,
+        rows: Arc<Rows>,
+        generation: u64,
+        [bytes, saved]: [Reservation; 2],
+    ) -> Self {
         Self {
             request,
             rows,
             outcome: Outcome::Waiting,
             generation,
             bytes: Arc::new(bytes),
+            _saved: saved,
             has_handle: true,
             learned_from: false,
         }

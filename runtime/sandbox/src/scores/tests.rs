@@ -52,9 +52,9 @@ fn state<const N: usize>(rows: [[u32; 2]; N], learning: bool, limits: Limits) ->
     let numbers = rows.map(|ids| {
         let request = ScoreRequest { view: View::Policy, taps: TapRequest::default(), temperature: 1.0, learning };
         let rows = Arc::new(Rows::new(vec![ids.to_vec()], vec![vec![true; 2]]).unwrap());
-        let bytes = state.reserve(0).unwrap();
+        let nothing = [state.reserve(0).unwrap(), state.reserve(0).unwrap()];
         let number = state.next_number();
-        state.scores.insert(number, ScoreRecord::new(request, rows, 0, bytes));
+        state.scores.insert(number, ScoreRecord::new(request, rows, 0, nothing));
         number
     });
     (state, numbers, backward)
