@@ -58,9 +58,13 @@ fn a_method_reads_columns_of_tokens_and_makes_and_samples_rows_as_it_says() {
 #[test]
 fn a_list_of_another_length_than_the_answer_is_refused_by_its_line() {
     let (place, own) = (workspace([5, 4]), format!("method.use={}", own_tokens()));
-    let error = place.train("wrong", &[&STEPS[..], &[&own]].concat(), &mut TestObserver::new()).unwrap_err();
-    let wanted = "the record in line 2 has 4 numbers in `advantage`, one for each of its 5 target tokens is wanted";
+    let settings = [&STEPS[..], &["train.batch=1", "data.shuffle=false", &own]].concat();
+    let mut observer = TestObserver::new();
+    let error = place.train("wrong", &settings, &mut observer).unwrap_err();
+    let wanted = "data.jsonl` has 4 numbers in `advantage`, one for each of its 5 target tokens is wanted";
+    assert!(error.to_string().contains("the record in line 2 of `"), "{error}");
     assert!(error.to_string().ends_with(wanted), "{error} {:?}", error.explanation());
+    assert!(observer.steps.is_empty(), "the first batch does not hold that record: {:?}", observer.steps);
 }
 
 #[test]

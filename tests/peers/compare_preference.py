@@ -27,7 +27,8 @@ with tempfile.TemporaryDirectory() as folder:
     for name, wanted in peer["methods"].items():
         data = labeled if name == "kto" else chosen if name.startswith("gkd") else os.path.join(HERE, "pairs.jsonl")
         settings = SETTINGS[name] + [f"model.adapter={os.path.abspath(adapter)}", "data.shuffle=false", "train.compute=f32", f"train.steps={peer['steps']}",
-            f"train.batch={peer['batch']}", f"train.rate={peer['rate']}", f"run.name={name}", f"run.folder={folder}"]
+            f"train.batch={peer['batch']}", f"train.rate={peer['rate']}", f"train.optimizer={peer['optimizer']}",
+            f"run.name={name}", f"run.folder={folder}"]
         start = [program, "train", "--quiet", "--model", os.path.abspath(model), "--data", data]
         subprocess.run(start + [x for s in settings for x in ("--set", s)], check=True, stdout=subprocess.DEVNULL)
         rows = [json.loads(line) for line in open(os.path.join(folder, name, "metrics.jsonl"))]

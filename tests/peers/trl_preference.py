@@ -1,8 +1,9 @@
 """Optimizer steps of DPO, ORPO, CPO, SimPO, KTO and distillation (GKD) by TRL 1.16.0, from a given adapter, in f32 on the CPU.
 
-Usage: trl_preference.py MODEL ADAPTER_DIR OUT.json [--make] [--only NAME,…] [--steps 6] [--batch 4] [--rank 8] [--rate 1e-4] [--bf16 | --f64]
+Usage: trl_preference.py MODEL ADAPTER_DIR OUT.json [--make] [--only NAME,…] [--steps 6] [--batch 4] [--rank 8] [--rate 1e-4] [--sgd] [--bf16 | --f64]
 `--bf16` keeps the model in bf16 and computes under autocast, with an adapter in f32. `--f64` computes all in f64: how far the
-peer's own f32 is from that bounds what two programs in f32 can agree in.
+peer's own f32 is from that bounds what two programs in f32 can agree in. `--sgd` updates by plain gradient descent: AdamW makes
+steps of full size of gradients that are nearly 0, so that after its first step two programs in f32 differ by their rounding.
 `--make` first writes a fresh adapter with random A *and* B to ADAPTER_DIR, so that no gradient is zero.
 The records are those of pairs.jsonl beside this file, in its order; KTO takes every even line's chosen answer as a good one
 and every odd line's rejected answer as a bad one. GKD takes the chosen answers and the model without the adapter as teacher;
@@ -25,7 +26,7 @@ p = argparse.ArgumentParser()
 p.add_argument("model"); p.add_argument("adapter"); p.add_argument("out"); p.add_argument("--make", action="store_true")
 p.add_argument("--only", default="dpo,orpo,cpo,simpo,kto,gkd-forward,gkd-mixed,gkd-reverse,gkd-own"); p.add_argument("--steps", type=int, default=6)
 p.add_argument("--batch", type=int, default=4); p.add_argument("--rank", type=int, default=8); p.add_argument("--rate", type=float, default=1e-4)
-p.add_argument("--bf16", action="store_true"); p.add_argument("--f64", action="store_true")
+p.add_argument("--sgd", action="store_true"); p.add_argument("--bf16", action="store_true"); p.add_argument("--f64", action="store_true")
 a = p.parse_args()
 HERE = os.path.dirname(os.path.abspath(__file__))
 PAIRS = [json.loads(line) for line in open(os.path.join(HERE, "pairs.jsonl"))]
@@ -72,7 +73,7 @@ if a.make:
         if "lora_B" in name: torch.nn.init.normal_(parameter, std=0.01)
     model.save_pretrained(a.adapter)
 
-found = {"versions": {m.__name__: m.__version__ for m in (trl, transformers, peft, torch)}, "steps": a.steps, "batch": a.batch, "rate": a.rate,
+found = {"versions": {m.__name__: m.__version__ for m in (trl, transformers, peft, torch)}, "steps": a.steps, "batch": a.batch, "rate": a.rate, "optimizer": "sgd" if a.sgd else "adamw",
          "methods": json.load(open(a.out))["methods"] if os.path.exists(a.out) else {}}
 for name in a.only.split(","):
     Trainer, Config, records, more = RUNS[name]
@@ -80,7 +81,7 @@ for name in a.only.split(","):
     model = model.double() if a.f64 else model
     config = Config(output_dir="/tmp/trl-" + name, per_device_train_batch_size=a.batch, max_steps=a.steps, learning_rate=a.rate, lr_scheduler_type="linear",
                     logging_steps=1, save_strategy="no", report_to="none", use_cpu=True, bf16=a.bf16, gradient_checkpointing=False, max_grad_norm=1.0,
-                    weight_decay=0.0, max_length=512, seed=0, **more)
+                    optim="sgd" if a.sgd else "adamw_torch", weight_decay=0.0, max_length=512, seed=0, **more)
     taught = dict(teacher_model=base(), data_collator=collate) if Trainer is GKDTrainer else {}
     trainer = Trainer(model=model, args=config, train_dataset=Dataset.from_list(records), processing_class=tokenizer, **taught)
     if taught:

@@ -158,6 +158,13 @@ impl Policy {
         if self.divides(true) { 10 * gradient + 10 * ranks * at_a_time } else { 0 }
     }
 
+    /// The bytes that exist beside the result while the ranks exchange so many captured numbers: the message of this
+    /// rank, those of all ranks, and the numbers of one of them. 0 if such passes are not divided.
+    #[must_use]
+    pub fn capture_exchange_bytes(&self, numbers: u64, learning: bool) -> u64 {
+        if self.divides(learning) { 12 * numbers } else { 0 }
+    }
+
     /// The bytes that the policy keeps beside the model and the adapter: [`snapshot_bytes`](Self::snapshot_bytes) for each
     /// snapshot, and the edited weights on the CPU of the policy and all snapshots. A weight that several of them share
     /// counts once.

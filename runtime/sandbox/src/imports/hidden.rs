@@ -50,7 +50,8 @@ impl Host for HostContext<'_> {
         let token = stream_token(token);
         let (layers, _, elements) = self.charge_capture(&view, &rows, layers, (token, false))?;
         // The activations exist twice while they are put in the order of the layers.
-        let _scratch = self.reserve(4 * elements)?;
+        let exchanged = self.train_state().policy.capture_exchange_bytes(elements, false);
+        let _scratch = self.reserve(4 * elements + exchanged)?;
         let site = stream_site(site);
         self.push_new_tensor(elements, |state| state.train_state().policy.capture(&view, &rows, &layers, site, token))
     }
@@ -76,7 +77,8 @@ impl Host for HostContext<'_> {
         let beside = self.patches as u64 * self.patch_bytes() + saved_block_bytes(last + 1) + tokens * TOKEN_BYTES;
         let bytes = self.reserve(4 * elements + row_bytes(tokens, rows.count()) + beside)?;
         // Beside the leaf there are the activations as they were read, and in the order of the layers.
-        let _scratch = self.reserve(8 * elements)?;
+        let exchanged = self.train_state().policy.capture_exchange_bytes(elements, true);
+        let _scratch = self.reserve(8 * elements + exchanged)?;
         self.push_capture(&rows, &layers, (stream_site(site), token), bytes)
     }
 

@@ -3,7 +3,7 @@
 mod problem;
 mod reader;
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use sha2::{Digest, Sha256};
 use tunebox_foundation::hexadecimal::hexadecimal;
@@ -111,6 +111,9 @@ pub struct Dataset {
     pub columns: BTreeSet<String>,
     /// The names of fields that are lists of numbers in at least one example of a shape with columns for tokens.
     pub token_columns: BTreeSet<String>,
+    /// What is wrong with the first list of another length than its row has targets, by the name of its field. Such a
+    /// field is no column for tokens.
+    pub wrong_lists: BTreeMap<String, String>,
     /// Counts of lines and tokens.
     pub report: Report,
     /// The SHA-256 of the file; of several, that of their digests and weights.
@@ -144,7 +147,7 @@ impl Dataset {
         for file in files {
             digests.push((reader.read_file(file)?, file.weight));
         }
-        let Reader { shape, examples, mut report, format, .. } = reader;
+        let Reader { shape, examples, mut report, wrong_lists, format, .. } = reader;
         report.length = reading.length;
         report.tokens = examples.iter().map(Example::tokens).sum();
         report.targets = examples.iter().map(Example::targets).sum();
@@ -155,7 +158,7 @@ impl Dataset {
             return Err(no_example(&name, &report, &reading.wanted, format).into());
         };
         let digests = (combined_digest(&digests), token_digest(&examples));
-        Ok(Self::of_examples(name, shape, examples, report, digests))
+        Ok(Self { wrong_lists, ..Self::of_examples(name, shape, examples, report, digests) })
     }
 
     /// A data set of these examples, with the names of their columns. `digests` are those of the files and of the tokens.
@@ -168,7 +171,8 @@ impl Dataset {
     ) -> Self {
         let columns = examples.iter().flat_map(|example| example.columns.keys()).cloned().collect();
         let token_columns = examples.iter().flat_map(|example| example.token_columns.keys()).cloned().collect();
-        Self { name, shape, examples, columns, token_columns, report, digest, token_digest }
+        let wrong_lists = BTreeMap::new();
+        Self { name, shape, examples, columns, token_columns, wrong_lists, report, digest, token_digest }
     }
 
     /// Number of rows of each example, such as 2 for a pair of answers; 1 if there is no example. The rows of an

@@ -39,6 +39,17 @@ pub struct WrongLength {
     pub targets: usize,
 }
 
+impl WrongLength {
+    /// Describes the list `name` of the record at `place` of `file`, such as `line 7`.
+    pub(super) fn describe(self, name: &str, place: &str, file: &str) -> String {
+        let Self { numbers, targets } = self;
+        format!(
+            "the record in {place} of `{file}` has {numbers} numbers in `{name}`, one for each of its {targets} target \
+             tokens is wanted"
+        )
+    }
+}
+
 impl Example {
     /// Tokens of all sides together.
     pub(crate) fn tokens(&self) -> usize {
@@ -48,6 +59,11 @@ impl Example {
     /// Target tokens of all sides together.
     pub(crate) fn targets(&self) -> usize {
         self.sides.iter().map(Encoded::target_count).sum()
+    }
+
+    /// The lists of numbers of another length than the row has targets, by field.
+    pub(super) fn wrong_lists(&self) -> impl Iterator<Item = (&String, WrongLength)> {
+        self.token_columns.iter().filter_map(|(name, list)| Some((name, list.as_ref().err().copied()?)))
     }
 
     /// Cuts every side to its first `length` tokens. Returns whether a side was cut, or `None` if a side has no target

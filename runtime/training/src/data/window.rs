@@ -10,7 +10,7 @@ use tunebox_model::rows::Rows;
 use tunebox_sandbox::Batch;
 
 use super::dataset::Dataset;
-use super::encode::{Example, WrongLength};
+use super::encode::Example;
 use crate::error::Error;
 
 /// The batches of one update.
@@ -85,7 +85,7 @@ fn build_batch(data: &Dataset, indices: &[usize], sources: &[usize]) -> Result<B
         (name.clone(), numbers.collect())
     };
     let columns = data.columns.iter().map(column).collect();
-    let token_column = |name: &String| (name.clone(), build_token_column(name, &examples));
+    let token_column = |name: &String| (name.clone(), build_token_column(name, data, &examples));
     Ok(Batch {
         sides,
         size: saturating_u32(examples.len()),
@@ -98,17 +98,16 @@ fn build_batch(data: &Dataset, indices: &[usize], sources: &[usize]) -> Result<B
 }
 
 /// Collects the numbers of a column for the targets of each example, NaN for those of an example without the column. Fails
-/// with a sentence about the first example whose list has another length.
-fn build_token_column(name: &str, examples: &[&Example]) -> Result<Vec<Vec<f32>>, String> {
+/// if a list of this name anywhere in the data has another length, so that the first step tells it.
+fn build_token_column(name: &str, data: &Dataset, examples: &[&Example]) -> Result<Vec<Vec<f32>>, String> {
+    if let Some(reason) = data.wrong_lists.get(name) {
+        return Err(reason.clone());
+    }
     let numbers = |example: &&Example| match example.token_columns.get(name) {
-        Some(Ok(numbers)) => Ok(numbers.clone()),
-        None => Ok(vec![f32::NAN; example.targets()]),
-        Some(Err(WrongLength { numbers, targets })) => Err(format!(
-            "the record in line {} has {numbers} numbers in `{name}`, one for each of its {targets} target tokens is wanted",
-            example.line
-        )),
+        Some(Ok(numbers)) => numbers.clone(),
+        _ => vec![f32::NAN; example.targets()],
     };
-    examples.iter().map(numbers).collect()
+    Ok(examples.iter().map(numbers).collect())
 }
 
 /// Collects tokenized rows into one [`Rows`] for the model, in which the first token of a row is never a target. Fails if a
@@ -235,15 +234,12 @@ mod tests {
     }
 
     #[test]
-    fn a_list_of_another_length_is_named_with_its_line_and_both_lengths() {
-        let mut data = data(&[(5, 2)]);
+    fn a_list_of_another_length_anywhere_in_the_data_is_told_in_the_first_window() {
+        let mut data = data(&[(5, 2), (3, 1)]);
         data.token_columns.insert("advantage".into());
-        data.examples[0].token_columns.insert("advantage".into(), Err(WrongLength { numbers: 3, targets: 2 }));
+        data.wrong_lists.insert("advantage".into(), "line 9 is wrong".into());
         let window = window(&data, &[vec![0]]).unwrap();
-        assert_eq!(
-            window.batches[0].token_columns["advantage"].as_ref().unwrap_err(),
-            "the record in line 1 has 3 numbers in `advantage`, one for each of its 2 target tokens is wanted"
-        );
+        assert_eq!(window.batches[0].token_columns["advantage"].as_ref().unwrap_err(), "line 9 is wrong");
     }
 
     fn row(ids: &[u32], targets: &[u8]) -> Encoded {

@@ -1,5 +1,7 @@
 //! Reads the records of data files and tokenizes them.
 
+use std::collections::BTreeMap;
+
 use rayon::prelude::*;
 use tunebox_compute::random::Stream;
 use tunebox_foundation::explain::Explanation;
@@ -28,6 +30,8 @@ pub(super) struct Reader<'a> {
     /// The number of records that were read, those that were dropped included.
     records: u32,
     pub(super) report: Report,
+    /// What is wrong with the first list of another length than its row has targets, by the name of its field.
+    pub(super) wrong_lists: BTreeMap<String, String>,
     /// The format of the file that was read last.
     pub(super) format: Format,
 }
@@ -43,9 +47,17 @@ struct Present {
 impl<'a> Reader<'a> {
     /// A reader that has read nothing yet of so many files.
     pub(super) fn new(reading: &'a Reading, encoder: Option<&'a Encoder<'a>>, files: usize) -> Self {
-        let (examples, report) = (Vec::new(), Report::default());
-        let has_several = files > 1;
-        Self { reading, encoder, has_several, shape: None, examples, records: 0, report, format: Format::Lines }
+        Self {
+            reading,
+            encoder,
+            has_several: files > 1,
+            shape: None,
+            examples: Vec::new(),
+            records: 0,
+            report: Report::default(),
+            wrong_lists: BTreeMap::new(),
+            format: Format::Lines,
+        }
     }
 
     /// Reads a file and appends its examples, each as often as the file's weight says. Returns the digest of the file.
@@ -86,7 +98,7 @@ impl<'a> Reader<'a> {
         });
         for (line, example) in read.collect::<Vec<_>>() {
             match example {
-                Ok(example) => self.add_example(example),
+                Ok(example) => self.add_example(&present.name, example),
                 Err((fault, _)) if self.reading.skip_bad => {
                     self.skip(&present.name, format, line.number, fault.what)?
                 }
@@ -133,8 +145,8 @@ impl<'a> Reader<'a> {
 
     /// Numbers an example, cuts it to the maximum length and appends it to the examples. Records its line as dropped instead if a
     /// side has no target left, or if a prompt leaves no room for a completion. Updates the counts of truncated and
-    /// merged examples.
-    fn add_example(&mut self, mut example: Example) {
+    /// merged examples, and records the first list of each field that has a wrong length.
+    fn add_example(&mut self, file: &str, mut example: Example) {
         example.index = self.records;
         self.records = self.records.saturating_add(1);
         match example.truncate(self.reading.length) {
@@ -142,6 +154,10 @@ impl<'a> Reader<'a> {
             Some(cut) => {
                 self.report.truncated += usize::from(cut);
                 self.report.merged += usize::from(example.sides.iter().any(|side| side.merged));
+                let place = self.format.place(example.line);
+                for (name, wrong) in example.wrong_lists() {
+                    self.wrong_lists.entry(name.clone()).or_insert_with(|| wrong.describe(name, &place, file));
+                }
                 self.examples.push(example);
             }
         }
