@@ -40,8 +40,8 @@ pub(crate) struct Frame {
 }
 
 impl Frame {
-    /// Creates a frame at `place` with the name demangled, escaped and cut at 200 bytes. If `name` is `None`, takes the
-    /// text of `otherwise` unchanged.
+    /// Creates a frame at `place`. Its name is `name`, demangled, escaped and cut at 200 bytes; if `name` is `None`,
+    /// the text that `otherwise` returns, unchanged.
     fn new(name: Option<&str>, otherwise: impl FnOnce() -> String, place: Option<Place>) -> Self {
         let name = name.map_or_else(otherwise, |name| printable(&demangle_name(name), TEXT_BYTES));
         Self { name, place }
@@ -65,15 +65,15 @@ impl Frame {
 /// Returns the frames of an engine backtrace, innermost first, inlined functions included. Leaves out the modules that
 /// `wit-component` adds.
 pub(crate) fn method_frames(trace: &WasmBacktrace) -> Vec<Frame> {
-    let own = trace.frames().iter().filter(|frame| !is_encoder_module(frame));
-    own.flat_map(expand_inlined).collect()
+    let method = trace.frames().iter().filter(|frame| !is_encoder_module(frame));
+    method.flat_map(expand_inlined).collect()
 }
 
 /// Returns the innermost source place in a file of the method's author, else the innermost known place of any frame;
 /// `None` if no frame has a place.
 pub(crate) fn author_place(frames: &[Frame]) -> Option<Place> {
-    let own = frames.iter().find(|frame| frame.is_author_code());
-    own.or_else(|| frames.iter().find(|frame| frame.place.is_some())).and_then(|frame| frame.place.clone())
+    let author = frames.iter().find(|frame| frame.is_author_code());
+    author.or_else(|| frames.iter().find(|frame| frame.place.is_some())).and_then(|frame| frame.place.clone())
 }
 
 /// Builds the call stack of an error message, innermost first: of the functions to list, the innermost 20. Lists the
@@ -81,10 +81,12 @@ pub(crate) fn author_place(frames: &[Frame]) -> Option<Place> {
 /// functions if none is the author's. `located` is true if any frame, listed or not, has a place. `None` for no frames.
 pub(crate) fn build_trace(frames: &[Frame]) -> Option<Trace> {
     let located = frames.iter().any(|frame| frame.place.is_some());
-    let any = frames.iter().any(Frame::is_author_code);
+    let has_author_code = frames.iter().any(Frame::is_author_code);
     let callers = frames.iter().skip(1).map(Frame::is_author_code).chain([false]);
-    let listed =
-        frames.iter().zip(callers).filter(|(frame, called_by_own)| !any || frame.is_author_code() || *called_by_own);
+    let listed = frames
+        .iter()
+        .zip(callers)
+        .filter(|(frame, called_by_author)| !has_author_code || frame.is_author_code() || *called_by_author);
     let frames: Vec<String> = listed.take(MAX_FRAMES).map(|(frame, _)| frame.text()).collect();
     (!frames.is_empty()).then_some(Trace { frames, located })
 }

@@ -79,12 +79,12 @@ impl Engine {
     /// Of the first check that fails: [`Error::TooLarge`], [`Error::IsolatedImports`], [`Error::Mismatch`],
     /// [`Error::Malformed`], or [`Error::NotAdmitted`], also if the process that compiles it fails or passes a limit.
     pub fn admit_environment(&self, bytes: &[u8], name: &str, limits: &Limits) -> Result<Environment, Error> {
-        let own = CallLimits {
+        let call_limits = CallLimits {
             seconds: limits.environment_seconds,
             instructions: limits.environment_instructions,
             memory: limits.environment_memory as u64,
         };
-        let component = Isolated::admit(self, bytes, name, limits.environment_component_bytes, own)?;
+        let component = Isolated::admit(self, bytes, name, limits.environment_component_bytes, call_limits)?;
         Ok(Environment { component, message_bytes: limits.environment_message_bytes })
     }
 }

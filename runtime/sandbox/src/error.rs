@@ -54,7 +54,7 @@ pub enum Error {
     #[error("`{method}` asks for something this run does not grant")]
     #[explain(
         location = "import `{import}`, found before anything ran",
-        why = not_granted(*by_name).to_owned(),
+        why = reason_not_granted(*by_name).to_owned(),
         hint = how_to_grant(method, import, *by_name)
     )]
     NotGranted {
@@ -94,7 +94,7 @@ pub enum Error {
     #[explain(source, exit = Sandbox)]
     NotAdmitted(Box<Explanation>),
     /// The method ended a call with an error message.
-    #[error("{}", refused(method, moment, message, denied.as_deref()))]
+    #[error("{}", refused_message(method, moment, message, denied.as_deref()))]
     #[explain(location = denied.as_ref().map(|call| call.place.clone()))]
     Refused {
         /// The method's name.
@@ -151,18 +151,18 @@ pub struct DeniedCall {
     pub place: String,
 }
 
-/// Formats [`Error::Refused`]: as a refusal of the host if there is `denied`, the call to the host whose error the
-/// method returned, else as an error of the method itself. `moment` is such as `at step 3`.
-fn refused(method: &str, moment: &str, message: &str, denied: Option<&DeniedCall>) -> String {
+/// Formats the message of [`Error::Refused`]. With `denied`, the call to the host whose error the method returned, says
+/// that the host refused that function; without, that the method returned an error. `moment` is such as `at step 3`.
+fn refused_message(method: &str, moment: &str, message: &str, denied: Option<&DeniedCall>) -> String {
     match denied {
         Some(call) => host_refused(call.function, method, moment, message),
         None => format!("`{method}` returned an error {moment}: {message}"),
     }
 }
 
-/// Explains why an import is not granted. `by_name`: whether a run can grant it by name, which is so for the interfaces
+/// Returns why an import is not granted. `by_name`: whether a run can grant it by name, which is so for the interfaces
 /// of the contract.
-fn not_granted(by_name: bool) -> &'static str {
+fn reason_not_granted(by_name: bool) -> &'static str {
     if by_name {
         "it would see or change more than a training method needs, so a run grants it by name"
     } else {

@@ -69,10 +69,10 @@ impl GuestFault {
 
 /// The end of a method: what, in which call, at which step, where in its source.
 #[derive(Debug, thiserror::Error, Explain)]
-#[error("{}", self.what())]
+#[error("{}", self.headline())]
 #[explain(
     category = self.category(),
-    location = self.place(),
+    location = self.location_line(),
     why = self.why(),
     hint = self.hint(),
     trace = build_trace(frames),
@@ -155,12 +155,12 @@ impl Stop {
 
     /// Returns the first line of the message: the method, the cause and the call. A trap shows the message that the
     /// method reported; if that is an error of the host, the line says that the host refused the function.
-    fn what(&self) -> String {
+    fn headline(&self) -> String {
         let (method, moment) = (&self.method, self.moment());
         match (&self.cause, &self.message) {
             (Cause::Trap(_), Some(message)) => match self.refused_function {
                 Some(function) => host_refused(function, method, &moment, message),
-                None => format!("`{method}` {} {moment}: {message}", self.verb()),
+                None => format!("`{method}` {} {moment}: {message}", self.trap_verb()),
             },
             (Cause::Trap(trap), None) => format!("`{method}` stopped {moment}: {trap}"),
             (Cause::Host(message), _) => format!("the host failed under `{method}` {moment}: {message}"),
@@ -170,16 +170,16 @@ impl Stop {
         }
     }
 
-    /// Returns what a method does that ends itself, in the words of its language: `raised an exception` if the source
-    /// file ends in `.py`, else `panicked`.
-    fn verb(&self) -> &'static str {
+    /// Returns the words for a trap of the method in its language: `raised an exception` if the file of the source
+    /// place ends in `.py`, else `panicked`.
+    fn trap_verb(&self) -> &'static str {
         let is_python = self.place.as_ref().is_some_and(|place| place.file.ends_with(".py"));
         if is_python { "raised an exception" } else { "panicked" }
     }
 
     /// Returns the location line, its parts joined by commas: the source place if known, the function, then the cause's own
     /// location, such as the used part of a limit, or else `step N` if the call was `step`.
-    fn place(&self) -> String {
+    fn location_line(&self) -> String {
         let function = format!("in `{}`", self.function.name());
         let mut parts = Vec::new();
         parts.extend(self.place.as_ref().map(|at| format!("{}:{}:{}", at.file, at.line, at.column)));

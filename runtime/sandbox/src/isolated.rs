@@ -209,8 +209,8 @@ impl<W: World> Instances<W> {
         let answer = W::init(&bound, &mut store, &self.settings);
         match answer.map_err(|error| self.start_error(&error))? {
             Ok(()) => Ok((store, bound)),
-            Err(panic_message) => {
-                let message = printable(&panic_message, MESSAGE_BYTES);
+            Err(message) => {
+                let message = printable(&message, MESSAGE_BYTES);
                 let (method, moment) = (self.component.name.clone(), "for its settings".into());
                 Err(Error::Refused { method, moment, message, denied: None })
             }

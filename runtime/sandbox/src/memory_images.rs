@@ -24,8 +24,8 @@ pub(crate) fn create(component: &Component) -> wasmtime::Result<()> {
     retry_while_busy(|| component.initialize_copy_on_write_image())
 }
 
-/// Calls `attempt` until it does something else than fail with [`io::ErrorKind::ResourceBusy`], at most [`ATTEMPTS`]
-/// times.
+/// Calls `attempt` until it succeeds or fails with another error than [`io::ErrorKind::ResourceBusy`], at most
+/// [`ATTEMPTS`] times, and returns the last result. Sleeps between calls: 10 ms at first, then twice as long each time.
 fn retry_while_busy(mut attempt: impl FnMut() -> wasmtime::Result<()>) -> wasmtime::Result<()> {
     let mut pause = FIRST_PAUSE;
     for _ in 1..ATTEMPTS {
@@ -38,7 +38,7 @@ fn retry_while_busy(mut attempt: impl FnMut() -> wasmtime::Result<()>) -> wasmti
     attempt()
 }
 
-/// Whether the cause of an error is that the kernel is busy.
+/// Whether the error or one of its causes is [`io::ErrorKind::ResourceBusy`].
 fn is_busy(error: &wasmtime::Error) -> bool {
     let mut causes = error.chain().filter_map(|cause| cause.downcast_ref::<io::Error>());
     causes.any(|cause| cause.kind() == io::ErrorKind::ResourceBusy)

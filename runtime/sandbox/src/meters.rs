@@ -167,8 +167,9 @@ impl Meters {
         Ok(())
     }
 
-    /// Returns the cause that ends the method if it computed longer in this call than it may, or if the call lasts longer
-    /// than `step_wall_seconds`. For a method whose own time has no limit, only the host's time counts against the latter.
+    /// Returns [`Cause::Time`] if the method computed longer in this call than it may, or [`Cause::WallTime`] if the
+    /// call lasts longer than `step_wall_seconds`; either ends the method. For a method whose own time has no limit,
+    /// only the host's time counts against `step_wall_seconds`.
     pub(crate) fn check_time(&self) -> Result<(), Cause> {
         let used = self.guest_seconds();
         if used > self.max_guest_seconds {

@@ -24,19 +24,19 @@ pub struct Extra {
 }
 
 impl Extra {
-    /// The value.
+    /// Returns the value, which is no leaf of a graph.
     #[must_use]
     pub fn value(&self) -> &Tensor {
         &self.value
     }
 
-    /// The gradient that has accumulated, in the shape of the value.
+    /// Returns the gradient that has accumulated, in the shape of the value; zeros if there is none.
     pub(crate) fn gradient(&self) -> Result<Tensor, Error> {
         Ok(self.gradient.clone().map_or_else(|| self.value.zeros_like(), Ok)?)
     }
 
-    /// The value as a leaf of the graph of a loss. Returns the same tensor until the value changes, since a loss may
-    /// be built from several reads.
+    /// Returns the value as a leaf of the graph of a loss, created at the first read. Returns the same tensor until the
+    /// value changes, since a loss may be built from several reads.
     pub(crate) fn leaf(&mut self) -> Result<Tensor, Error> {
         let leaf = match &self.leaf {
             Some(leaf) => leaf.clone(),
@@ -58,7 +58,8 @@ pub struct MethodParameters {
 }
 
 impl MethodParameters {
-    /// The bytes of all tensors: state, values and gradients of extra parameters, and the values before a perturbation.
+    /// Returns the bytes of all tensors: state, values and gradients of extra parameters, and the values before a
+    /// perturbation.
     pub(crate) fn bytes(&self) -> u64 {
         let state = self.state.values().flat_map(BTreeMap::values);
         let extras = self.extras.values().flat_map(|extra| [Some(&extra.value), extra.gradient.as_ref()]);
@@ -66,58 +67,61 @@ impl MethodParameters {
         tensors.map(|tensor| 4 * tensor.elem_count() as u64).sum()
     }
 
-    /// The state of a parameter with this name; `None` before it was set.
+    /// Returns the state `name` of a parameter; `None` if it was not set.
     pub(crate) fn state(&self, parameter: &str, name: &str) -> Option<&Tensor> {
         self.state.get(parameter)?.get(name)
     }
 
-    /// The number of states of a parameter, that called `name` not counted.
+    /// Returns how many states a parameter has under other names than `name`.
     pub(crate) fn other_states(&self, parameter: &str, name: &str) -> usize {
         let states = self.state.get(parameter).into_iter().flatten();
         states.filter(|(other, _)| other.as_str() != name).count()
     }
 
-    /// Sets the state of a parameter, replacing the one of this name. `value` is `f32` on the CPU.
+    /// Stores a copy of `value`, `f32` on the CPU, without its graph as the state `name` of a parameter, in place of an
+    /// earlier one. The copy shares the memory of `value` unless that is a part of a larger storage.
     pub(crate) fn set_state(&mut self, parameter: &str, name: &str, value: &Tensor) -> Result<(), Error> {
         let value = detach_compact(value)?;
         self.state.entry(parameter.to_owned()).or_default().insert(name.to_owned(), value);
         Ok(())
     }
 
-    /// The extra parameters by name.
+    /// Returns the extra parameters with their names, in alphabetical order.
     pub fn extras(&self) -> impl Iterator<Item = (&String, &Extra)> {
         self.extras.iter()
     }
 
-    /// The number of extra parameters.
+    /// Returns the number of extra parameters.
     pub(crate) fn extra_count(&self) -> usize {
         self.extras.len()
     }
 
-    /// The extra parameter of this name; `None` if there is none.
+    /// Returns the extra parameter of this name; `None` if there is none.
     pub(crate) fn extra(&self, name: &str) -> Option<&Extra> {
         self.extras.get(name)
     }
 
-    /// The extra parameter of this name, to read it as a leaf; `None` if there is none.
+    /// Returns the extra parameter of this name, to read it as a leaf; `None` if there is none.
     pub(crate) fn extra_mut(&mut self, name: &str) -> Option<&mut Extra> {
         self.extras.get_mut(name)
     }
 
-    /// Sets the value of an extra parameter, which is made if there is none of this name. A leaf that was read before takes no
-    /// gradient afterwards; the gradient stays. `value` is `f32` on the CPU.
+    /// Sets the value of an extra parameter, creating the parameter if there is none of this name. Keeps its gradient.
+    /// A leaf that was read before is forgotten: a loss on it adds no gradient to the parameter. `value` is `f32` on
+    /// the CPU.
     pub(crate) fn set_extra(&mut self, name: &str, value: &Tensor) -> Result<(), Error> {
         let gradient = self.extras.remove(name).and_then(|extra| extra.gradient);
         self.extras.insert(name.to_owned(), Extra { value: detach_compact(value)?, gradient, leaf: None });
         Ok(())
     }
 
-    /// The leaves of extra parameters that a loss may depend on, by name.
+    /// Returns the names and leaves of the extra parameters that a loss may depend on: those that were read since their
+    /// value changed.
     pub(crate) fn leaves(&self) -> impl Iterator<Item = (&String, &Tensor)> {
         self.extras.iter().filter_map(|(name, extra)| Some((name, extra.leaf.as_ref()?)))
     }
 
-    /// Adds to the gradient of an extra parameter. Does nothing if there is none of this name.
+    /// Adds to the gradient of the extra parameter `name`. Does nothing if there is none of this name.
     pub(crate) fn add_gradient(&mut self, name: &str, gradient: &Tensor) -> Result<(), Error> {
         let Some(extra) = self.extras.get_mut(name) else { return Ok(()) };
         let sum = match &extra.gradient {
@@ -139,7 +143,8 @@ impl MethodParameters {
         self.extras.values_mut().for_each(|extra| extra.gradient = None);
     }
 
-    /// Every tensor that a checkpoint saves, with its name in the file: `state/PARAMETER/NAME` and `extra/NAME`.
+    /// Returns every tensor that a checkpoint saves, with its name in the file: states as `state/PARAMETER/NAME`,
+    /// values of extra parameters as `extra/NAME`. Leaves out gradients and the values before a perturbation.
     #[must_use]
     pub fn saved(&self) -> BTreeMap<String, Tensor> {
         let state = self.state.iter().flat_map(|(parameter, states)| {
@@ -149,23 +154,23 @@ impl MethodParameters {
         state.chain(extras).collect()
     }
 
-    /// Restores what [`saved`](Self::saved) returned, without gradients and perturbation. `None` for a name that `saved` does
-    /// not give.
+    /// Creates the state and extra parameters from what [`saved`](Self::saved) returned, without gradients and
+    /// perturbation. `None` if a name has another form than those of `saved`.
     #[must_use]
     pub fn restored(tensors: impl IntoIterator<Item = (String, Tensor)>) -> Option<Self> {
-        let mut own = Self::default();
+        let mut parameters = Self::default();
         for (key, value) in tensors {
             match key.split('/').collect::<Vec<_>>()[..] {
                 ["state", parameter, name] => {
-                    own.state.entry(parameter.to_owned()).or_default().insert(name.to_owned(), value);
+                    parameters.state.entry(parameter.to_owned()).or_default().insert(name.to_owned(), value);
                 }
                 ["extra", name] => {
-                    own.extras.insert(name.to_owned(), Extra { value, gradient: None, leaf: None });
+                    parameters.extras.insert(name.to_owned(), Extra { value, gradient: None, leaf: None });
                 }
                 _ => return None,
             }
         }
-        Some(own)
+        Some(parameters)
     }
 }
 

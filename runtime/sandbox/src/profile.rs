@@ -60,7 +60,7 @@ impl Profiler {
         Ok(recording.recorded)
     }
 
-    /// Names the process and the thread of the profile `method`, the method's name, in place of earlier names.
+    /// Sets the names of the profile's process and thread to `method`, the method's name.
     pub(crate) fn set_name(&self, method: &str) {
         let recording = &mut *self.recording();
         recording.profile.set_process_name(recording.process, method);
@@ -74,15 +74,15 @@ impl Profiler {
         (recording.last, recording.guest) = (Instant::now(), 0.0);
     }
 
-    /// Records the call stack that `trace` captures. Does nothing, and does not call `trace`, during the pause after the
-    /// last sample: four times as long as taking that sample took. `guest`: the seconds that the method itself has computed
-    /// in this call.
-    pub(crate) fn record_sample(&self, guest: f64, trace: impl FnOnce() -> WasmBacktrace) {
+    /// Records the call stack that `trace` captures. Does nothing, and does not call `trace`, during the pause after
+    /// the last sample: four times as long as taking that sample took. `guest_seconds` is how long the method itself
+    /// has computed in this call.
+    pub(crate) fn record_sample(&self, guest_seconds: f64, trace: impl FnOnce() -> WasmBacktrace) {
         let (mut recording, begun) = (self.recording(), Instant::now());
         if begun < recording.next {
             return;
         }
-        recording.add_sample(begun, guest, &method_frames(&trace()));
+        recording.add_sample(begun, guest_seconds, &method_frames(&trace()));
         recording.next = Instant::now() + begun.elapsed() * PAUSE_FACTOR;
     }
 
@@ -133,10 +133,10 @@ impl Recording {
     }
 
     /// Adds a sample at time `now` with these frames, innermost first. Its weight is the time since the last sample in
-    /// sampling intervals, rounded, at least 1. `guest` is the seconds that the method itself has computed in this call
+    /// sampling intervals, rounded, at least 1. `guest_seconds` is how long the method itself has computed in this call
     /// so far; its growth since the last sample is the processor time of this one. Past `MAX_SAMPLES` only counts the
     /// sample as left out.
-    fn add_sample(&mut self, now: Instant, guest: f64, functions: &[Frame]) {
+    fn add_sample(&mut self, now: Instant, guest_seconds: f64, functions: &[Frame]) {
         if self.recorded.samples == MAX_SAMPLES {
             self.recorded.left_out += 1;
             return;
@@ -145,10 +145,10 @@ impl Recording {
         let stack = self.profile.intern_stack_frames(self.thread, outermost_first.into_iter());
         // A sample stands for all ticks since the last one: the ticker may have waited for the host.
         let ticks = now.saturating_duration_since(self.last).as_secs_f64() / TICK.as_secs_f64();
-        let own = Duration::try_from_secs_f64(guest - self.guest).unwrap_or_default();
+        let computed = Duration::try_from_secs_f64(guest_seconds - self.guest).unwrap_or_default();
         let weight = ticks.round().clamp(1.0, f64::from(i32::MAX)) as i32;
-        self.profile.add_sample(self.thread, self.timestamp(now), stack, own.into(), weight);
-        (self.last, self.guest) = (now, guest);
+        self.profile.add_sample(self.thread, self.timestamp(now), stack, computed.into(), weight);
+        (self.last, self.guest) = (now, guest_seconds);
         self.recorded.samples += 1;
     }
 
@@ -164,7 +164,8 @@ impl Recording {
         self.recorded.calls += 1;
     }
 
-    /// Converts a frame to the profile's form: its text, in the category of the author or of libraries.
+    /// Converts a frame to the profile's form: its text as a label, in the category of the author's functions or in
+    /// that of all others.
     fn frame_info(&mut self, frame: &Frame) -> FrameInfo {
         let name = self.profile.intern_string(&frame.text());
         let category = if frame.is_author_code() { self.own } else { self.foreign };

@@ -84,12 +84,12 @@ impl Reports {
 
     /// Converts a one-element tensor into a value that is read back as `f32` when the call ends, without its graph.
     /// Keeps the tensor's bytes reserved until then. Errors: `shape-mismatch` for another number of elements.
-    pub(crate) fn tensor_value(held: &Node) -> Result<MetricValue> {
-        let shape = held.tensor.dims();
+    pub(crate) fn tensor_value(node: &Node) -> Result<MetricValue> {
+        let shape = node.tensor.dims();
         let message = || format!("a metric is one element, this is {shape:?}");
-        ensure(held.tensor.elem_count() == 1, || Refusal::new(ErrorCode::ShapeMismatch, message()))?;
-        let value = held.tensor.detach().to_dtype(DType::F32)?.reshape(())?;
-        Ok(MetricValue::Tensor { value, _bytes: Arc::clone(&held.bytes) })
+        ensure(node.tensor.elem_count() == 1, || Refusal::new(ErrorCode::ShapeMismatch, message()))?;
+        let value = node.tensor.detach().to_dtype(DType::F32)?.reshape(())?;
+        Ok(MetricValue::Tensor { value, _bytes: Arc::clone(&node.bytes) })
     }
 
     /// Escapes and records a log line, and tells the observer of it. Only increments the number of dropped lines if the

@@ -37,7 +37,8 @@ const UNCHECKED_BYTES: u64 = 64 << 20;
 /// The work charged for a logit of a divergence: it is read, and its terms and their gradient are computed, for both views.
 const LOGIT_WORK: u64 = 8;
 
-/// The bytes that what this many blocks save for a backward pass takes beside its numbers: about twenty tensors a block.
+/// Returns the bytes that the tensors which `blocks` blocks save for a backward pass take beside their numbers:
+/// [`TENSOR_BYTES`] for each of about twenty tensors a block.
 pub(crate) fn saved_block_bytes(blocks: usize) -> u64 {
     20 * TENSOR_BYTES * blocks as u64
 }
@@ -214,11 +215,11 @@ impl State {
         self.check_memory(held.saturating_add(needed.scratch).saturating_add(needed.head))
     }
 
-    /// Checks that `activations` bytes and the method's tensors fit into the memory that the machine and the limits of
-    /// this process leave for the method; otherwise returns [`Cause::Memory`], which ends the method. Without this
-    /// check, an allocation that fails would end the process without a message. Does nothing if `activations` is at
-    /// most [`UNCHECKED_BYTES`], or where the model is not on the CPU: there the device reports that its memory is
-    /// full.
+    /// Checks that `activations` bytes and the method's tensors fit into fifteen sixteenths of the memory that the
+    /// machine and the limits of this process leave for the method; otherwise returns [`Cause::Memory`], which ends the
+    /// method. Without this check, an allocation that fails would end the process without a message. Does nothing if
+    /// `activations` is at most [`UNCHECKED_BYTES`], where the system does not report the memory, or where the model is
+    /// not on the CPU: there the device reports that its memory is full.
     fn check_memory(&self, activations: u64) -> Result<(), Cause> {
         let Some(before) = self.held_before.filter(|_| activations > UNCHECKED_BYTES) else { return Ok(()) };
         let Some(now) = ProcessMemory::read() else { return Ok(()) };
@@ -235,17 +236,17 @@ impl State {
         ensure(held <= limit, || Cause::Activations { held, limit })
     }
 
-    /// Returns `given`, a gradient `[rows, width]` of score `number`, set to exactly 0 off the target tokens. Charges
-    /// its work and reserves scratch memory meanwhile.
+    /// Returns `gradient`, a gradient `[rows, width]` of score `number`, set to exactly 0 off the target tokens.
+    /// Charges its work and reserves scratch memory meanwhile.
     ///
     /// Errors: `invalid-argument` for a number at a target token that is not finite, or if the score was freed.
-    pub(crate) fn mask_to_targets(&mut self, number: u64, given: &Tensor) -> Result<Tensor> {
+    pub(crate) fn mask_to_targets(&mut self, number: u64, gradient: &Tensor) -> Result<Tensor> {
         let rows = self.scores.get(&number).ok_or_else(missing_scores_error)?.rows.clone();
-        let elements = given.elem_count() as u64;
+        let elements = gradient.elem_count() as u64;
         self.meters.charge_units(elements)?;
         let _scratch = self.reserve(3 * 4 * elements)?;
         let mask = rows.mask_tensor(&DEVICE)?;
-        let chosen = mask.ne(0f32)?.where_cond(given, &mask.zeros_like()?)?;
+        let chosen = mask.ne(0f32)?.where_cond(gradient, &mask.zeros_like()?)?;
         // A sum over numbers that are not all finite is not finite; times 0 nothing overflows.
         if chosen.affine(0.0, 0.0)?.sum_all()?.to_scalar::<f32>()? == 0.0 {
             return Ok(chosen);

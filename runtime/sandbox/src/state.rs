@@ -213,7 +213,8 @@ impl State {
         self.denied = Some(denied);
     }
 
-    /// Returns the sizes of the model that a view computes with.
+    /// Returns the configuration of the model that a view computes with: the teacher's for a view of a teacher, else
+    /// that of the model under training.
     pub(crate) fn sizes_of(&self, view: &View) -> Configuration {
         match view {
             View::Teacher(_) => self.train_state().policy.model_of(view).configuration.clone(),
@@ -313,7 +314,8 @@ impl State {
     }
 }
 
-/// Prefixes the name of a method's random sequence, so that it differs from every sequence of the host.
+/// Returns `method/NAME`: the name of a method's random sequence among all random streams of the run, so that it
+/// differs from every sequence of the host.
 fn stream_name(name: &str) -> String {
     format!("method/{name}")
 }

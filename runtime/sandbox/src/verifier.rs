@@ -64,12 +64,12 @@ impl Engine {
     /// Of the first check that fails: [`Error::TooLarge`], [`Error::IsolatedImports`], [`Error::Mismatch`],
     /// [`Error::Malformed`], or [`Error::NotAdmitted`], also if the process that compiles it fails or passes a limit.
     pub fn admit_verifier(&self, bytes: &[u8], name: &str, limits: &Limits) -> Result<Verifier, Error> {
-        let own = CallLimits {
+        let call_limits = CallLimits {
             seconds: limits.verifier_seconds,
             instructions: limits.verifier_instructions,
             memory: limits.verifier_memory as u64,
         };
-        Isolated::admit(self, bytes, name, limits.verifier_component_bytes, own).map(Verifier)
+        Isolated::admit(self, bytes, name, limits.verifier_component_bytes, call_limits).map(Verifier)
     }
 }
 

@@ -101,8 +101,8 @@ impl Host for HostContext<'_> {
 
 impl State {
     /// Checks the arguments of a capture under `view`, charges its work and its pass, and checks the memory of the
-    /// pass. `learning` says whether the pass saves activations for a backward pass. Returns the indices of the
-    /// layers, and how many numbers the result has. Errors: those of `capture`.
+    /// pass. `learning` says whether the pass saves activations for a backward pass. Returns the indices of the layers,
+    /// the largest of them, and how many numbers the result has. Errors: those of `capture`.
     fn charge_capture(
         &mut self,
         view: &View,

@@ -215,7 +215,7 @@ impl Host for HostContext<'_> {
     fn next_token(&mut self, view: Handle<ViewEntry>, rows: Handle<RowsEntry>, ids: Vec<u32>) -> Answer {
         self.enter("model.next-token")?;
         let view = self.table.get(&view)?.0.clone();
-        let rows = self.rows_with_ends(&rows)?;
+        let rows = self.nonempty_rows(&rows)?;
         let allowed = || Refusal::argument(format!("1 to {MAX_IDS} tokens are asked for, these are {}", ids.len()));
         ensure((1..=MAX_IDS).contains(&ids.len()), allowed)?;
         self.check_tokens(&ids)?;
@@ -234,7 +234,7 @@ impl Host for HostContext<'_> {
     fn divergence(&mut self, view: Handle<ViewEntry>, other: Handle<ViewEntry>, rows: Handle<RowsEntry>) -> Answer {
         self.enter("model.divergence")?;
         let (view, other) = (self.table.get(&view)?.0.clone(), self.table.get(&other)?.0.clone());
-        let rows = self.rows_with_ends(&rows)?;
+        let rows = self.nonempty_rows(&rows)?;
         let words = self.sizes_of(&view).vocabulary.max(self.sizes_of(&other).vocabulary);
         self.meters.charge_units(rows.count() as u64 * words as u64)?;
         for view in [&view, &other] {
@@ -254,8 +254,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns the rows behind a handle; `invalid-argument` if there are none or one of them has no token.
-    fn rows_with_ends(&self, rows: &Handle<RowsEntry>) -> Result<Arc<Rows>> {
+    /// Returns the rows behind a handle; `invalid-argument` if there are no rows or one of them has no token.
+    fn nonempty_rows(&self, rows: &Handle<RowsEntry>) -> Result<Arc<Rows>> {
         let rows = self.table.get(rows)?.0.clone();
         ensure(rows.count() > 0, || Refusal::argument("there are no rows to continue"))?;
         match rows.ids.iter().position(Vec::is_empty) {
@@ -264,7 +264,8 @@ impl State {
         }
     }
 
-    /// Returns `invalid-argument` if a token id is not below the vocabulary's size.
+    /// Returns `invalid-argument` for the first token id that is not below the vocabulary size of the model under
+    /// training.
     pub(crate) fn check_tokens(&self, ids: &[u32]) -> Result<()> {
         let vocabulary = self.configuration.vocabulary;
         match ids.iter().find(|id| **id as usize >= vocabulary) {

@@ -93,8 +93,9 @@ impl HostParameter for HostContext<'_> {
         })
     }
 
-    /// Returns a handle of the state of this name, which shares its numbers; if it was not set, of zeros in the shape
-    /// of the parameter. Charges work for each number. Errors: `invalid-argument` for a name that is not allowed.
+    /// Returns a handle of the tensor that the method stored for this parameter under `name`, sharing its numbers; if
+    /// there is none, of zeros in the shape of the parameter. Charges work for each number. Errors: `invalid-argument`
+    /// for a name that is not allowed.
     fn state(&mut self, this: Parameter, name: String) -> Answer {
         self.enter("optimizer.parameter.state")?;
         self.check_name(&name)?;
@@ -147,9 +148,9 @@ impl HostParameter for HostContext<'_> {
         let (entry, change) = self.read_parameter_change(&this, &change)?;
         match &entry {
             ParameterEntry::Extra(name) => {
-                let own = &mut self.train_state().method_parameters;
-                let value = (own.extra(name).ok_or_else(missing_parameter)?.value() - &change)?;
-                Ok(own.set_extra(name, &value)?)
+                let parameters = &mut self.train_state().method_parameters;
+                let value = (parameters.extra(name).ok_or_else(missing_parameter)?.value() - &change)?;
+                Ok(parameters.set_extra(name, &value)?)
             }
             entry => {
                 self.change_weights(|state| Ok(state.policy.parameters().subtract(slot_number(entry), &change)?))
@@ -309,16 +310,18 @@ impl State {
         }
     }
 
-    /// Charges the work of a function for each number of a parameter; returns how many there are.
+    /// Charges, for each number of a parameter, the work of the host function entered last; returns how many numbers
+    /// there are.
     fn charge_parameter(&mut self, entry: &ParameterEntry) -> Result<u64> {
         let elements = self.parameter_shape(entry)?.iter().product::<usize>() as u64;
         self.meters.charge_units(elements)?;
         Ok(elements)
     }
 
-    /// Returns a parameter and the tensor of its shape that is to change it, without the tensor's graph. Errors:
-    /// `unsupported` for a parameter that the host updates; `invalid-argument` while a perturbation is active, and for a
-    /// number that is not finite; `dtype-mismatch`, `shape-mismatch`.
+    /// Returns what the handle `parameter` stands for, and the tensor `given`, which is to change that parameter and
+    /// has its shape, without its graph. Errors: `unsupported` for a parameter that the host updates;
+    /// `invalid-argument` while a perturbation is active, and for a number that is not finite; `dtype-mismatch`,
+    /// `shape-mismatch`.
     fn read_parameter_change(&mut self, parameter: &Parameter, given: &Handle) -> Result<(ParameterEntry, Tensor)> {
         let entry = self.parameter(parameter)?;
         match entry {
@@ -343,7 +346,7 @@ impl State {
     }
 }
 
-/// The number of a slot; `None` for all parameters as one vector.
+/// Returns the index of a slot; `None` for all parameters as one vector. Not for extra parameters, which have no slot.
 fn slot_number(entry: &ParameterEntry) -> Option<usize> {
     match entry {
         ParameterEntry::Slot(number) => Some(*number),
@@ -351,12 +354,13 @@ fn slot_number(entry: &ParameterEntry) -> Option<usize> {
     }
 }
 
-/// The name of the random stream for the noise number `number` of a sequence. No other stream begins so.
+/// Returns the name of the random stream for noise number `number` of a method's sequence. No other stream's name
+/// begins so.
 fn noise_name(sequence: &str, number: u32) -> String {
     format!("method-noise/{number}/{sequence}")
 }
 
-/// The error for a handle whose parameter the run no longer has.
+/// Builds the error for a handle whose parameter the run no longer has.
 fn missing_parameter() -> Error {
     Error::Argument("the run no longer has this parameter".into())
 }

@@ -288,8 +288,8 @@ impl State {
         Ok(self.check_kept(cache)?)
     }
 
-    /// Returns the number of completions that a call of `sample` generates: prompts times completions for each prompt.
-    /// Fails with `out-of-budget` if that is more than the limit `completions`.
+    /// Returns the number of completions that a call of `generate` samples: prompts times completions for each prompt.
+    /// Errors: `out-of-budget` if that is more than the limit `completions`.
     fn completion_count(&self, prompts: &Rows, sampling: &Sampling) -> Result<u64> {
         let rows = (prompts.count() as u64).saturating_mul(sampling.completions as u64);
         let limit = u64::from(self.limits.completions);
@@ -300,9 +300,9 @@ impl State {
     }
 }
 
-/// Returns `invalid-argument` unless `good`. `name` and `value` are those of the argument, `allowed` describes its
-/// range.
-fn check_argument(good: bool, name: &str, value: &dyn std::fmt::Display, allowed: &str) -> Result<()> {
+/// Returns `invalid-argument` unless `is_allowed`. `name` and `value` are those of the argument, `allowed` describes
+/// its range in the message.
+fn check_argument(is_allowed: bool, name: &str, value: &dyn std::fmt::Display, allowed: &str) -> Result<()> {
     let value = printable(&value.to_string(), 48);
-    ensure(good, || Refusal::argument(format!("`{name}` is {value}; it must be {allowed}")))
+    ensure(is_allowed, || Refusal::argument(format!("`{name}` is {value}; it must be {allowed}")))
 }

@@ -27,7 +27,7 @@ pub(crate) struct CaptureRecord {
 }
 
 impl CaptureRecord {
-    /// The rows whose activations these are.
+    /// Returns the rows whose activations these are.
     pub(super) fn rows(&self) -> &Arc<Rows> {
         &self.captured.rows
     }
@@ -77,18 +77,19 @@ impl State {
         Ok(handle)
     }
 
-    /// Returns `given`, a gradient of the activations `number`, set to 0 where they are 0 because a token is no target.
-    /// Charges its work and reserves scratch memory meanwhile; also returns the reservation of the result.
+    /// Returns `gradient`, a gradient with respect to the captured activations `number`, and the reservation of its
+    /// bytes. If the activations are those of target tokens, sets it to 0 at all other tokens. Charges its work and
+    /// reserves scratch memory meanwhile.
     ///
-    /// Errors: `invalid-argument` for a number at another place that is not finite.
-    pub(super) fn mask_to_captured(&mut self, number: u64, given: &Tensor) -> Result<(Tensor, Reservation)> {
-        let elements = given.elem_count() as u64;
+    /// Errors: `invalid-argument` for a number that is not finite at a place that is not set to 0.
+    pub(super) fn mask_to_captured(&mut self, number: u64, gradient: &Tensor) -> Result<(Tensor, Reservation)> {
+        let elements = gradient.elem_count() as u64;
         self.meters.charge_units(elements)?;
         let bytes = self.reserve(4 * elements)?;
         let _scratch = self.reserve(3 * 4 * elements)?;
-        let mut chosen = given.contiguous()?;
+        let mut chosen = gradient.contiguous()?;
         if let Some(record) = self.captures.get(&number).filter(|record| record.token == Token::Targets) {
-            let mask = record.rows().mask_tensor(&DEVICE)?.ne(0f32)?.unsqueeze(2)?.broadcast_as(given.shape())?;
+            let mask = record.rows().mask_tensor(&DEVICE)?.ne(0f32)?.unsqueeze(2)?.broadcast_as(gradient.shape())?;
             chosen = mask.where_cond(&chosen, &chosen.zeros_like()?)?;
         }
         let broken = "the gradient of a captured activation is not a finite number";

@@ -41,12 +41,12 @@ const MAX_SCORES: usize = 8;
 /// while all their rows, padded to the widest, have at most twice as many elements as the rows of each score padded on
 /// their own.
 pub(super) fn count_joinable(parts: &[Part]) -> usize {
-    let (mut rows, mut width, mut own) = (0, 0, 0);
+    let (mut rows, mut width, mut separate) = (0, 0, 0);
     let fits = |part: &&Part| {
         rows += part.rows.count();
         width = width.max(part.rows.width());
-        own += part.rows.count() * part.rows.width();
-        rows * width <= 2 * own
+        separate += part.rows.count() * part.rows.width();
+        rows * width <= 2 * separate
     };
     parts.iter().take(MAX_SCORES).take_while(fits).count().max(1)
 }

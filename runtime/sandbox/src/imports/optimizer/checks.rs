@@ -62,7 +62,7 @@ impl State {
     }
 }
 
-/// Returns `shape-mismatch` unless a tensor for the parameter `name` has its shape.
+/// Returns `shape-mismatch` unless `given`, the shape of a tensor, is `wanted`, the shape of the parameter `name`.
 pub(super) fn check_shape(name: &str, wanted: &[usize], given: &[usize]) -> Result<()> {
     let other = || format!("`{name}` has the shape {wanted:?}, the tensor has {given:?}");
     ensure(wanted == given, || Refusal::new(ErrorCode::ShapeMismatch, other()))
