@@ -74,10 +74,10 @@ impl Artifact {
     /// signature becomes an annotation, unverified. The same package always gives the same bytes. Errors: bytes that
     /// are no component, or those of [`read_manifest`].
     pub fn manifest(&self) -> Result<Documents, Error> {
-        let about = read_manifest(&self.wasm)?;
+        let package_manifest = read_manifest(&self.wasm)?;
         let layer = digest_of(&self.wasm);
-        let configuration = json!(self.configuration(&about, &layer)?).to_string().into_bytes();
-        let title = format!("{}-{}.wasm", about.name, about.version);
+        let configuration = json!(self.configuration(&package_manifest, &layer)?).to_string().into_bytes();
+        let title = format!("{}-{}.wasm", package_manifest.name, package_manifest.version);
         let named = Some(BTreeMap::from([(TITLE.to_owned(), title.clone())]));
 
         let manifest = ImageManifest {
@@ -85,18 +85,18 @@ impl Artifact {
             media_type: Some(MANIFEST.into()),
             config: Descriptor::of(CONFIGURATION, &configuration),
             layers: vec![Descriptor { annotations: named, ..Descriptor::of(LAYER, &self.wasm) }],
-            annotations: Some(self.annotations(about, title)),
+            annotations: Some(self.annotations(package_manifest, title)),
         };
         let manifest = json!(manifest).to_string().into_bytes();
         Ok(Documents { digest: digest_of(&manifest), manifest, configuration, layer })
     }
 
     /// Builds the OCI configuration: the fixed creation time, the component's imports and exports, its world with the
-    /// contract version in `about`, and `layer`, the digest of the component.
-    fn configuration(&self, about: &Manifest, layer: &str) -> Result<Configuration, Error> {
+    /// contract version, and `layer`, the digest of the component.
+    fn configuration(&self, package_manifest: &Manifest, layer: &str) -> Result<Configuration, Error> {
         let component = Component {
             interfaces: component::interfaces(&self.wasm)?,
-            target: Some(format!("{PACKAGE}/{}@{}", about.world.name(), about.interface)),
+            target: Some(format!("{PACKAGE}/{}@{}", package_manifest.world.name(), package_manifest.interface)),
         };
         Ok(Configuration {
             created: CREATED.into(),
@@ -109,10 +109,14 @@ impl Artifact {
 
     /// Builds the annotations of the OCI manifest: title, version and description, and the license and the signature
     /// (in base64) where there are any.
-    fn annotations(&self, about: Manifest, title: String) -> BTreeMap<String, String> {
-        let always = [(TITLE, Some(title)), (VERSION, Some(about.version)), (DESCRIPTION, Some(about.description))];
+    fn annotations(&self, package_manifest: Manifest, title: String) -> BTreeMap<String, String> {
+        let always = [
+            (TITLE, Some(title)),
+            (VERSION, Some(package_manifest.version)),
+            (DESCRIPTION, Some(package_manifest.description)),
+        ];
         let signature = self.signature.as_ref().map(|text| STANDARD.encode(text));
-        let sometimes = [(LICENSE, about.license), (SIGNATURE, signature)];
+        let sometimes = [(LICENSE, package_manifest.license), (SIGNATURE, signature)];
         let all = always.into_iter().chain(sometimes);
         all.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }

@@ -79,9 +79,9 @@ pub(crate) fn files_below(folder: &Path, inside: &Path, left_out: &str) -> Resul
     Ok(files)
 }
 
-/// Moves from `left` to `files` every file whose name, without its folder, occurs in the contents of a file in `files`,
-/// moved ones included. Both are paths in `folder`. Errors: a file of `files` that cannot be read or has more than 64
-/// MiB.
+/// Moves files from `left` to `files`: every file whose name, without its folder, occurs in the contents of a file in
+/// `files`, moved ones included. Both lists hold paths in `folder`. Errors: a file of `files` that cannot be read or
+/// has more than 64 MiB.
 fn move_named_files(folder: &Path, files: &mut Vec<PathBuf>, mut left: Vec<PathBuf>) -> Result<(), Error> {
     let mut next = 0;
     while next < files.len() && !left.is_empty() {

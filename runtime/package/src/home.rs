@@ -67,12 +67,12 @@ pub(crate) fn create(path: &Path) -> Result<(), Error> {
 /// Fails if a user other than this one and root owns a folder or file, or if group or others may write to it. Does
 /// nothing if it does not exist.
 pub(crate) fn check_owner(path: &Path) -> Result<(), Error> {
-    if fs::symlink_metadata(path).is_ok() { check(path, rustix::process::geteuid().as_raw()) } else { Ok(()) }
+    if fs::symlink_metadata(path).is_ok() { check_owned_by(path, rustix::process::geteuid().as_raw()) } else { Ok(()) }
 }
 
 /// Fails if `path`, or what it links to, is owned by anybody but `user` and root, or if group or others may write to
-/// it. A link of another user could be changed to lead elsewhere.
-fn check(path: &Path, user: u32) -> Result<(), Error> {
+/// what it links to. The owner of the link counts too: another user could make it lead elsewhere.
+fn check_owned_by(path: &Path, user: u32) -> Result<(), Error> {
     let about = fs::metadata(path).map_err(Error::file("read", path))?;
     let link = fs::symlink_metadata(path).map_err(Error::file("read", path))?;
     let (is_foreign, shown) =
@@ -136,13 +136,13 @@ mod tests {
         create(&path).unwrap();
         symlink(&path, &link).unwrap();
         let mut owner = fs::metadata(&path).unwrap().uid();
-        assert!(check(&path, owner).is_ok() && check(&link, owner).is_ok());
+        assert!(check_owned_by(&path, owner).is_ok() && check_owned_by(&link, owner).is_ok());
         if owner == 0 {
             // An administrator's folder belongs to no other user, so the test gives the link away.
             owner = 4242;
             lchown(&link, Some(owner), None).unwrap();
         }
-        let error = check(&link, owner + 1).unwrap_err();
+        let error = check_owned_by(&link, owner + 1).unwrap_err();
         assert_eq!(error.to_string(), format!("`{}` belongs to another user", link.display()));
         let hint = error.hint().unwrap();
         assert!(hint.ends_with(&format!("`chown -R \"$(id -u)\" {}`", link.display())), "{hint}");

@@ -49,22 +49,22 @@ impl Progress for Silent {
 /// are no package, a version that is no semantic version, a location that names another package or version, a version
 /// that exists with other bytes or with a signature that this package lacks, and any failure of the network or the
 /// registry.
-pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) -> Result<String, Error> {
-    let about = read_manifest(&artifact.wasm)?;
-    if Version::parse(&about.version).is_err() {
-        return Err(Error::manifest(format!("its version `{}` is not like 1.2.3", about.version)));
+pub fn push(location: &Location, artifact: &Artifact, progress: &mut dyn Progress) -> Result<String, Error> {
+    let manifest = read_manifest(&artifact.wasm)?;
+    if Version::parse(&manifest.version).is_err() {
+        return Err(Error::manifest(format!("its version `{}` is not like 1.2.3", manifest.version)));
     }
     let other = |named: Option<&str>, own: &str| named.is_some_and(|named| named != own);
-    if other(place.name.as_deref(), &about.name) || other(place.version.as_deref(), &about.version) {
-        let title = format!("{} {}", about.name, about.version);
+    if other(location.name.as_deref(), &manifest.name) || other(location.version.as_deref(), &manifest.version) {
+        let title = format!("{} {}", manifest.name, manifest.version);
         let hint = "leave the version out, and end the place with the package's name";
-        return Err(explain(format!("the package is `{title}`, it cannot go to `{place}`"), hint).into());
+        return Err(explain(format!("the package is `{title}`, it cannot go to `{location}`"), hint).into());
     }
-    match &place.kind {
-        Kind::Folder(folder) => push_to_folder(folder, artifact, &about, progress),
+    match &location.kind {
+        Kind::Folder(folder) => push_to_folder(folder, artifact, &manifest, progress),
         Kind::Remote(remote) => {
-            let place = &Location { version: Some(about.version), ..place.clone() };
-            remote::push(&mut Connection::new(place, remote, true)?, place, artifact, progress)
+            let location = &Location { version: Some(manifest.version), ..location.clone() };
+            remote::push(&mut Connection::new(location, remote, true)?, location, artifact, progress)
         }
     }
 }
@@ -72,42 +72,47 @@ pub fn push(place: &Location, artifact: &Artifact, progress: &mut dyn Progress) 
 /// Fetches a package from a registry or folder, and returns it with the digest of its OCI manifest. Errors: no package
 /// fits, or in a folder several; a place in a registry without a version; parts that differ from what the manifest states;
 /// and any failure of the network or the registry.
-pub fn pull(place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
-    match &place.kind {
-        Kind::Folder(folder) => pull_from_folder(folder, place, progress),
-        Kind::Remote(remote) => remote::pull(&mut Connection::new(place, remote, false)?, place, progress),
+pub fn pull(location: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
+    match &location.kind {
+        Kind::Folder(folder) => pull_from_folder(folder, location, progress),
+        Kind::Remote(remote) => remote::pull(&mut Connection::new(location, remote, false)?, location, progress),
     }
 }
 
 /// Stores a package in a folder, and returns the digest of its OCI manifest. Creates the folder if it is missing.
-/// `about` is the package's manifest; `progress` receives the whole size at once. Errors: the folder has this version
+/// `manifest` is the package's manifest; `progress` receives the whole size at once. Errors: the folder has this version
 /// with other bytes, or with a signature that this package lacks; a folder that holds something else or cannot be
 /// written.
 fn push_to_folder(
     folder: &Path,
     artifact: &Artifact,
-    about: &Manifest,
+    manifest: &Manifest,
     progress: &mut dyn Progress,
 ) -> Result<String, Error> {
     let store = Store::make_folder(folder)?;
-    let place = format!("{}//{}:{}", folder.display(), about.name, about.version);
+    let place = format!("{}//{}:{}", folder.display(), manifest.name, manifest.version);
     let digest = crate::digest::sha256(&artifact.wasm);
-    for there in store.list()?.iter().filter(|there| there.name == about.name && there.version == about.version) {
+    for there in store.list()?.iter().filter(|there| there.name == manifest.name && there.version == manifest.version) {
         check_existing_version(&place, artifact, there.digest == digest, there.signer.as_deref())?;
     }
     let size = artifact.wasm.len() as u64;
-    progress.start(&format!("{}:{}", about.name, about.version), size);
+    progress.start(&format!("{}:{}", manifest.name, manifest.version), size);
     let stored = store.put(artifact, "")?;
     progress.advance(size);
     Ok(stored.manifest_digest)
 }
 
-/// Fails unless a package may be pushed to a place that has its version. `same` says whether the existing component has
-/// the same bytes. `signer` is the key that signed the existing package: the new one must be signed by it too; with
-/// `None`, any signature or none passes. `place` is the location for messages.
-fn check_existing_version(place: &str, artifact: &Artifact, same: bool, signer: Option<&str>) -> Result<(), Error> {
+/// Fails unless a package may be pushed to a place that has its version already. `same_bytes` says whether the
+/// component there has the same bytes. `signer` is the key that signed the package there: the new one must be signed by
+/// it too; with `None`, any signature or none passes. `place` is the location for messages.
+fn check_existing_version(
+    place: &str,
+    artifact: &Artifact,
+    same_bytes: bool,
+    signer: Option<&str>,
+) -> Result<(), Error> {
     match signer {
-        _ if !same => {
+        _ if !same_bytes => {
             let hint = "raise `version` in Cargo.toml or pyproject.toml, build and pack again";
             let error = explain(format!("there is another package at `{place}`"), hint);
             Err(error.with_why("what others have pinned under a version must not change").into())
@@ -122,10 +127,14 @@ fn check_existing_version(place: &str, artifact: &Artifact, same: bool, signer: 
     }
 }
 
-/// Reads a package from a folder, and returns it with the digest of its OCI manifest. Errors: no folder of packages, or
-/// no package or several that fit.
-fn pull_from_folder(folder: &Path, place: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
-    let wanted = Wanted { name: place.name.as_deref(), version: place.version.as_deref(), source: None };
+/// Reads the package that `location` names from a folder, and returns it with the digest of its OCI manifest.
+/// `progress` receives the whole size at once. Errors: no folder of packages, or no package or several that fit.
+fn pull_from_folder(
+    folder: &Path,
+    location: &Location,
+    progress: &mut dyn Progress,
+) -> Result<(Artifact, String), Error> {
+    let wanted = Wanted { name: location.name.as_deref(), version: location.version.as_deref(), source: None };
     let store = Store::folder(folder).map_err(|error| explain_wrong_folder(folder).unwrap_or(error))?;
     let (stored, artifact) = store.find(wanted)?;
     progress.start(&format!("{}:{}", stored.name, stored.version), stored.size);

@@ -58,12 +58,12 @@ pub fn setting_errors(manifest: &Manifest, given: &toml::Table) -> Vec<SettingEr
 /// The most errors about unknown keys that [`setting_errors`] returns.
 const MAX_UNKNOWN: usize = 64;
 
-/// The keys in `given` that are no setting of the manifest.
+/// Iterates over the keys in `given` that are no setting of the manifest.
 fn unknown_keys<'a>(manifest: &'a Manifest, given: &'a toml::Table) -> impl Iterator<Item = &'a String> {
     given.keys().filter(|name| !manifest.settings.iter().any(|setting| setting.name == **name))
 }
 
-/// Returns the name and the value of one setting as [`resolve_settings`] does.
+/// Returns the name of a setting, and its value as [`resolve_settings`] finds it: the one in `given`, else the default.
 fn resolve_named(manifest: &Manifest, setting: &Setting, given: &toml::Table) -> Result<(String, Value), SettingError> {
     let value = resolve(&manifest.name, setting, given.get(&setting.name));
     let failed = |error| SettingError { name: setting.name.clone(), is_unknown: false, source: error };
@@ -110,8 +110,8 @@ pub(crate) fn convert_and_check(setting: &Setting, value: Value) -> Result<Value
     Ok(value)
 }
 
-/// The least and the largest number of items of a list setting: 0 and [`MAX_ITEMS`] where the manifest gives none. The
-/// largest is never above [`MAX_ITEMS`].
+/// Returns the least and the largest number of items of a list setting: 0 and [`MAX_ITEMS`] where the manifest gives
+/// none. The largest is never above [`MAX_ITEMS`].
 fn item_bounds(setting: &Setting) -> (u32, u32) {
     (setting.min_items.unwrap_or(0), setting.max_items.unwrap_or(MAX_ITEMS).min(MAX_ITEMS))
 }
@@ -181,7 +181,7 @@ pub fn range(setting: &Setting) -> String {
     format!("a list of {count}, each {each}")
 }
 
-/// The kind of the items of a list; a kind that is no list's is returned as it is.
+/// Returns the kind of the items of a list; a kind that is no list's is returned as it is.
 fn item_kind(kind: Kind) -> Kind {
     match kind {
         Kind::Integers => Kind::Integer,

@@ -108,7 +108,7 @@ impl Template {
             let hint = "another name, or `--here` in a folder that has none of the files";
             return Err(file_exists_error(&folder, hint).into());
         }
-        let draft = self.draft(parent)?;
+        let draft = self.write_draft(parent)?;
         more(&files_folder(&draft))?;
         fs::rename(files_folder(&draft), &folder).map_err(Error::file("created", &folder))?;
         Ok(folder)
@@ -130,7 +130,7 @@ impl Template {
         {
             return Err(file_exists_error(&path, "move it away, or leave `--here` out for a new folder").into());
         }
-        let draft = self.draft(folder)?;
+        let draft = self.write_draft(folder)?;
         more(folder)?;
         for (done, entry) in entries.iter().enumerate() {
             let place = folder.join(entry);
@@ -147,7 +147,7 @@ impl Template {
 
     /// Writes all files to the subfolder [`files_folder`] of a temporary folder in `beside`, which is deleted when the
     /// result is dropped.
-    fn draft(&self, beside: &Path) -> Result<TempDir, Error> {
+    fn write_draft(&self, beside: &Path) -> Result<TempDir, Error> {
         let draft = tempfile::Builder::new().prefix(".new-").tempdir_in(beside);
         let draft = draft.map_err(Error::file("written to", beside))?;
         for (path, contents) in &self.files {
@@ -226,7 +226,8 @@ fn fill_page(files: &mut Files, shape: &str) {
     }
 }
 
-/// The text of a file of a shape's template; empty if there is none, or it is not UTF-8.
+/// Returns the text of the file `file` of a shape's template; for `contrast`, that of `instructions` with the texts in
+/// [`CONTRAST_TEXTS`] replaced. Empty if there is no such file, or it is not UTF-8.
 fn shape_file(shape: &str, file: &str) -> String {
     let (folder, replaced): (_, &[_]) =
         if shape == "contrast" { ("instructions", &CONTRAST_TEXTS) } else { (shape, &[]) };

@@ -131,11 +131,11 @@ impl Trust {
         all.filter(move |one| !is_signer(one) && !follows(one))
     }
 
-    /// Whether the organization's list names signers for this publisher's prefix, and this publisher's key is not among
+    /// Whether the organization's list names signers for the publisher's prefix, and the publisher's key is not among
     /// them.
-    fn is_overruled(&self, one: &Publisher) -> bool {
-        let named = self.keyring.publishers_for(&one.prefix);
-        !named.is_empty() && named.iter().all(|(_, known)| known.key != one.key)
+    fn is_overruled(&self, publisher: &Publisher) -> bool {
+        let named = self.keyring.publishers_for(&publisher.prefix);
+        !named.is_empty() && named.iter().all(|(_, known)| known.key != publisher.key)
     }
 
     /// Decides whether a package is accepted. `source` is what was asked for, as `registry/namespace/name:version`, or

@@ -49,16 +49,16 @@ pub fn is_accepted(requests: &str) -> Result<bool, Error> {
     Ok(has_record(&home::home()?.join(ACCEPTED_FOLDER), requests.as_bytes()))
 }
 
-/// Whether the folder `notes` has the record that [`create_record`] creates for these bytes.
-fn has_record(notes: &Path, bytes: &[u8]) -> bool {
-    notes.join(digest::sha256(bytes)).is_file()
+/// Whether `folder` has the file that [`create_record`] creates for these bytes.
+fn has_record(folder: &Path, bytes: &[u8]) -> bool {
+    folder.join(digest::sha256(bytes)).is_file()
 }
 
-/// Creates an empty file in the folder `notes`, named by the SHA-256 of the bytes. Creates the folder too if it is missing.
+/// Creates an empty file in `folder`, named by the SHA-256 of the bytes. Creates the folder too if it is missing.
 /// Returns true if the file did not exist. Errors: a folder that other users may change, or that cannot be written.
-fn create_record(notes: &Path, bytes: &[u8]) -> Result<bool, Error> {
-    home::create(notes)?;
-    let path = notes.join(digest::sha256(bytes));
+fn create_record(folder: &Path, bytes: &[u8]) -> Result<bool, Error> {
+    home::create(folder)?;
+    let path = folder.join(digest::sha256(bytes));
     match File::create_new(&path) {
         Ok(_) => Ok(true),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Ok(false),

@@ -81,16 +81,16 @@ pub(super) fn list_crates(folder: &Path, manifest: &Manifest) -> Result<BTreeSet
     Err(Error::provenance("there is no `Cargo.lock` that lists the method in its present version"))
 }
 
-/// Returns the crates that `packages[own]` depends on, directly or not, without itself.
-fn dependencies_of(packages: &[LockedCrate], own: usize) -> BTreeSet<Component> {
-    let (mut seen, mut next) = (BTreeSet::from([own]), vec![own]);
+/// Returns the crates that `packages[root]` depends on, directly or not, without that crate itself.
+fn dependencies_of(packages: &[LockedCrate], root: usize) -> BTreeSet<Component> {
+    let (mut seen, mut next) = (BTreeSet::from([root]), vec![root]);
     while let Some(locked) = next.pop().and_then(|index| packages.get(index)) {
         for entry in &locked.dependencies {
             let meant = packages.iter().enumerate().filter(|(_, other)| other.is_named_by(entry));
             next.extend(meant.map(|(index, _)| index).filter(|index| seen.insert(*index)));
         }
     }
-    seen.remove(&own);
+    seen.remove(&root);
     seen.iter().filter_map(|index| packages.get(*index)).map(component).collect()
 }
 
@@ -128,7 +128,8 @@ pub(super) fn list_python_packages(folder: &Path) -> Result<BTreeSet<Component>,
     Ok(found)
 }
 
-/// Returns the names in a folder; none if there is no such folder.
+/// Returns the names of the files and folders in a folder; empty if there is no such folder. Errors: a folder that
+/// cannot be read.
 fn file_names(folder: &Path) -> Result<Vec<String>, Error> {
     if !folder.is_dir() {
         return Ok(Vec::new());

@@ -117,9 +117,9 @@ impl Connection {
     pub(super) fn send(&mut self, mut request: HttpRequest<'_>) -> Result<Response<Body>, Error> {
         let (mut address, mut logged_in) = (request.address.clone(), false);
         for _ in 0..=MAX_REDIRECTS {
-            let own = address.has_host_of(&self.root);
-            let response = self.send_to_address(&mut request, &address, own)?;
-            if response.status() == StatusCode::UNAUTHORIZED && own && !logged_in {
+            let is_registry = address.has_host_of(&self.root);
+            let response = self.send_to_address(&mut request, &address, is_registry)?;
+            if response.status() == StatusCode::UNAUTHORIZED && is_registry && !logged_in {
                 logged_in = true;
                 self.log_in(&response)?;
                 continue;
@@ -134,14 +134,14 @@ impl Connection {
     }
 
     /// Sends a request, with login and redirects. Errors: no answer, or the registry's refusal if the status is not
-    /// among `good`.
+    /// among `expected`.
     pub(super) fn send_expecting(
         &mut self,
         request: HttpRequest<'_>,
-        good: &[StatusCode],
+        expected: &[StatusCode],
     ) -> Result<Response<Body>, Error> {
         let response = self.send(request)?;
-        if good.contains(&response.status()) { Ok(response) } else { Err(self.status_error(response)) }
+        if expected.contains(&response.status()) { Ok(response) } else { Err(self.status_error(response)) }
     }
 
     /// Reads the body of a response. Errors: it breaks off, or has more than 1 MiB.
@@ -150,7 +150,7 @@ impl Connection {
         text.map_err(|error| self.request_error(&self.root, error))
     }
 
-    /// Turns a failure of the HTTP client into the error for a request to this address without an answer.
+    /// Turns a failure of the HTTP client into the error for a request to `address` that got no answer.
     pub(super) fn request_error(&self, address: &Address, error: ureq::Error) -> Error {
         no_answer(&address.authority, address.secure, &error)
     }
@@ -168,13 +168,13 @@ impl Connection {
         bad_status(&self.place, &self.registry, status.as_u16(), said, wait)
     }
 
-    /// Sends a request to one address, without login and redirects. `own` says whether the address belongs to the
-    /// registry: only then it gets the authorization.
+    /// Sends a request to one address, without login and redirects. `is_registry` says whether the address is that of
+    /// the registry: only then the request carries the authorization.
     fn send_to_address(
         &self,
         request: &mut HttpRequest<'_>,
         address: &Address,
-        own: bool,
+        is_registry: bool,
     ) -> Result<Response<Body>, Error> {
         // Compressed bytes would have another digest.
         let builder = Request::builder().method(request.method.clone()).uri(address.to_string());
@@ -182,7 +182,7 @@ impl Connection {
         if let Some(accept) = request.accept {
             builder = builder.header(ACCEPT, accept);
         }
-        if let Some(authorization) = self.authorization.as_ref().filter(|_| own) {
+        if let Some(authorization) = self.authorization.as_ref().filter(|_| is_registry) {
             builder = builder.header(AUTHORIZATION, authorization);
         }
         let answer = if let Some((bytes, media_type)) = request.body {

@@ -30,22 +30,22 @@ const MANIFEST_DIGEST: HeaderName = HeaderName::from_static("docker-content-dige
 /// there is no such version (the error lists those that exist), or a part is not what the manifest names.
 pub(super) fn pull(
     connection: &mut Connection,
-    place: &Location,
+    location: &Location,
     progress: &mut dyn Progress,
 ) -> Result<(Artifact, String), Error> {
-    let Some(tag) = place.tag() else {
-        let highest = list_tags(connection).pop().map(|tag| format!("{}:{tag}", place.source()));
-        return Err(no_version(&place.to_string(), highest));
+    let Some(tag) = location.tag() else {
+        let highest = list_tags(connection).pop().map(|tag| format!("{}:{tag}", location.source()));
+        return Err(no_version(&location.to_string(), highest));
     };
     let Some((manifest, media_type)) = download_manifest(connection, &tag)? else {
         let there = list_tags(connection);
         let nearest = nearest(&tag, there.iter().map(String::as_str));
-        return Err(not_found(&place.to_string(), &place.source(), &there, nearest));
+        return Err(not_found(&location.to_string(), &location.source(), &there, nearest));
     };
     let parts = Parts::read(&manifest, media_type.as_deref()).map_err(|error| connection.locate(error))?;
 
     let configuration = download_blob(connection, "configuration", &parts.configuration, &mut Silent)?;
-    progress.start(&progress_title(place), parts.layer.size);
+    progress.start(&progress_title(location), parts.layer.size);
     let wasm = download_blob(connection, "package", &parts.layer, progress)?;
     let artifact = parts.assemble(&configuration, wasm).map_err(|error| connection.locate(error))?;
     Ok((artifact, digest_of(&manifest)))
@@ -55,20 +55,20 @@ pub(super) fn pull(
 /// uploaded: the version exists with other bytes, or with a signature that this package lacks.
 pub(super) fn push(
     connection: &mut Connection,
-    place: &Location,
+    location: &Location,
     artifact: &Artifact,
     progress: &mut dyn Progress,
 ) -> Result<String, Error> {
     let documents = artifact.manifest()?;
-    let tag = place.tag().unwrap_or_default();
+    let tag = location.tag().unwrap_or_default();
     if let Some((there, media_type)) = download_manifest(connection, &tag)? {
         let parts =
             Parts::read(&there, media_type.as_deref()).ok().filter(|parts| parts.layer.digest == documents.layer);
         let signature = parts.as_ref().and_then(|parts| parts.signature.as_deref());
         let signer = signer_of(&artifact.wasm, signature);
-        check_existing_version(&place.to_string(), artifact, parts.is_some(), signer.as_deref())?;
+        check_existing_version(&location.to_string(), artifact, parts.is_some(), signer.as_deref())?;
     }
-    progress.start(&progress_title(place), artifact.wasm.len() as u64);
+    progress.start(&progress_title(location), artifact.wasm.len() as u64);
     upload_blob(connection, &artifact.wasm, progress)?;
     upload_blob(connection, &documents.configuration, &mut Silent)?;
     upload_manifest(connection, &tag, &documents)?;
@@ -102,14 +102,14 @@ fn download_manifest(connection: &mut Connection, tag: &str) -> Result<Option<Se
     if response.status() == StatusCode::NOT_FOUND {
         return Ok(None);
     }
-    let said = header_value(&response, &MANIFEST_DIGEST).filter(|digest| digest.starts_with("sha256:"));
+    let reported = header_value(&response, &MANIFEST_DIGEST).filter(|digest| digest.starts_with("sha256:"));
     let media_type = header_value(&response, &CONTENT_TYPE);
     let size: Option<u64> = header_value(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     check_size("manifest", size.unwrap_or_default(), LARGEST_DOCUMENT).map_err(|error| connection.locate(error))?;
     let bytes = connection.read_body(response)?;
     let found = digest_of(&bytes);
-    match said.filter(|said| *said != found) {
-        Some(registry_message) => Err(connection.locate(error::wrong_digest("manifest", &registry_message, &found))),
+    match reported.filter(|reported| *reported != found) {
+        Some(reported) => Err(connection.locate(error::wrong_digest("manifest", &reported, &found))),
         None => Ok(Some((bytes, media_type))),
     }
 }
@@ -190,8 +190,8 @@ fn list_tags(connection: &mut Connection) -> Vec<String> {
 }
 
 /// Returns `name:version`, as the progress of a transfer shows it.
-fn progress_title(place: &Location) -> String {
-    format!("{}:{}", place.name.as_deref().unwrap_or_default(), place.version.as_deref().unwrap_or_default())
+fn progress_title(location: &Location) -> String {
+    format!("{}:{}", location.name.as_deref().unwrap_or_default(), location.version.as_deref().unwrap_or_default())
 }
 
 /// Returns the value of a response's header. `None` if it is missing or not visible ASCII.

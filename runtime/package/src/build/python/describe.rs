@@ -42,16 +42,16 @@ struct Fault {
 /// Imports the method's module, named `module`, with the Python of this machine by `python -m tunebox.describe`. Returns
 /// the manifest entries and interfaces that it declares. The source runs. Errors: a fault in the source, with its line, or
 /// no JSON as the last line of the output; the error then has the last line of the error output.
-pub(super) fn describe(python: &Path, place: &Workspace, module: &str) -> Result<Described, Error> {
-    let source = place.subfolder(SOURCE);
-    let mut command = python_command(python, place, &[])?;
+pub(super) fn describe(python: &Path, workspace: &Workspace, module: &str) -> Result<Described, Error> {
+    let source = workspace.subfolder(SOURCE);
+    let mut command = python_command(python, workspace, &[])?;
     command.args(["-m", "tunebox.describe", module]).arg(source);
     let output = command.output().map_err(Error::file("started", python))?;
     // What the source prints stands before the answer.
     let line = output.stdout.rsplit(|byte| *byte == b'\n').find(|line| !line.is_empty());
     match line.and_then(|line| serde_json::from_slice(line).ok()) {
         Some(Answer::Described(described)) => Ok(described),
-        Some(Answer::Fault { fault }) => Err(fault.into_error(place)),
+        Some(Answer::Fault { fault }) => Err(fault.into_error(workspace)),
         None => {
             let problem = String::from_utf8_lossy(&output.stderr).lines().last().unwrap_or("no answer").to_owned();
             Err(componentize_error(&problem))
@@ -62,9 +62,9 @@ pub(super) fn describe(python: &Path, place: &Workspace, module: &str) -> Result
 impl Fault {
     /// Turns the fault into an error with the location `file:line:column`; without a location if `file` is empty. The
     /// source line, counted from 1, is shown if the file is below `src/` and has that line.
-    fn into_error(self, place: &Workspace) -> Error {
+    fn into_error(self, workspace: &Workspace) -> Error {
         let Self { message, file, line, column } = self;
-        let inside = file.strip_prefix("src/").map(|inside| place.subfolder(SOURCE).join(inside));
+        let inside = file.strip_prefix("src/").map(|inside| workspace.subfolder(SOURCE).join(inside));
         let text = inside.and_then(|path| files::read_text(&path).ok());
         let text = text.and_then(|text| text.lines().nth(line.checked_sub(1)?).map(str::to_owned));
         let snippet = text.map(|text| Snippet { line, text, column, width: 1, note: None });

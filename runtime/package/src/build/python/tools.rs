@@ -99,23 +99,33 @@ impl Tools {
     /// Runs `componentize-py componentize` in the workspace for a world of the contract and returns the component's bytes.
     /// Imports of WASI are replaced by traps. Packages of the `.venv` in `folder` get in, no others of this machine. Errors:
     /// the program does not start, or fails.
-    pub(super) fn componentize(&self, place: &Workspace, folder: &Path, world: World) -> Result<Vec<u8>, Error> {
-        let output = place.path().join("method.wasm");
-        let mut command = self.componentize_command(place, world);
-        command.arg("componentize").arg("-p").arg(place.subfolder(SOURCE)).arg("-p").arg(place.subfolder(PACKAGE));
+    pub(super) fn componentize(&self, workspace: &Workspace, folder: &Path, world: World) -> Result<Vec<u8>, Error> {
+        let output = workspace.path().join("method.wasm");
+        let mut command = self.componentize_command(workspace, world);
+        command
+            .arg("componentize")
+            .arg("-p")
+            .arg(workspace.subfolder(SOURCE))
+            .arg("-p")
+            .arg(workspace.subfolder(PACKAGE));
         command.arg("--stub-wasi").arg("-o").arg(&output).arg(ENTRY);
         // Without one, every package of this machine would get in.
         let own = folder.join(VENV_FOLDER);
-        command.env("VIRTUAL_ENV", if own.is_dir() { own } else { place.subfolder(EMPTY_ENVIRONMENT) });
+        command.env("VIRTUAL_ENV", if own.is_dir() { own } else { workspace.subfolder(EMPTY_ENVIRONMENT) });
         run(&mut command, &self.componentize)?;
         std::fs::read(&output).map_err(Error::file("read", output))
     }
 
     /// Prepares a call of `componentize-py` in the workspace, for a world of the workspace's contract and
     /// without the variables `PYTHONPATH` and `PYTHONHOME`. Does not run it.
-    fn componentize_command(&self, place: &Workspace, world: World) -> Command {
+    fn componentize_command(&self, workspace: &Workspace, world: World) -> Command {
         let mut command = command(&self.componentize);
-        command.arg("-q").arg("-d").arg(place.subfolder(CONTRACT)).args(["-w", world.name()]).current_dir(place.path());
+        command
+            .arg("-q")
+            .arg("-d")
+            .arg(workspace.subfolder(CONTRACT))
+            .args(["-w", world.name()])
+            .current_dir(workspace.path());
         command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
         command
     }
@@ -123,12 +133,12 @@ impl Tools {
 
 /// Prepares a run of Python in the workspace, with the package `tunebox`, the modules of a native process and the folders
 /// `more` on its path. No bytecode is written. Errors: a folder whose name cannot be on a path.
-pub(super) fn python_command(python: &Path, place: &Workspace, more: &[PathBuf]) -> Result<Command, Error> {
-    let folders = [place.subfolder(PACKAGE), place.subfolder(NATIVE)];
+pub(super) fn python_command(python: &Path, workspace: &Workspace, more: &[PathBuf]) -> Result<Command, Error> {
+    let folders = [workspace.subfolder(PACKAGE), workspace.subfolder(NATIVE)];
     let path =
         std::env::join_paths(folders.iter().chain(more)).map_err(|error| componentize_error(&error.to_string()))?;
     let mut command = command(python);
-    command.arg("-B").current_dir(place.path());
+    command.arg("-B").current_dir(workspace.path());
     command.env("PYTHONPATH", path).env("PYTHONUTF8", "1").env_remove("PYTHONHOME");
     Ok(command)
 }

@@ -69,7 +69,8 @@ fn search_folders(folder: &Path, temporary: &Path) -> Result<(PathBuf, PathBuf),
     Ok((known, temporary.join("mypy")))
 }
 
-/// Parses the lines `src/calm.py:12:9: error: …` of `mypy`; a line `note:` of the same place belongs to the error before it.
+/// Parses the output of `mypy`. Each line such as `src/calm.py:12:9: error: …` begins a warning; any other line, such
+/// as a `note:`, is appended to the output of the warning before it. Ignores lines before the first error.
 fn parse_warnings(output: &str) -> Vec<Warning> {
     let mut found: Vec<Warning> = Vec::new();
     for line in output.lines() {
