@@ -75,17 +75,18 @@ impl Contract {
         Ok(contract)
     }
 
-    /// The interfaces that a method may import, in the order of the world.
+    /// Returns the interfaces that a method may import, in the order of the world.
     pub fn interfaces(&self) -> impl Iterator<Item = Interface<'_>> {
         self.interfaces.iter().map(|id| Interface { contract: self, id: *id })
     }
 
-    /// Every function of every interface, by interface in the order of the world, then in the order of its file.
+    /// Returns every function of every interface, by interface in the order of the world, then in the order of its
+    /// file.
     pub fn functions(&self) -> impl Iterator<Item = Function<'_>> {
         self.interfaces().flat_map(Interface::functions)
     }
 
-    /// The rows of the cost table, sorted by path.
+    /// Returns the rows of the cost table, sorted by path.
     pub fn rows(&self) -> &[Row] {
         &self.rows
     }
@@ -113,19 +114,19 @@ impl Contract {
         }
     }
 
-    /// Looks the row of a function up by its path, such as `tensor.tensor.exp`. `None` if there is none.
+    /// Returns the row of the function with this path, such as `tensor.tensor.exp`. `None` if there is none.
     fn row(&self, path: &str) -> Option<&Row> {
         self.rows.binary_search_by(|row| row.path.as_str().cmp(path)).ok().and_then(|index| self.rows.get(index))
     }
 }
 
 impl<'a> Interface<'a> {
-    /// The name of the interface, such as `tensor`.
+    /// Returns the name of the interface, such as `tensor`.
     pub fn name(self) -> &'a str {
         self.contract.resolve.interfaces[self.id].name.as_deref().unwrap_or_default()
     }
 
-    /// The functions of the interface in the order of its file. Leaves out a function without a row.
+    /// Returns the functions of the interface in the order of its file. Leaves out a function without a row.
     pub fn functions(self) -> impl Iterator<Item = Function<'a>> {
         let contract = self.contract;
         contract.resolve.interfaces[self.id].functions.iter().filter_map(move |(key, signature)| {
@@ -136,8 +137,8 @@ impl<'a> Interface<'a> {
 }
 
 impl<'a> Function<'a> {
-    /// The name of the function in generated Rust bindings, in snake case without its resource: `logical_and` for
-    /// `logical-and`, `exp` for `[method]tensor.exp`. `new` for a constructor.
+    /// Returns the name of the function in generated Rust bindings, in snake case without its resource: `logical_and`
+    /// for `logical-and`, `exp` for `[method]tensor.exp`. `new` for a constructor.
     pub fn rust_name(&self) -> String {
         match self.signature.kind {
             FunctionKind::Constructor(_) => "new".to_owned(),
@@ -145,13 +146,14 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// The doc text of the function in one line: each run of white space becomes one space. Empty if it has none.
+    /// Returns the doc text of the function in one line: each run of white space becomes one space. Empty if it has
+    /// none.
     pub fn text(&self) -> String {
         self.signature.docs.contents.as_deref().unwrap_or_default().split_whitespace().collect::<Vec<_>>().join(" ")
     }
 
-    /// The name of the resource whose method, static function or constructor this is. `None` for a function of the
-    /// interface itself.
+    /// Returns the name of the resource whose method, static function or constructor this is. `None` for a function of
+    /// the interface itself.
     pub fn resource(&self) -> Option<&'a str> {
         match self.signature.kind {
             FunctionKind::Method(id) | FunctionKind::Static(id) | FunctionKind::Constructor(id) => {
@@ -161,14 +163,14 @@ impl<'a> Function<'a> {
         }
     }
 
-    /// The parameters in order, each as (name in snake case, owned Rust type). For a method the first is the resource,
-    /// named `self`. The type is empty if no tensor operation uses it, as for `u64` or an unnamed tuple.
+    /// Returns the parameters in order, each as (name in snake case, owned Rust type). For a method the first is the
+    /// resource, named `self`. The type is empty if no tensor operation uses it, as for `u64` or an unnamed tuple.
     pub fn parameters(&self) -> impl Iterator<Item = (String, String)> {
         self.signature.params.iter().map(|parameter| (snake(&parameter.name), self.contract.rust_type(&parameter.ty)))
     }
 
-    /// The Rust type of the result; for a WIT `result` that of its success. Empty if the function returns nothing, or a
-    /// type that no tensor operation uses, as `u64`.
+    /// Returns the Rust type of the result; for a WIT `result` that of its success. Empty if the function returns
+    /// nothing, or a type that no tensor operation uses, as `u64`.
     pub fn result(&self) -> String {
         self.signature.result.as_ref().map_or_else(String::new, |ty| self.contract.rust_type(ty))
     }

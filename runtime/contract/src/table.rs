@@ -37,7 +37,7 @@ pub struct Row {
 /// Parses `functions.txt`, without comments and blank lines, and sorts its rows by path.
 pub(crate) fn rows() -> Outcome<Vec<Row>> {
     let lines = include_str!("../functions.txt").lines().filter(|line| !line.starts_with('#') && !line.is_empty());
-    let mut rows = lines.map(row).collect::<Outcome<Vec<_>>>()?;
+    let mut rows = lines.map(parse_row).collect::<Outcome<Vec<_>>>()?;
     rows.sort_by(|one, other| one.path.cmp(&other.path));
     Ok(rows)
 }
@@ -46,7 +46,7 @@ pub(crate) fn rows() -> Outcome<Vec<Row>> {
 /// line without a cost costs the call alone. Fails for a line without a colon, for work that is not an integer, and for
 /// words other than these after the cost. Takes any other word in place of the cost as the class of an operation,
 /// unchecked.
-fn row(line: &str) -> Outcome<Row> {
+fn parse_row(line: &str) -> Outcome<Row> {
     let (path, rest) = line.split_once(':').ok_or_else(|| format!("`{line}` in `functions.txt` has no colon"))?;
     let (path, rest) = (path.to_owned(), rest.trim());
     if let Some((work, unit)) = rest.split_once(" × ") {

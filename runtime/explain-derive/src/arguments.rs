@@ -33,7 +33,7 @@ impl Arguments {
                     return Err(meta.error(format!("unknown argument; known: source, {}", NAMES.join(", "))));
                 }
                 meta.input.parse::<Token![=]>()?;
-                let value = answer(&name, meta.input.parse()?);
+                let value = convert_value(&name, meta.input.parse()?);
                 match found.answers.insert(name, value) {
                     None => Ok(()),
                     Some(_) => Err(meta.error("this argument is given twice")),
@@ -43,8 +43,8 @@ impl Arguments {
         Ok(found)
     }
 
-    /// Adds those arguments of the whole type (`shared`) that this variant does not give itself, `source` among them.
-    /// Returns the variant's arguments as they are if it has `source`, since then its inner error gives the others.
+    /// Adds the arguments of the whole type, `shared`, that this variant does not give itself, `source` among them.
+    /// Changes nothing if the variant has `source`, since then its inner error gives the others.
     pub(crate) fn or(mut self, shared: &Self) -> Self {
         if !self.source {
             for (name, value) in &shared.answers {
@@ -84,7 +84,7 @@ impl Arguments {
 /// Converts the value of the argument `name` to an expression of the field's type. A string literal becomes `format!`,
 /// except for `category`. A path given for `exit` becomes a variant of `Exit`. All values but those of `exit`, `snippet` and
 /// `trace` are wrapped in `Into::into`, which makes a `String` an `Option<String>`.
-fn answer(name: &Ident, value: Expr) -> TokenStream {
+fn convert_value(name: &Ident, value: Expr) -> TokenStream {
     let value = match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if name != "category" => {
             quote!(::std::format!(#text))

@@ -89,8 +89,8 @@ fn pattern(fields: &Fields) -> TokenStream {
     }
 }
 
-/// The name to which [`pattern`] binds the inner error: `source` for named fields, else `_0`. Does not check that the
-/// variant has this field.
+/// Generates the name to which [`pattern`] binds the inner error: `source` for named fields, else `_0`. Does not check
+/// that the variant has this field.
 fn source(fields: &Fields) -> TokenStream {
     if let Fields::Named(_) = fields { quote!(source) } else { quote!(_0) }
 }

@@ -143,8 +143,8 @@ pub fn remove_folder(path: &Path) -> Result<(), FileError> {
     }
 }
 
-/// The names of all entries of a folder (files, folders and others, hidden ones too), sorted by bytes. Empty if the folder
-/// does not exist. Bytes that are not UTF-8 are replaced.
+/// Returns the names of all entries of a folder (files, folders and others, hidden ones too), sorted by bytes. Empty if
+/// the folder does not exist. Bytes that are not UTF-8 are replaced.
 ///
 /// # Errors
 /// When the folder cannot be listed.

@@ -36,7 +36,7 @@ pub fn catch_panic<T>(work: impl FnOnce() -> T) -> Result<T, String> {
     outcome.map_err(|panic| panic_message(&*panic))
 }
 
-/// The text of a panic's payload, if that is a `&str` or a `String`, else `the library that reads it gave up`.
+/// Returns the text of a panic's payload, if that is a `&str` or a `String`, else `the library that reads it gave up`.
 fn panic_message(panic: &(dyn Any + Send)) -> String {
     let text = panic.downcast_ref::<&str>().copied().or_else(|| panic.downcast_ref::<String>().map(String::as_str));
     text.unwrap_or("the library that reads it gave up").to_owned()

@@ -122,7 +122,7 @@ pub enum RankError {
     Broken,
 }
 
-/// Names ranks in a message: `rank 2`, `ranks 1, 2 and 3`.
+/// Names ranks in a message: `rank 2`, `ranks 1, 2 and 3`; `no rank` for none.
 fn name_ranks(ranks: &[usize]) -> String {
     match ranks {
         [rank] => format!("rank {rank}"),

@@ -21,7 +21,7 @@ pub enum Launcher {
 }
 
 impl Launcher {
-    /// The name for messages.
+    /// Returns the launcher's name for messages, such as Open MPI's `mpirun`.
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
@@ -32,7 +32,7 @@ impl Launcher {
         }
     }
 
-    /// What to do if no MPI library is found or it belongs to another MPI than this launcher.
+    /// Returns the hint for a process of this launcher that finds no MPI library, or one of another MPI.
     pub(crate) fn library_hint(self) -> String {
         let hint = match self {
             Self::OpenMpi => {
@@ -135,10 +135,10 @@ fn read_rank(
     let read = |name: &str, present: &str| read_number::<usize>(variable, launcher, name, present);
     let (ranks, number) = (read(count, rank)?, read(rank, count)?);
     ensure((1..=MAX_COUNT).contains(&ranks), || {
-        wrong(count, ranks.to_string(), format!("a run has 1 to {MAX_COUNT} ranks"))
+        wrong_value_error(count, ranks.to_string(), format!("a run has 1 to {MAX_COUNT} ranks"))
     })?;
     ensure(number < ranks, || {
-        wrong(rank, number.to_string(), format!("`{count}` is `{ranks}`, and ranks begin at 0"))
+        wrong_value_error(rank, number.to_string(), format!("`{count}` is `{ranks}`, and ranks begin at 0"))
     })?;
     Ok((number, ranks))
 }
@@ -150,10 +150,15 @@ fn read_rank(
 /// [`RankError::NoVariable`] if one is not set; [`RankError::Variable`] if the port is not a number from 1 to 65535, or
 /// has no successor and needs one.
 fn read_address(variable: &impl Fn(&str) -> Option<String>, is_torchrun: bool) -> Result<(String, u16), RankError> {
-    let host = variable("MASTER_ADDR").ok_or_else(|| missing(Launcher::Torchrun, "MASTER_ADDR", "WORLD_SIZE"))?;
+    let host = variable("MASTER_ADDR")
+        .ok_or_else(|| missing_variable_error(Launcher::Torchrun, "MASTER_ADDR", "WORLD_SIZE"))?;
     let port: u16 = read_number(variable, Launcher::Torchrun, "MASTER_PORT", "WORLD_SIZE")?;
     let listen = port.checked_add(u16::from(is_torchrun)).filter(|_| port > 0);
-    Ok((host, listen.ok_or_else(|| wrong("MASTER_PORT", port.to_string(), "no such port can be used".to_owned()))?))
+    Ok((
+        host,
+        listen
+            .ok_or_else(|| wrong_value_error("MASTER_PORT", port.to_string(), "no such port can be used".to_owned()))?,
+    ))
 }
 
 /// Reads the number in the variable `name`, white space around it ignored. `present` names a variable that is set, for
@@ -167,17 +172,17 @@ fn read_number<N: std::str::FromStr>(
     name: &str,
     present: &str,
 ) -> Result<N, RankError> {
-    let value = variable(name).ok_or_else(|| missing(launcher, name, present))?;
-    value.trim().parse().map_err(|_| wrong(name, value, "a number from 0 is expected".to_owned()))
+    let value = variable(name).ok_or_else(|| missing_variable_error(launcher, name, present))?;
+    value.trim().parse().map_err(|_| wrong_value_error(name, value, "a number from 0 is expected".to_owned()))
 }
 
-/// The error that the variable `name` is not set, although `present` is and `launcher` sets both.
-fn missing(launcher: Launcher, name: &str, present: &str) -> RankError {
+/// Builds the error that the variable `name` is not set, although `present` is and `launcher` sets both.
+fn missing_variable_error(launcher: Launcher, name: &str, present: &str) -> RankError {
     RankError::NoVariable { name: name.to_owned(), present: present.to_owned(), launcher }
 }
 
-/// The error that the variable `name` cannot be `value`.
-fn wrong(name: &str, value: String, why: String) -> RankError {
+/// Builds the error that the variable `name` cannot have the value `value`; `why` says why.
+fn wrong_value_error(name: &str, value: String, why: String) -> RankError {
     RankError::Variable { name: name.to_owned(), value, why }
 }
 

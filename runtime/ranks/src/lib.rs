@@ -80,30 +80,31 @@ struct Deadline {
 }
 
 impl Deadline {
-    /// The deadline of an operation that begins now and waits at most `timeout`, or a year if that is shorter.
+    /// Creates the deadline of an operation that begins now and waits at most `timeout`, or a year if that is shorter.
     fn after(timeout: Duration) -> Self {
         let timeout = timeout.min(Duration::from_secs(365 * 24 * 3600));
         Self { end: Instant::now() + timeout, timeout }
     }
 
-    /// A deadline that is later by `delay`. Its errors name the time without the delay.
+    /// Returns a deadline that is later by `delay`. Its errors name the time without the delay.
     fn extended(self, delay: Duration) -> Self {
         Self { end: self.end + delay, ..self }
     }
 
-    /// The time until the deadline, zero once it passed.
+    /// Returns the time until the deadline, zero once it passed.
     fn remaining(self) -> Duration {
         self.end.saturating_duration_since(Instant::now())
     }
 
-    /// The error that `ranks` did not answer before the deadline.
+    /// Builds the error that `ranks` did not answer before the deadline. It names the whole waiting time in seconds,
+    /// rounded up.
     fn missing(self, ranks: Vec<usize>) -> RankError {
         let seconds = u64::try_from(self.timeout.as_millis().div_ceil(1000)).unwrap_or(u64::MAX);
         RankError::Missing { ranks, seconds }
     }
 }
 
-/// Checks that `length` bytes are within [`MAX_MESSAGE`].
+/// Checks that `length` bytes are within [`MAX_MESSAGE`], and returns them as `usize`.
 ///
 /// # Errors
 /// [`RankError::TooLong`] if they are not.

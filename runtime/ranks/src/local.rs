@@ -43,14 +43,14 @@ impl LocalTransport {
     fn exchange(&self, message: &[u8], deadline: Deadline) -> Result<Vec<Vec<u8>>, RankError> {
         let others = |rank: &usize| *rank != self.rank;
         for rank in (0..self.count).filter(others) {
-            self.senders[rank].send(message.to_vec()).map_err(|_| lost(rank))?;
+            self.senders[rank].send(message.to_vec()).map_err(|_| lost_error(rank))?;
         }
         let (mut messages, mut missing) = (vec![message.to_vec(); self.count], Vec::new());
         for rank in (0..self.count).filter(others) {
             match self.receivers[rank].recv_timeout(deadline.remaining()) {
                 Ok(received) => messages[rank] = received,
                 Err(RecvTimeoutError::Timeout) => missing.push(rank),
-                Err(RecvTimeoutError::Disconnected) => return Err(lost(rank)),
+                Err(RecvTimeoutError::Disconnected) => return Err(lost_error(rank)),
             }
         }
         if missing.is_empty() { Ok(messages) } else { Err(deadline.missing(missing)) }
@@ -72,23 +72,26 @@ impl Transport for LocalTransport {
         self.count
     }
 
+    /// Exchanges the messages over the channels. Closes all channels if that fails.
     fn gather(&mut self, message: &[u8], timeout: Duration) -> Result<Vec<Vec<u8>>, RankError> {
         ensure(!self.senders.is_empty(), || RankError::Broken)?;
         check_length(message.len() as u64)?;
         self.exchange(message, Deadline::after(timeout)).inspect_err(|_| self.disconnect())
     }
 
+    /// Closes the channels, without waiting for the other ranks.
     fn close(self: Box<Self>) -> Result<(), RankError> {
         ensure(!self.senders.is_empty(), || RankError::Broken)
     }
 
+    /// Closes the channels; ignores the exit code.
     fn abort(&mut self, _code: i32) {
         self.disconnect();
     }
 }
 
-/// The error that the transport of `rank` no longer exists.
-fn lost(rank: usize) -> RankError {
+/// Builds the error that the transport of `rank` no longer exists.
+fn lost_error(rank: usize) -> RankError {
     RankError::Lost { rank, why: "the rank closed its connection".to_owned() }
 }
 
@@ -149,6 +152,6 @@ mod tests {
             }
             transport.gather(b"a", LONG).unwrap_err()
         });
-        assert_eq!(errors, [lost(1), RankError::Broken]);
+        assert_eq!(errors, [lost_error(1), RankError::Broken]);
     }
 }

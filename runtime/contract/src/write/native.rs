@@ -11,8 +11,8 @@ use crate::{Contract, Interface, Outcome, camel, snake};
 /// contract.
 ///
 /// # Errors
-/// An asynchronous function, an error type other than the contract's own, a type that the generator does not know, and
-/// an owned handle inside another type.
+/// An asynchronous function, an error type other than the contract's own, an owned handle inside another type, and an
+/// enum or variant with more than 256 cases.
 pub fn requests(contract: &Contract) -> Outcome<String> {
     let (mut entries, mut types) = (Vec::new(), String::new());
     for interface in contract.interfaces() {
@@ -26,8 +26,8 @@ pub fn requests(contract: &Contract) -> Outcome<String> {
     Ok(text + "];\n" + &types)
 }
 
-/// Adds the functions of an interface, and the drop functions of its resources, to `entries`, and the codecs of the
-/// types that it defines to `types`.
+/// Adds the functions of an interface, and the drop functions of its resources, to `entries`, as (`interface/function`,
+/// source). Adds the codecs of the enums, records and variants that the interface defines to `types`, as source.
 fn add_interface(
     resolve: &Resolve,
     interface: Interface<'_>,
@@ -36,13 +36,13 @@ fn add_interface(
 ) -> Outcome<()> {
     let name = interface.name();
     for function in interface.functions() {
-        entries.push(entry(resolve, name, function.signature)?);
+        entries.push(function_entry(resolve, name, function.signature)?);
     }
     for type_id in resolve.interfaces[interface.id].types.values() {
         let defined = &resolve.types[*type_id];
         if let TypeDefKind::Resource = defined.kind {
-            entries.push(dropping(name, defined)?);
-        } else if is_new(defined) {
+            entries.push(drop_entry(name, defined)?);
+        } else if needs_codec(defined) {
             *types += &codec(name, defined)?;
         }
     }
@@ -53,12 +53,12 @@ fn add_interface(
 /// reads the arguments in order, expects the end of the input, calls the function on the host and encodes the answer.
 /// Fails for an asynchronous function, for an owned handle inside an argument, and for an error type other than
 /// `types.error`.
-fn entry(resolve: &Resolve, name: &str, function: &Function) -> Outcome<(String, String)> {
+fn function_entry(resolve: &Resolve, name: &str, function: &Function) -> Outcome<(String, String)> {
     let full = format!("{name}/{}", function.name);
     let (bearer, called) = match function.kind {
         FunctionKind::Freestanding => ("Host".to_owned(), snake(&function.name)),
-        FunctionKind::Constructor(of) => (host_of(resolve, of)?, "new".to_owned()),
-        FunctionKind::Method(of) | FunctionKind::Static(of) => (host_of(resolve, of)?, snake(function.item_name())),
+        FunctionKind::Constructor(of) => (host_trait(resolve, of)?, "new".to_owned()),
+        FunctionKind::Method(of) | FunctionKind::Static(of) => (host_trait(resolve, of)?, snake(function.item_name())),
         _ => return Err(format!("`{full}` is asynchronous").into()),
     };
     let mut reads = String::new();
@@ -81,7 +81,7 @@ fn entry(resolve: &Resolve, name: &str, function: &Function) -> Outcome<(String,
 
 /// Generates the table entry that drops a handle of `resource` of the interface `name`, as
 /// (`interface/[resource-drop]resource`, source).
-fn dropping(name: &str, resource: &TypeDef) -> Outcome<(String, String)> {
+fn drop_entry(name: &str, resource: &TypeDef) -> Outcome<(String, String)> {
     let kind = resource.name.as_deref().ok_or("a resource without a name")?;
     let full = format!("{name}/[resource-drop]{kind}");
     let path = format!("crate::bindings::{}::Host{}::drop", snake(name), camel(kind));
@@ -92,8 +92,9 @@ fn dropping(name: &str, resource: &TypeDef) -> Outcome<(String, String)> {
     Ok((full, text))
 }
 
-/// The name of the trait that bindings generate for a resource: `HostTensor` for `tensor`.
-fn host_of(resolve: &Resolve, resource: TypeId) -> Outcome<String> {
+/// Returns the name of the trait that bindings generate for a resource: `HostTensor` for `tensor`. Fails for a resource
+/// without a name.
+fn host_trait(resolve: &Resolve, resource: TypeId) -> Outcome<String> {
     let name = resolve.types[resource].name.as_deref().ok_or("a resource without a name")?;
     Ok(format!("Host{}", camel(name)))
 }
@@ -132,14 +133,16 @@ fn may_be_an_error(resolve: &Resolve, interface: &str, result: &Type) -> Outcome
     Err(format!("`{interface}` has an error of its own").into())
 }
 
-/// Whether a type is an enum, record or variant that its interface defines itself, and not an alias.
-fn is_new(defined: &TypeDef) -> bool {
+/// Whether the generator writes a codec for a type that an interface defines: for an enum, record or variant. False for
+/// aliases, resources, flags and all other types.
+fn needs_codec(defined: &TypeDef) -> bool {
     use TypeDefKind::{Enum, Record, Variant};
     matches!(defined.kind, Enum(_) | Record(_) | Variant(_))
 }
 
-/// Generates the implementations of `Decode` and `Encode` for an enum, flags, record or variant of `interface`. For
-/// flags writes them out; for the others calls the macros `cases!` and `record!`, which stand beside the two traits.
+/// Generates the implementations of `Decode` and `Encode` for an enum, record or variant of `interface`, as a call of
+/// the macro `cases!` or `record!`, which stand beside the two traits. Fails for a type of another kind or without a
+/// name, and for more than 256 cases.
 fn codec(interface: &str, defined: &TypeDef) -> Outcome<String> {
     let name = defined.name.as_deref().ok_or("a type without a name")?;
     let path = format!("crate::bindings::{}::{}", snake(interface), camel(name));

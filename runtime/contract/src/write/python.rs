@@ -22,15 +22,15 @@ pub fn python(contract: &Contract) -> Outcome<String> {
         writeln!(types, "    {:?}: {{", interface.name())?;
         writeln!(functions, "    {:?}: [", interface.name())?;
         for id in resolve.interfaces[interface.id].types.values() {
-            types += &definition(resolve, *id)?;
+            types += &write_definition(resolve, *id)?;
         }
         for function in resolve.interfaces[interface.id].functions.values() {
-            functions += &signature(resolve, function)?;
+            functions += &write_function(resolve, function)?;
         }
         types += "    },\n";
         functions += "    ],\n";
     }
-    let exports = exports(contract)?;
+    let exports = write_exports(contract)?;
     Ok(format!(
         "\"\"\"The functions and types of the contract, as data. Generated from `wit/` of tunebox.\"\"\"\n\n\
          #: By interface and name: the kind of the type, and its cases, flags or fields.\n\
@@ -41,33 +41,36 @@ pub fn python(contract: &Contract) -> Outcome<String> {
     ))
 }
 
-/// The functions of the interfaces that the world exports, as elements of a Python list.
-fn exports(contract: &Contract) -> Outcome<String> {
+/// Writes the functions of the interfaces that the world exports, in order, as elements of a Python list. Fails if the
+/// world exports other things than interfaces.
+fn write_exports(contract: &Contract) -> Outcome<String> {
     let resolve = &contract.resolve;
     let world = resolve.worlds.iter().find(|(_, world)| world.name == WORLD).ok_or("there is no such world")?.1;
     let mut text = String::new();
     for item in world.exports.values() {
         let WorldItem::Interface { id, .. } = item else { return Err("a world exports interfaces only".into()) };
         for function in resolve.interfaces[*id].functions.values() {
-            text += &signature(resolve, function)?;
+            text += &write_function(resolve, function)?;
         }
     }
     Ok(text)
 }
 
-/// Writes a function as `(name, [(parameter, type), …], result)`; the result is `None` if there is none.
-fn signature(resolve: &Resolve, function: &Function) -> Outcome<String> {
+/// Writes a function as `(name, [(parameter, type), …], result)`, an element of a Python list; the result is `None` if
+/// there is none.
+fn write_function(resolve: &Resolve, function: &Function) -> Outcome<String> {
     let mut parameters = String::new();
     for parameter in &function.params {
-        write!(parameters, "({:?}, {}), ", parameter.name, written(resolve, &parameter.ty)?)?;
+        write!(parameters, "({:?}, {}), ", parameter.name, write_type(resolve, &parameter.ty)?)?;
     }
-    let result = optional(resolve, function.result.as_ref())?;
+    let result = write_optional_type(resolve, function.result.as_ref())?;
     Ok(format!("        ({:?}, [{}], {result}),\n", function.name, parameters.trim_end_matches(", ")))
 }
 
-/// Writes a type that an interface defines as an entry of a Python dictionary; empty for a name of a type without
-/// a class of its own.
-fn definition(resolve: &Resolve, id: TypeId) -> Outcome<String> {
+/// Writes a resource, enum, record, variant or flags type as an entry of a Python dictionary: its name, and its kind
+/// with its members. Empty for an alias and for other types, such as a named list, which are written where they are
+/// used.
+fn write_definition(resolve: &Resolve, id: TypeId) -> Outcome<String> {
     let defined = &resolve.types[id];
     let name = defined.name.as_deref().ok_or("a type without a name")?;
     let (kind, members) = match &defined.kind {
@@ -76,11 +79,11 @@ fn definition(resolve: &Resolve, id: TypeId) -> Outcome<String> {
         TypeDefKind::Enum(set) => ("enum", set.cases.iter().map(|case| format!("{:?}", case.name)).collect()),
         TypeDefKind::Flags(set) => ("flags", set.flags.iter().map(|flag| format!("{:?}", flag.name)).collect()),
         TypeDefKind::Record(record) => {
-            let fields = record.fields.iter().map(|field| member(resolve, &field.name, Some(&field.ty)));
+            let fields = record.fields.iter().map(|field| write_member(resolve, &field.name, Some(&field.ty)));
             ("record", fields.collect::<Outcome<_>>()?)
         }
         TypeDefKind::Variant(set) => {
-            let cases = set.cases.iter().map(|case| member(resolve, &case.name, case.ty.as_ref()));
+            let cases = set.cases.iter().map(|case| write_member(resolve, &case.name, case.ty.as_ref()));
             ("variant", cases.collect::<Outcome<_>>()?)
         }
         // A name of a list or tuple, which is written where it is used.
@@ -89,18 +92,19 @@ fn definition(resolve: &Resolve, id: TypeId) -> Outcome<String> {
     Ok(format!("        {name:?}: ({kind:?}, [{}]),\n", members.join(", ")))
 }
 
-/// Writes a field of a record or a case of a variant as `(name, type)`.
-fn member(resolve: &Resolve, name: &str, ty: Option<&Type>) -> Outcome<String> {
-    Ok(format!("({name:?}, {})", optional(resolve, ty)?))
+/// Writes a field of a record or a case of a variant as `(name, type)`, with `None` for a case without a value.
+fn write_member(resolve: &Resolve, name: &str, ty: Option<&Type>) -> Outcome<String> {
+    Ok(format!("({name:?}, {})", write_optional_type(resolve, ty)?))
 }
 
-/// Writes a type; `None` if there is none.
-fn optional(resolve: &Resolve, ty: Option<&Type>) -> Outcome<String> {
-    ty.map_or(Ok("None".to_owned()), |ty| written(resolve, ty))
+/// Writes a type as [`write_type`] does, or `None` if there is no type.
+fn write_optional_type(resolve: &Resolve, ty: Option<&Type>) -> Outcome<String> {
+    ty.map_or(Ok("None".to_owned()), |ty| write_type(resolve, ty))
 }
 
-/// Writes a type where it is used. Errors: a kind of type that no function of the contract has.
-fn written(resolve: &Resolve, ty: &Type) -> Outcome<String> {
+/// Writes a type as a Python tuple of its kind and what the kind needs, such as `("option", ("f32",))`; an alias as the
+/// type that it stands for. Fails for `error-context`, and for a type that has neither one of these kinds nor a name.
+fn write_type(resolve: &Resolve, ty: &Type) -> Outcome<String> {
     let id = match ty {
         Type::Id(id) => *id,
         Type::ErrorContext => return Err("the Python SDK does not know `error-context`".into()),
@@ -109,40 +113,45 @@ fn written(resolve: &Resolve, ty: &Type) -> Outcome<String> {
     };
     let defined = &resolve.types[id];
     match &defined.kind {
-        TypeDefKind::Type(ty) => written(resolve, ty),
-        TypeDefKind::Handle(Handle::Own(id) | Handle::Borrow(id)) => named(resolve, "handle", resource(resolve, *id)),
+        TypeDefKind::Type(ty) => write_type(resolve, ty),
+        TypeDefKind::Handle(Handle::Own(id) | Handle::Borrow(id)) => {
+            write_named_type(resolve, "handle", resolve_alias(resolve, *id))
+        }
         TypeDefKind::List(Type::U8) => Ok("(\"bytes\",)".to_owned()),
-        TypeDefKind::List(ty) => Ok(format!("(\"list\", {})", written(resolve, ty)?)),
-        TypeDefKind::Option(ty) => Ok(format!("(\"option\", {})", written(resolve, ty)?)),
+        TypeDefKind::List(ty) => Ok(format!("(\"list\", {})", write_type(resolve, ty)?)),
+        TypeDefKind::Option(ty) => Ok(format!("(\"option\", {})", write_type(resolve, ty)?)),
         TypeDefKind::Tuple(tuple) => {
-            let items = tuple.types.iter().map(|ty| written(resolve, ty)).collect::<Outcome<Vec<_>>>()?;
+            let items = tuple.types.iter().map(|ty| write_type(resolve, ty)).collect::<Outcome<Vec<_>>>()?;
             Ok(format!("(\"tuple\", {})", items.join(", ")))
         }
         TypeDefKind::Result(result) => {
-            let (ok, error) = (optional(resolve, result.ok.as_ref())?, optional(resolve, result.err.as_ref())?);
+            let (ok, error) =
+                (write_optional_type(resolve, result.ok.as_ref())?, write_optional_type(resolve, result.err.as_ref())?);
             Ok(format!("(\"result\", {ok}, {error})"))
         }
-        _ => named(resolve, "named", id),
+        _ => write_named_type(resolve, "named", id),
     }
 }
 
-/// The definition of a resource that an interface may use under a name of its own.
-fn resource(resolve: &Resolve, mut id: TypeId) -> TypeId {
+/// Follows aliases from `id` and returns the type that they stand for: an interface may use a resource under a name of
+/// its own.
+fn resolve_alias(resolve: &Resolve, mut id: TypeId) -> TypeId {
     while let TypeDefKind::Type(Type::Id(meant)) = resolve.types[id].kind {
         id = meant;
     }
     id
 }
 
-/// Writes the tuple of `kind`, and the interface and name of a type.
-fn named(resolve: &Resolve, kind: &str, id: TypeId) -> Outcome<String> {
+/// Writes a type as `(kind, interface, name)`, with the interface that defines it. Fails for a type without a name or
+/// outside an interface.
+fn write_named_type(resolve: &Resolve, kind: &str, id: TypeId) -> Outcome<String> {
     let defined = &resolve.types[id];
     let name = defined.name.as_deref().ok_or_else(|| format!("a {} without a name", defined.kind.as_str()))?;
     let TypeOwner::Interface(owner) = defined.owner else { return Err(format!("`{name}` is in no interface").into()) };
     Ok(format!("({kind:?}, {:?}, {name:?})", interface_name(resolve, owner)))
 }
 
-/// The name of an interface; empty if it has none.
+/// Returns the name of an interface; empty if it has none.
 fn interface_name(resolve: &Resolve, id: InterfaceId) -> &str {
     resolve.interfaces[id].name.as_deref().unwrap_or_default()
 }

@@ -29,14 +29,15 @@ impl Draft {
         Ok(Self { partial, target: target.to_owned(), committed: false })
     }
 
-    /// The temporary folder of a draft of `target`, for another process that fills it.
+    /// Returns the temporary folder of a draft of `target`, `.<name>.partial` beside it, for another process that fills
+    /// it. Creates nothing.
     #[must_use]
     pub fn path_for(target: &Path) -> PathBuf {
         let name = target.file_name().unwrap_or_default().to_string_lossy();
         parent(target).join(format!(".{name}.partial"))
     }
 
-    /// The path of the temporary folder, valid until [`Draft::commit`].
+    /// Returns the path of the temporary folder, valid until [`Draft::commit`] or [`Draft::commit_file`].
     #[must_use]
     pub fn path(&self) -> &Path {
         &self.partial

@@ -44,12 +44,12 @@ pub(crate) fn connect(launch: &Launch) -> Result<Box<dyn Transport>, RankError> 
         Interface::OpenMpi => {
             let constants = open_mpi_constants(&opened)?;
             // SAFETY: the handles of Open MPI are pointers, and the constants are its own.
-            start(unsafe { Mpi::<usize>::new(opened, constants)? }, launch)
+            initialize_transport(unsafe { Mpi::<usize>::new(opened, constants)? }, launch)
         }
         // SAFETY: the handles of the standard's binary interface are pointers, and the constants are its own.
-        Interface::Standard => start(unsafe { Mpi::<usize>::new(opened, STANDARD)? }, launch),
+        Interface::Standard => initialize_transport(unsafe { Mpi::<usize>::new(opened, STANDARD)? }, launch),
         // SAFETY: the handles of MPICH are of the type `int`, and the constants are its own.
-        Interface::Mpich => start(unsafe { Mpi::<c_int>::new(opened, MPICH)? }, launch),
+        Interface::Mpich => initialize_transport(unsafe { Mpi::<c_int>::new(opened, MPICH)? }, launch),
     }
 }
 
@@ -60,7 +60,10 @@ pub(crate) fn connect(launch: &Launch) -> Result<Box<dyn Transport>, RankError> 
 /// - [`RankError::ForeignLibrary`] if the number of ranks differs.
 /// - [`RankError::BadLibrary`] if MPI is initialized already, or only one thread may use the library.
 /// - [`RankError::Call`] if a function of MPI fails.
-fn start<H: Copy + Default + Send + 'static>(mpi: Mpi<H>, launch: &Launch) -> Result<Box<dyn Transport>, RankError> {
+fn initialize_transport<H: Copy + Default + Send + 'static>(
+    mpi: Mpi<H>,
+    launch: &Launch,
+) -> Result<Box<dyn Transport>, RankError> {
     let (rank, count) = mpi.initialize()?;
     if count != launch.count {
         // A failure is ignored: the error below explains the cause.
@@ -169,12 +172,12 @@ impl<H: Copy + Default> MpiTransport<H> {
 }
 
 impl<H> Request<H> {
-    /// A pending request to receive from `rank`.
+    /// Creates a pending request to receive from `rank`; `handle` is that of MPI.
     fn receive(rank: usize, handle: H) -> Self {
         Self { rank, is_receive: true, is_done: false, handle }
     }
 
-    /// A pending request to send to `rank`.
+    /// Creates a pending request to send to `rank`; `handle` is that of MPI.
     fn send(rank: usize, handle: H) -> Self {
         Self { rank, is_receive: false, is_done: false, handle }
     }
@@ -189,6 +192,8 @@ impl<H: Copy + Default + Send> Transport for MpiTransport<H> {
         self.count
     }
 
+    /// Exchanges the messages. If that fails, never frees the buffers, since MPI may still read and write them, and
+    /// marks the transport as broken.
     fn gather(&mut self, message: &[u8], timeout: Duration) -> Result<Vec<Vec<u8>>, RankError> {
         ensure(!self.is_broken, || RankError::Broken)?;
         let length = check_length(message.len() as u64)? as u64;
@@ -207,6 +212,7 @@ impl<H: Copy + Default + Send> Transport for MpiTransport<H> {
         Ok(ManuallyDrop::into_inner(buffers).messages)
     }
 
+    /// Finalizes MPI, which waits for the other ranks.
     fn close(self: Box<Self>) -> Result<(), RankError> {
         ensure(!self.is_broken, || RankError::Broken)?;
         self.mpi.finalize()

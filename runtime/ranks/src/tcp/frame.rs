@@ -39,7 +39,8 @@ pub(super) enum Failure {
 }
 
 impl Failure {
-    /// The error for a failure on the connection to `rank`.
+    /// Converts a failure on the connection to `rank` into an error: [`RankError::Missing`] for a timeout, else
+    /// [`RankError::Lost`].
     pub(super) fn error(self, rank: usize, deadline: Deadline) -> RankError {
         match self {
             Self::Timeout => deadline.missing(vec![rank]),
@@ -64,8 +65,8 @@ pub(super) fn write_frame(
     let head = [&(kind as u32).to_le_bytes()[..], &length.to_le_bytes(), first].concat();
     for mut bytes in [&head[..], rest] {
         while !bytes.is_empty() {
-            stream.set_write_timeout(Some(time_left(deadline)?)).map_err(closed)?;
-            let written = retry(stream.write(bytes))?;
+            stream.set_write_timeout(Some(time_left(deadline)?)).map_err(closed_failure)?;
+            let written = count_moved(stream.write(bytes))?;
             bytes = &bytes[written..];
         }
     }
@@ -94,11 +95,15 @@ pub(super) fn read_frame(stream: &TcpStream, deadline: Deadline) -> Result<(Kind
     Ok((kind, content))
 }
 
-/// Fills `bytes` from the connection. Fails as [`read_frame`] does if the deadline passes or the connection ended.
+/// Fills all of `bytes` from the connection.
+///
+/// # Errors
+/// [`Failure::Timeout`] if the deadline passes, [`Failure::Closed`] if the connection ended. A part of `bytes` may have
+/// been filled.
 pub(super) fn read_bytes(mut stream: &TcpStream, mut bytes: &mut [u8], deadline: Deadline) -> Result<(), Failure> {
     while !bytes.is_empty() {
-        stream.set_read_timeout(Some(time_left(deadline)?)).map_err(closed)?;
-        let read = retry(stream.read(bytes))?;
+        stream.set_read_timeout(Some(time_left(deadline)?)).map_err(closed_failure)?;
+        let read = count_moved(stream.read(bytes))?;
         bytes = &mut bytes[read..];
     }
     Ok(())
@@ -113,23 +118,24 @@ pub(super) fn is_readable(stream: &TcpStream) -> bool {
     !found.is_err_and(|error| error.kind() == ErrorKind::WouldBlock)
 }
 
-/// Returns the number of bytes that one read or write moved; 0 if it was interrupted or timed out, so that the caller
-/// checks the deadline and tries again.
+/// Returns the number of bytes that a read or write of the system moved; 0 if it was interrupted or timed out: the
+/// caller then checks the deadline and tries again.
 ///
 /// # Errors
-/// [`Failure::Closed`] if the connection ended.
-fn retry(moved: std::io::Result<usize>) -> Result<usize, Failure> {
+/// [`Failure::Closed`] if it moved no bytes, which means that the other side closed the connection, or failed
+/// otherwise.
+fn count_moved(moved: std::io::Result<usize>) -> Result<usize, Failure> {
     match moved {
         Ok(0) => Err(Failure::Closed("the rank closed its connection".to_owned())),
         Ok(count) => Ok(count),
         Err(error) => match error.kind() {
             ErrorKind::Interrupted | ErrorKind::WouldBlock | ErrorKind::TimedOut => Ok(0),
-            _ => Err(closed(error)),
+            _ => Err(closed_failure(error)),
         },
     }
 }
 
-/// The time until the deadline.
+/// Returns the time until the deadline.
 ///
 /// # Errors
 /// [`Failure::Timeout`] if it passed.
@@ -138,7 +144,7 @@ fn time_left(deadline: Deadline) -> Result<std::time::Duration, Failure> {
     if left.is_zero() { Err(Failure::Timeout) } else { Ok(left) }
 }
 
-/// The failure for an error of the system.
-fn closed(error: std::io::Error) -> Failure {
+/// Converts an error of the system on a connection into [`Failure::Closed`] with its message.
+fn closed_failure(error: std::io::Error) -> Failure {
     Failure::Closed(error.to_string())
 }

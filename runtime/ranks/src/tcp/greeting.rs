@@ -49,7 +49,7 @@ pub(super) fn accept_ranks(
     let mut peers: Vec<Option<TcpStream>> = (1..count).map(|_| None).collect();
     while peers.iter().any(Option::is_none) {
         match listener.accept() {
-            Ok((stream, _)) => accept(stream, count, &mut peers, deadline),
+            Ok((stream, _)) => accept_connection(stream, count, &mut peers, deadline),
             // No connection is waiting, or one ended before it was accepted, which is ignored.
             Err(_) => sleep(PAUSE.min(deadline.remaining())),
         }
@@ -83,10 +83,10 @@ fn listen(host: &str, port: u16) -> std::io::Result<TcpListener> {
     TcpListener::bind(&addresses[..])
 }
 
-/// Reads the greeting of a connection and adds the connection to `peers`, where index 0 is rank 1. Waits for the
-/// greeting at most [`GREETING_TIME`], then closes the connection without an answer. If the greeting is wrong or the
-/// rank is connected already, sends the reason and closes the connection.
-fn accept(stream: TcpStream, count: usize, peers: &mut [Option<TcpStream>], deadline: Deadline) {
+/// Reads the greeting of a connection and, if it is that of a rank that is missing, adds the connection to `peers`,
+/// where index 0 is rank 1. Waits for the greeting at most [`GREETING_TIME`], then closes the connection without an
+/// answer. If the greeting is wrong or the rank is connected already, sends the reason and closes the connection.
+fn accept_connection(stream: TcpStream, count: usize, peers: &mut [Option<TcpStream>], deadline: Deadline) {
     let time = Deadline::after(GREETING_TIME.min(deadline.remaining()));
     let mut bytes = [0; GREETING];
     // On some systems an accepted connection inherits the non-blocking mode of its listener.
@@ -135,7 +135,7 @@ pub(super) fn join_ranks(
     deadline: Deadline,
 ) -> Result<TcpStream, RankError> {
     let stream = loop {
-        match attempt(host, port, deadline) {
+        match try_addresses(host, port, deadline) {
             Ok(stream) => break stream,
             Err(error) if deadline.remaining().is_zero() => {
                 return Err(RankError::Address { address: format!("{host}:{port}"), why: error.to_string() });
@@ -155,7 +155,7 @@ pub(super) fn join_ranks(
 /// Tries the addresses of `host` once each, in order, and returns the first connection. A connection of this process to
 /// itself does not count: the system makes one if nothing listens at the port and it chose that port for this side.
 /// Fails with the error of the last address.
-fn attempt(host: &str, port: u16, deadline: Deadline) -> std::io::Result<TcpStream> {
+fn try_addresses(host: &str, port: u16, deadline: Deadline) -> std::io::Result<TcpStream> {
     let mut last = ErrorKind::NotFound.into();
     for address in (host, port).to_socket_addrs()? {
         match TcpStream::connect_timeout(&address, ATTEMPT_TIME.min(deadline.remaining()).max(PAUSE)) {

@@ -75,8 +75,8 @@ impl TcpTransport {
         Ok(messages)
     }
 
-    /// On rank 0: the rank `first`, which did not send its whole message in time, and the ranks after it that sent
-    /// nothing.
+    /// Returns, on rank 0, the rank `first`, which did not send its whole message in time, and the ranks after it that
+    /// sent nothing.
     fn silent_from(&self, first: usize) -> Vec<usize> {
         let is_silent = |rank: &usize| *rank == first || !is_readable(&self.peers[rank - 1]);
         (first..self.count).filter(is_silent).collect()
@@ -119,6 +119,8 @@ impl Transport for TcpTransport {
         self.count
     }
 
+    /// On rank 0 collects the messages and sends them to all, and reports a failure to the other ranks; on these,
+    /// exchanges messages with rank 0. Marks the transport as broken if that fails.
     fn gather(&mut self, message: &[u8], timeout: Duration) -> Result<Vec<Vec<u8>>, RankError> {
         ensure(!self.is_broken, || RankError::Broken)?;
         check_length(message.len() as u64)?;
@@ -131,10 +133,12 @@ impl Transport for TcpTransport {
         result
     }
 
+    /// Closes the connections, without waiting for the other ranks.
     fn close(self: Box<Self>) -> Result<(), RankError> {
         ensure(!self.is_broken, || RankError::Broken)
     }
 
+    /// Closes the connections in both directions; ignores the exit code.
     fn abort(&mut self, _code: i32) {
         self.is_broken = true;
         for peer in &self.peers {
