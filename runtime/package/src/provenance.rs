@@ -120,7 +120,7 @@ fn find_section(package: &[u8]) -> Result<Option<&[u8]>, Error> {
     Ok(text)
 }
 
-/// Fails if a document has more bytes than a package may carry.
+/// Fails if a document of this many bytes is larger than 256 KiB.
 fn check_length(bytes: usize) -> Result<(), Error> {
     if bytes <= MAX_DOCUMENT_BYTES {
         Ok(())

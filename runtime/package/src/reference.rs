@@ -55,8 +55,8 @@ impl Reference {
         stored::parse_registry_name(text).is_some_and(|name| name.tag.is_some()) || stored::is_versioned(text)
     }
 
-    /// Returns a path as text that [`parse`](Self::parse) reads as that path in the present folder: with `./` in front
-    /// if the text alone would mean something else.
+    /// Returns a path as text that [`parse`](Self::parse) reads as that path in the present folder. Puts `./` in front
+    /// if the text alone would mean something else; an absolute path, and one that begins with a dot, stays as it is.
     #[must_use]
     pub fn written(path: &Path) -> String {
         let text = path.display().to_string();
@@ -184,7 +184,8 @@ pub struct Package {
 }
 
 impl Package {
-    /// Fails unless the component belongs to this world.
+    /// Fails unless the component belongs to `world`. The hint says where a run file names a component of that world,
+    /// or of the one that it found.
     pub fn expect_world(&self, world: World) -> Result<(), Error> {
         if self.manifest.world == world {
             return Ok(());

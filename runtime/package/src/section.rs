@@ -72,7 +72,8 @@ fn sections(bytes: &[u8]) -> Result<Vec<Section<'_>>, Error> {
     Ok(sections)
 }
 
-/// Reads the next section. Errors: it has no size, or is cut off.
+/// Reads the next section. A custom section without a readable name counts as one of another kind. Errors: it has no
+/// size, or is cut off.
 fn read_section<'bytes>(reader: &mut BinaryReader<'bytes>) -> Result<Section<'bytes>, BinaryReaderError> {
     let start = reader.original_position();
     let is_custom = reader.read_u8()? == 0;

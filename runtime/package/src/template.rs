@@ -216,7 +216,8 @@ fn replace_readme(files: &mut Files, page: &str) {
     files.insert("README.md".to_owned(), format!("{page}{folder}").into_bytes());
 }
 
-/// Puts the loss and the tables of a shape's page into the template's README, in place of `{loss}` and `{tables}`.
+/// Puts the loss and the tables of a shape's page into the template's README, in place of `{loss}` and `{tables}`. Does
+/// nothing without a README.
 fn fill_page(files: &mut Files, shape: &str) {
     let part = shape_file(shape, "page.md");
     let (loss, tables) = part.split_once("\n\n").unwrap_or_default();

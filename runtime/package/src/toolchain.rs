@@ -73,7 +73,7 @@ pub fn find() -> Result<Toolchain, Error> {
     Err(no_target(&why, &format!("`tunebox doctor --fix`, or `rustup target add {TARGET}`")))
 }
 
-/// The error for a Rust that cannot compile for [`TARGET`].
+/// Makes the error for a Rust that cannot compile for [`TARGET`].
 pub(crate) fn no_target(why: &str, hint: &str) -> Error {
     let error = Explanation::new("build", "no WebAssembly target for this Rust");
     error.with_location(format!("cargo build --target {TARGET}")).with_why(why).with_hint(hint).into()
@@ -101,7 +101,9 @@ pub fn report() -> Vec<String> {
 fn describe(cargo: &Path, rustc: &Path, library: Library) -> Option<Toolchain> {
     let (release, sysroot) = (rustc_version(rustc)?, PathBuf::from(first_output_line(rustc, &["--print", "sysroot"])?));
     let linker = match library {
-        Library::Installed => has_library(&sysroot.join("lib/rustlib").join(TARGET).join("lib")).then_some(None)?,
+        Library::Installed => {
+            has_standard_library(&sysroot.join("lib/rustlib").join(TARGET).join("lib")).then_some(None)?
+        }
         Library::FromSource => {
             sysroot.join("lib/rustlib/src/rust/library/Cargo.lock").is_file().then_some(())?;
             if find_bundled_linker(&sysroot).is_some() { None } else { Some(find_other_linker()?) }
@@ -111,7 +113,7 @@ fn describe(cargo: &Path, rustc: &Path, library: Library) -> Option<Toolchain> {
 }
 
 /// Whether a folder holds a compiled standard library, a file `libstd-…`.
-fn has_library(folder: &Path) -> bool {
+fn has_standard_library(folder: &Path) -> bool {
     folder
         .read_dir()
         .into_iter()

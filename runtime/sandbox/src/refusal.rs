@@ -66,7 +66,7 @@ pub(crate) enum ErrorCode {
 }
 
 impl ErrorCode {
-    /// The code as the method gets it, such as `invalid-argument`.
+    /// Returns the code as the method gets it, such as `invalid-argument`.
     pub(crate) fn name(self) -> &'static str {
         match self {
             Self::InvalidArgument => "invalid-argument",

@@ -118,11 +118,12 @@ impl<H: RunHooks> Session<H> {
         Ok(self.call(Function::Init, |guest| guest.init(&settings))?.1)
     }
 
-    /// Calls `step` with one micro-batch and returns what the method reported and used.
+    /// Calls `step` with one micro-batch and returns what the method reported and used. During the call, the host's
+    /// state holds the batch and whether its accumulation window goes on after it.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it traps or
-    /// passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
+    /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it
+    /// traps or passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
     pub fn step(&mut self, batch: Batch) -> Result<StepReport, Error> {
         let step = |guest: &mut dyn Guest| {
             let batch = Arc::new(batch);
@@ -230,7 +231,7 @@ impl<H: RunHooks> Session<H> {
 }
 
 impl<H: RunHooks> Drop for Session<H> {
-    /// Ends the method if it has not ended: drops its instance and handles, and removes its patches from the policy.
+    /// Ends the method as [`Session::end`] does, if it has not ended.
     fn drop(&mut self) {
         self.end();
     }

@@ -286,7 +286,8 @@ impl State {
         self.seed
     }
 
-    /// Returns the random sequence named `name`, created at position 0 if it is new, and the budget for its numbers.
+    /// Returns the random sequence named `name`, created at position 0 if it is new, and the budget to which an
+    /// operation that draws from it is charged.
     ///
     /// Errors: `invalid-argument` for an empty or too long name, or for one sequence too many.
     pub(crate) fn stream(&mut self, name: &str) -> Result<(&mut Stream, OperationBudget<'_>)> {

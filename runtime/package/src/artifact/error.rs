@@ -8,7 +8,7 @@ use crate::Error;
 use crate::error::Reason;
 use crate::trust::refusal::{NOTHING_CHANGED, refuse};
 
-/// The error for a part whose media type is `found` and not `wanted`, that of a package. Its reason is
+/// Makes the error for a part whose media type is `found` and not `wanted`, that of a package. Its reason is
 /// [`Reason::OtherKind`].
 pub(super) fn other_media_type(part: &str, wanted: &str, found: &str) -> Error {
     let what = format!("this is not a WebAssembly package: its {part} is `{found}`");
@@ -16,20 +16,20 @@ pub(super) fn other_media_type(part: &str, wanted: &str, found: &str) -> Error {
     Reason::OtherKind.error(unusable(what, why))
 }
 
-/// The error for an artifact with `count` layers.
+/// Makes the error for an artifact with `count` layers.
 pub(super) fn other_layers(count: usize) -> Error {
     let what = format!("this is not a WebAssembly package: it has {count} layers");
     unusable(what, "a package has exactly one layer, the component").into()
 }
 
-/// The error for a part of `size` bytes, more than `limit`, the most that a package may have there. `part` names it,
-/// such as `manifest` or `signature`.
+/// Makes the error for a part of `size` bytes, more than `limit`, the most that a package may have there. `part` names
+/// it, such as `manifest` or `signature`.
 pub(crate) fn too_large(part: &str, size: u64, limit: u64) -> Error {
     let why = format!("it has {size} bytes, {limit} fit; nothing of it was fetched");
     unusable(format!("the {part} is too large for a package"), why).into()
 }
 
-/// The error for a document that is not of the required form; `problem` says why. Escapes control characters in
+/// Makes the error for a document that is not of the required form; `problem` says why. Escapes control characters in
 /// `problem` and cuts it to about 300 bytes. `part` names the document, such as `manifest`.
 pub(crate) fn malformed(part: &str, problem: &str) -> Error {
     unusable(format!("the {part} of this package cannot be used"), printable(problem, 300)).into()

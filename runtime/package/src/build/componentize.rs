@@ -46,14 +46,14 @@ pub(super) fn add_sections(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> 
     Ok(Compiled { manifest, imports: found.imports, bytes, warnings: Vec::new() })
 }
 
-/// The error for a crate that declares no method: its module has no manifest, or its component does not export the
-/// interface of the manifest's world.
+/// Makes the error for a crate that declares no method: its module has no manifest, or its component does not export
+/// the interface of the manifest's world.
 fn no_method() -> Error {
     let hint = "`src/lib.rs` ends with `method! { Type, shape: \"…\", metrics: […] }`";
     build_error("the crate compiles, but it declares no method", hint)
 }
 
-/// The error for an import that no host provides: one outside of the contract, or any import of a verifier or
+/// Makes the error for an import that no host provides: one outside of the contract, or any import of a verifier or
 /// environment.
 fn foreign_import(import: &str) -> Error {
     let why = "a method may import `tunebox:method/…` and nothing else";

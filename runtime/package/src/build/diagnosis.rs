@@ -80,7 +80,8 @@ fn is_missing_library(text: &str) -> bool {
     library || text.contains("target may not be installed")
 }
 
-/// The error for a dependency that cargo cannot get. `name` is the dependency, if known; `problem` is what cargo says.
+/// Makes the error for a dependency that cargo cannot get. `name` is the dependency, if known; `problem` is what cargo
+/// says.
 fn not_fetched(name: Option<String>, problem: &str) -> Error {
     let name = name.map_or("a dependency of the method".to_owned(), |name| format!("the dependency `{name}`"));
     let vendor = "or put the dependencies beside the method with `cargo vendor`";
@@ -98,10 +99,10 @@ fn unfetched_dependency(words: &str) -> Option<String> {
     (!name.is_empty() && !name.contains('/')).then(|| name.to_owned())
 }
 
-/// The error for source that does not compile. Its title is `message`, the first error's, with its code in brackets; its
-/// location is the first error's. The output has up to five errors as the compiler renders them, the first without the
-/// lines of `message`, and how many there are if more than one. The hint names `rustc --explain` for the distinct codes of
-/// these errors; no hint without codes.
+/// Makes the error for source that does not compile. Its title is `message`, the first error's, with its code in
+/// brackets; its location is the first error's. The output has up to five errors as the compiler renders them, the
+/// first without the lines of `message`, and how many there are if more than one. The hint names `rustc --explain` for
+/// the distinct codes of these errors; no hint without codes.
 fn compile_error(message: &str, errors: &[Value], places: &PathTranslator) -> Error {
     let shown = || errors.iter().take(MAX_SHOWN_ERRORS);
     let mut output: Vec<String> =

@@ -18,8 +18,8 @@ pub(super) fn build_error_because(what: impl Into<String>, why: impl Into<String
     Explanation::new("build", what).with_why(why).with_hint(hint).into()
 }
 
-/// The error for a folder whose `Cargo.toml` or `pyproject.toml` describes no method that can be built; `problem` says
-/// why.
+/// Makes the error for a folder whose `Cargo.toml` or `pyproject.toml` describes no method that can be built; `problem`
+/// says why.
 pub(super) fn no_method_error(folder: &Path, problem: &str) -> Error {
     let hint = if is_python(folder) {
         "`pyproject.toml` has `[project]` with `name`, `version` and `description`; the name `my-dpo` stands for \
@@ -30,14 +30,14 @@ pub(super) fn no_method_error(folder: &Path, problem: &str) -> Error {
     build_error(format!("`{}` holds no method: {problem}", folder.display()), hint)
 }
 
-/// The error for a source whose declarations make no valid manifest; `problem` says why.
+/// Makes the error for a source whose declarations make no valid manifest; `problem` says why.
 pub(super) fn unusable_manifest(problem: &str) -> Error {
     let declared = "in Rust, `#[setting(…)]` and `method!` declare its content, in Python `setting(…)` and `@method`";
     let hint = format!("{declared}; name, version and description are those of `Cargo.toml` or `pyproject.toml`");
     build_error(format!("the method's manifest is not usable: {problem}"), hint)
 }
 
-/// The error for a Rust without the standard library of the target.
+/// Makes the error for a Rust without the standard library of the target.
 pub(super) fn no_library() -> Error {
     toolchain::no_target("the toolchain has no standard library for that target", "`tunebox doctor --fix`")
 }

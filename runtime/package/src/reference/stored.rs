@@ -9,8 +9,8 @@ use crate::store::{self, Store, Stored, Wanted};
 use crate::trust::{Lock, Locked, Source};
 use crate::{Artifact, Error, home};
 
-/// The error for a package that `tunebox pull LOCATION` has not fetched yet. `is_pinned` says whether `tunebox.lock`
-/// asks for it.
+/// Makes the error for a package that `tunebox pull LOCATION` has not fetched yet. `is_pinned` says whether
+/// `tunebox.lock` asks for it.
 fn not_pulled(location: &str, is_pinned: bool) -> Error {
     let pinned = if is_pinned { "tunebox.lock pins the name to it, and " } else { "" };
     let why = format!("{pinned}a run downloads nothing by itself: it takes what is in the store");

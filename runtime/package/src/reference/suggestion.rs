@@ -10,7 +10,7 @@ use crate::store::{self, Stored};
 use crate::{Error, build};
 use tunebox_foundation::nearest::nearest;
 
-/// The error for a name that is both a package in the store and the folder of a method.
+/// Makes the error for a name that is both a package in the store and the folder of a method.
 pub(super) fn ambiguous(package: &Stored) -> Error {
     let there = vec![package.to_string(), format!("the folder `./{}`", package.name)];
     store::ambiguous(&package.name, &there, None)

@@ -21,8 +21,8 @@ pub(super) fn explain(what: impl Into<String>, hint: impl Into<String>) -> Expla
     Explanation::new("registry", what).with_hint(hint)
 }
 
-/// The error for a name in a registry without a version. `highest` is the name with the highest existing version, if one is
-/// known.
+/// Makes the error for a name in a registry without a version. `highest` is the name with the highest existing version,
+/// if one is known.
 pub(crate) fn no_version(name: &str, highest: Option<String>) -> Error {
     let hint = match highest {
         Some(highest) => format!("the highest there is `{highest}`"),
@@ -31,9 +31,9 @@ pub(crate) fn no_version(name: &str, highest: Option<String>) -> Error {
     explain(format!("`{name}` names no version"), hint).into()
 }
 
-/// The error for a package or version that does not exist. `place` is its location, `source` the location without the
-/// version; `there` are the versions that exist, the highest last, and `nearest` the one that was probably meant. Lists up
-/// to eight versions, the highest first. The hint names `nearest`, else the highest version.
+/// Makes the error for a package or version that does not exist. `place` is its location, `source` the location without
+/// the version; `there` are the versions that exist, the highest last, and `nearest` the one that was probably meant.
+/// Lists up to eight versions, the highest first. The hint names `nearest`, else the highest version.
 pub(super) fn not_found(place: &str, source: &str, there: &[String], nearest: Option<&str>) -> Error {
     let hint = match (nearest, there.last()) {
         (Some(nearest), _) => format!("did you mean `{source}:{nearest}`?"),
@@ -50,9 +50,9 @@ pub(super) fn not_found(place: &str, source: &str, there: &[String], nearest: Op
     explain(format!("there is no `{place}`"), hint).with_why(why).into()
 }
 
-/// The error for an HTTP status other than the expected ones. `said` is the registry's message, `wait` the seconds after
-/// which to try again, used for status 429 only. The reason is [`Reason::Unreachable`] for 429 and from 500 on, else
-/// [`Reason::Other`].
+/// Makes the error for an HTTP status other than the expected ones. `said` is the registry's message, `wait` the
+/// seconds after which to try again, used for status 429 only. The reason is [`Reason::Unreachable`] for 429 and from
+/// 500 on, else [`Reason::Other`].
 pub(super) fn bad_status(place: &str, registry: &str, status: u16, said: Option<String>, wait: Option<u64>) -> Error {
     let answers = format!("`{registry}` answers with status {status}");
     let busy = format!("`{registry}` was asked too often");
@@ -74,8 +74,8 @@ pub(super) fn bad_status(place: &str, registry: &str, status: u16, said: Option<
     reason.error(Explanation { why, ..explain(what, hint).with_location(place) })
 }
 
-/// The error for a request that the registry rejects for lack of a valid login. `login` is the one that was found:
-/// rejected, unusable, withheld for lack of encryption, or missing.
+/// Makes the error for a request that the registry rejects for lack of a valid login. `login` is the one that was
+/// found: rejected, unusable, withheld for lack of encryption, or missing.
 pub(super) fn unauthorized(place: &str, registry: &str, login: Option<&Login>) -> Error {
     let (wants, hint) = (format!("`{registry}` wants a login"), format!("`docker login {registry}`"));
     let error = match login {
@@ -93,21 +93,21 @@ pub(super) fn unauthorized(place: &str, registry: &str, login: Option<&Login>) -
     error.with_location(place).into()
 }
 
-/// The error for a redirect to the host `to` without encryption, where that is not allowed.
+/// Makes the error for a redirect to the host `to` without encryption, where that is not allowed.
 pub(super) fn insecure_redirect(registry: &str, to: &str) -> Error {
     let error = explain(format!("`{registry}` leads to `{to}`, without encryption"), "tell its operator");
     error.with_why("what is asked in secret must not be asked in the open").into()
 }
 
-/// The error for a download that ended early. `what` is the part of the package, `place` its location; `wanted` and
-/// `found` are bytes.
+/// Makes the error for a download that ended early. `what` is the part of the package, `place` its location; `wanted`
+/// and `found` are bytes.
 pub(super) fn truncated(what: &str, place: &str, wanted: u64, found: u64) -> Error {
     let error = explain(format!("the {what} ended early"), TRY_AGAIN).with_location(place);
     let why = format!("{found} of {wanted} bytes came");
     Reason::Unreachable.error(error.with_why(why).with_kept("nothing was installed"))
 }
 
-/// The error for a connection that ended, or an answer that breaks the protocol; `problem` says which.
+/// Makes the error for a connection that ended, or an answer that breaks the protocol; `problem` says which.
 pub(super) fn broken_connection(registry: &str, problem: impl Into<String>) -> Error {
     let what = format!("the connection to `{registry}` broke");
     Reason::Unreachable.error(explain(what, TRY_AGAIN).with_why(problem))
@@ -150,7 +150,7 @@ pub(super) fn no_answer(registry: &str, secure: bool, error: &ureq::Error) -> Er
     }
 }
 
-/// The error for a TLS connection that cannot be made; `problem` says why.
+/// Makes the error for a TLS connection that cannot be made; `problem` says why.
 fn not_encrypted(registry: &str, problem: String) -> Error {
     let hint = format!("{OWN_AUTHORITY}; `--plain-http` does without");
     explain(format!("no encrypted connection to `{registry}`"), hint).with_why(problem).into()

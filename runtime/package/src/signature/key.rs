@@ -60,14 +60,14 @@ fn key_error(what: impl Into<String>, why: impl Into<String>, hint: impl Into<St
     Explanation::new("key", what).with_why(why).with_hint(hint).into()
 }
 
-/// The error for a path where a new key's file should be written, and a file exists already.
+/// Makes the error for a path where a new key's file should be written, and a file exists already.
 fn file_exists_error(path: &Path) -> Error {
     let what = format!("there is a file `{}` already", path.display());
     let why = "an overwritten key is lost, and the trust in it too";
     key_error(what, why, "give another file, or move that one away")
 }
 
-/// The error for a failure of the signing library; `act` says what was tried, as a verb.
+/// Makes the error for a failure of the signing library; `act` says what was tried, as a verb.
 fn library_error(act: &str, error: &minisign::PError) -> Error {
     Explanation::new("key", format!("cannot {act}")).with_why(error.to_string()).into()
 }

@@ -11,9 +11,9 @@ use crate::error::Reason;
 /// How many packages a message lists.
 const MAX_LISTED: usize = 12;
 
-/// The error for a package that is not in the store or folder. `there` lists the packages of the wanted name, or all of
-/// a folder that has none of it; `nearest` is a name that resembles the wanted one; `folder` is `None` for this user's
-/// own store.
+/// Makes the error for a package that is not in the store or folder. `there` lists the packages of the wanted name, or
+/// all of a folder that has none of it; `nearest` is a name that resembles the wanted one; `folder` is `None` for this
+/// user's own store.
 pub(crate) fn no_package(wanted: Wanted<'_>, nearest: Option<&str>, there: &[String], folder: Option<&Path>) -> Error {
     let package = match (wanted.name.unwrap_or_default(), wanted.version) {
         ("", _) => String::new(),
@@ -33,8 +33,8 @@ pub(crate) fn no_package(wanted: Wanted<'_>, nearest: Option<&str>, there: &[Str
     Reason::NoPackage.error(Explanation { why, ..Explanation::new("package", what).with_hint(hint) })
 }
 
-/// The error for a search that several packages match, which `there` lists. `name` is the wanted name, empty if none was
-/// given; `folder` is `None` for this user's own store.
+/// Makes the error for a search that several packages match, which `there` lists. `name` is the wanted name, empty if
+/// none was given; `folder` is `None` for this user's own store.
 pub(crate) fn ambiguous(name: &str, there: &[String], folder: Option<&Path>) -> Error {
     let place = folder_phrase(folder);
     let what = match name {
@@ -49,23 +49,23 @@ pub(crate) fn ambiguous(name: &str, there: &[String], folder: Option<&Path>) -> 
     Explanation::new("package", what).with_why(why).with_hint(hint).into()
 }
 
-/// The error for a file of a package that is missing or has other bytes than were stored. `part` is the part of the
-/// package; `folder` is `None` for this user's own store.
+/// Makes the error for a file of a package that is missing or has other bytes than were stored. `part` is the part of
+/// the package; `folder` is `None` for this user's own store.
 pub(super) fn damaged(part: &str, path: &Path, why: impl Into<String>, folder: Option<&Path>) -> Error {
     let expected = if folder.is_some() { "its folder names" } else { "was kept" };
     let what = format!("the {part} is not what {expected}");
     untrusted(Explanation::new("trust", what).with_location(path.display().to_string()).with_why(why), folder)
 }
 
-/// The error for an index that calls a package `named`, while the package calls itself `found`. `folder` is `None` for
-/// this user's own store.
+/// Makes the error for an index that calls a package `named`, while the package calls itself `found`. `folder` is
+/// `None` for this user's own store.
 pub(super) fn name_mismatch_error(named: &str, found: &str, folder: Option<&Path>) -> Error {
     let what = format!("the index says `{named}`, the package itself says `{found}`");
     let why = "the index was changed by hand, or by another program";
     untrusted(Explanation::new("trust", what).with_why(why), folder)
 }
 
-/// The error for a folder that is no image layout; `problem` says why.
+/// Makes the error for a folder that is no image layout; `problem` says why.
 pub(super) fn not_layout(folder: &Path, problem: impl Into<String>) -> Error {
     let error = Explanation::new("package", format!("`{}` holds no packages", folder.display())).with_why(problem);
     error.with_hint("name a folder that `tunebox push FILE FOLDER` wrote, or an empty one").into()

@@ -280,12 +280,13 @@ impl Layout {
         }
     }
 
-    /// The error for a folder that is no image layout; `problem` says why.
+    /// Makes the error for a folder that is no image layout; `problem` says why.
     pub(super) fn layout_error(&self, problem: impl Into<String>) -> Error {
         not_layout(&self.folder, problem)
     }
 
-    /// The error for a file that is missing or has other bytes than were stored. `part` is the part of the package.
+    /// Makes the error for a file that is missing or has other bytes than were stored. `part` is the part of the
+    /// package.
     pub(super) fn damaged_error(&self, part: &str, path: &Path, why: impl Into<String>) -> Error {
         damaged(part, path, why, self.shared_folder())
     }

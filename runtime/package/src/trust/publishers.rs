@@ -42,7 +42,7 @@ pub struct Publisher {
 pub type Publishers = TrustFile<Publisher>;
 
 impl Publisher {
-    /// The error for a package signed by `now`, where `file` names this publisher for it.
+    /// Makes the error for a package signed by `now`, where `file` names this publisher for it.
     pub(super) fn refuse_other(&self, now: &Signer, file: &Path) -> Error {
         let since = self.first_seen.as_ref().map(|day| format!(" since {day}")).unwrap_or_default();
         let known = format!("`{}` is known{since} by", self.prefix);
@@ -77,7 +77,8 @@ impl Publishers {
     }
 
     /// Returns the publishers in this list for `path`, `registry/namespace/name` or `local:NAME`, each with the list's
-    /// file. For `local:NAME`, publishers with a package of that name in any registry count as well.
+    /// file. For `local:NAME`, publishers with a package of that name in any registry count as well. Publishers that
+    /// were only listed never count.
     pub(super) fn publishers_for(&self, path: &str) -> Vec<(&Path, &Publisher)> {
         let mut named = signers_of(self.entries(), path);
         if let Some(package) = path.strip_prefix(LOCAL) {

@@ -40,7 +40,9 @@ pub struct Question {
 }
 
 impl Question {
-    /// Makes the error for the answer no. It says why, and how a person can accept the package.
+    /// Makes the error for the answer no. It says why, and how a person can accept the package. Its reason is
+    /// [`Reason::UnknownSigner`] if the signer is new and there are no doubts, so that `--yes` would accept it; else
+    /// [`Reason::Untrusted`].
     pub(super) fn refuse(self) -> Error {
         let Self { statement, source, signer, prefix, is_new, doubts, .. } = self;
         let because = doubts.join("; ");

@@ -34,7 +34,7 @@ pub(super) enum Interface {
 }
 
 impl Interface {
-    /// The name for messages.
+    /// Returns the interface's name for messages, such as `MPICH`.
     pub(super) fn name(self) -> &'static str {
         match self {
             Self::OpenMpi => "Open MPI",

@@ -151,9 +151,9 @@ fn too_slow(name: &str, seconds: f64) -> Error {
     over_limit(name, "takes too long to compile", &format!("{seconds} s"), "seconds", &more)
 }
 
-/// Builds the error for a component that takes more than `limit` to compile; `what` says of what, such as `takes too
-/// long to compile`. `setting` is `seconds` or `memory`, and `more` the larger value that the hint suggests for
-/// `limits.compile-SETTING`.
+/// Builds the error for a component that takes more than `limit` to compile. `what` completes a sentence about the
+/// component, such as `takes too long to compile`. `setting` is `seconds` or `memory`, and `more` the larger value that
+/// the hint suggests for `limits.compile-SETTING`.
 fn over_limit(name: &str, what: &str, limit: &str, setting: &str, more: &str) -> Error {
     Explanation::new("sandbox", format!("`{name}` {what}"))
         .with_location(format!("more than {limit}, ended before anything of it ran"))

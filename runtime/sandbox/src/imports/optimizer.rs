@@ -178,7 +178,7 @@ impl HostPerturbation for HostContext<'_> {
 }
 
 impl Host for HostContext<'_> {
-    /// Returns a handle of every slot that the run trains, in order.
+    /// Returns a handle of every slot that the run trains, in order. Charges work for each.
     fn parameters(&mut self) -> wasmtime::Result<Vec<Resource<ParameterEntry>>> {
         self.enter("optimizer.parameters")?;
         let count = self.train_state().policy.parameters().slots().len();
@@ -295,7 +295,8 @@ impl State {
         }
     }
 
-    /// Returns the dimensions of a parameter: `[count]` for all as one vector.
+    /// Returns the dimensions of a parameter: `[count]` for all as one vector. Errors: `invalid-argument` for a
+    /// parameter that the run no longer has.
     fn parameter_shape(&self, entry: &ParameterEntry) -> Result<Vec<usize>> {
         let train_state = self.train_state();
         let parameters = train_state.policy.parameters();

@@ -166,7 +166,7 @@ fn version_line(program: &Path) -> Option<String> {
     first_output_line(program, &["--version"]).filter(|line| !line.is_empty())
 }
 
-/// The error for a machine without `componentize-py`.
+/// Makes the error for a machine without `componentize-py`.
 fn no_compiler() -> Error {
     let error = Explanation::new("build", "no `componentize-py` on this machine")
         .with_why("it turns a method in Python into a component, and it is not on the path");
@@ -174,7 +174,7 @@ fn no_compiler() -> Error {
     Reason::NoCompiler.error(error.with_hint(format!("`pip install componentize-py`, or {own}")))
 }
 
-/// The error for a method that `componentize-py` or Python fails on; `problem` is what they say.
+/// Makes the error for a method that `componentize-py` or Python fails on; `problem` is what they say.
 pub(super) fn componentize_error(problem: &str) -> Error {
     let error = Explanation::new("build", "`componentize-py` makes no component of this method").with_why(problem);
     let hint = "a module that a method imports must be pure Python: one with compiled parts does not load there";
