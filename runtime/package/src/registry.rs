@@ -80,9 +80,9 @@ pub fn pull(location: &Location, progress: &mut dyn Progress) -> Result<(Artifac
 }
 
 /// Stores a package in a folder, and returns the digest of its OCI manifest. Creates the folder if it is missing.
-/// `manifest` is the package's manifest; `progress` receives the whole size at once. Errors: the folder has this version
-/// with other bytes, or with a signature that this package lacks; a folder that holds something else or cannot be
-/// written.
+/// `manifest` is the package's manifest; `progress` receives the whole size at once. Errors: the folder has this
+/// version with other bytes, or with a signature that this package lacks; a folder that holds something else or cannot
+/// be written.
 fn push_to_folder(
     folder: &Path,
     artifact: &Artifact,

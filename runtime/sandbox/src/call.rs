@@ -22,9 +22,10 @@ const MESSAGE_BYTES: usize = 1_000;
 const PLACE_BYTES: usize = 200;
 
 /// Ends a call that did not trap, even if the method returned an error, and returns its report. In this order: stops
-/// the method's clock; runs the deferred scoring passes, as the host's time and as one host call of the profile; ends
-/// a perturbation that is still active; drops the scores whose handles the method has dropped; removes the reported
-/// metrics and log lines from the state; adds the call to the session's usage.
+/// the method's clock; runs the deferred scoring passes, as the host's time and as one host call of the profile; ends a
+/// perturbation that is still active; drops the scores whose handles the method has dropped, and all captured
+/// activations; removes the reported metrics and log lines from the state, and the first refusal to compute a gradient;
+/// adds the call to the session's usage.
 ///
 /// Errors: a scoring pass that ends the method, a perturbation that cannot be undone, or a metric's tensor that the
 /// device does not return ([`Cause::Host`]).

@@ -59,8 +59,8 @@ impl State {
         Ok(())
     }
 
-    /// Runs one pass for these scores. If the model refuses it, runs and charges one pass for each score alone, and
-    /// stores the error in those that fail again. Errors: only those that end the method.
+    /// Runs one pass for these scores. If the model refuses it, stores the error in the score if there is only one;
+    /// else runs and charges one pass for each score alone. Errors: only those that end the method.
     fn score_or_split(&mut self, request: &ScoreRequest, parts: Vec<Part>) -> Result<()> {
         match self.score_joined(request, parts.clone()) {
             Err(Refusal::Error(error)) => {
@@ -104,10 +104,11 @@ impl State {
         Ok(self.meters.check_time()?)
     }
 
-    /// Runs the backward passes of these scores and captured activations, given, by number, the seeds (gradients `[rows,
-    /// width]` of the taps) of scores and the gradient of activations. Scores that came from one forward pass share a
-    /// backward pass. Consumes the saved activations. Errors: `invalid-argument` for scores and activations that a gradient
-    /// went through before, and for rows that have one since the last update.
+    /// Runs the backward passes of these scores and captured activations, given, by number, the seeds (gradients
+    /// `[rows, width]` of the taps) of scores and the gradient of activations. Scores that came from one forward pass
+    /// share a backward pass. Consumes the saved activations. Marks scores, activations and rows as used before the
+    /// first pass runs, so they stay marked if a pass fails. Errors: `invalid-argument` for scores and activations that
+    /// a gradient went through before, and for rows that have one since the last update.
     pub(crate) fn backward_scores(
         &mut self,
         seeds: BTreeMap<u64, Seeds>,

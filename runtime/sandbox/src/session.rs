@@ -67,7 +67,7 @@ impl<H: RunHooks> Session<H> {
     ///
     /// # Errors
     /// [`Error::Stopped`] when the instance cannot be made within the limits; [`Error::Over`] for a process that an
-    /// earlier session took over.
+    /// earlier session took over; [`Error::NotAdmitted`] when the process does not start.
     pub fn start(method: &Method, train_state: TrainState<H>, settings: SessionSettings) -> Result<Self, Error> {
         let mut session = Self {
             method: String::new(),
@@ -90,8 +90,8 @@ impl<H: RunHooks> Session<H> {
     ///
     /// # Errors
     /// [`Error::Stopped`] when the instance cannot be made within the limits; [`Error::Over`] for a process that an
-    /// earlier session took over. The session has ended then; the train state is intact, and another method can be
-    /// started.
+    /// earlier session took over; [`Error::NotAdmitted`] when the process does not start. The session has ended then;
+    /// the train state is intact, and another method can be started.
     pub fn replace(&mut self, method: &Method, settings: SessionSettings) -> Result<(), Error> {
         self.end();
         self.method.clone_from(&method.name);

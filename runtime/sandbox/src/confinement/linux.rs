@@ -181,9 +181,9 @@ fn drop_capabilities() -> io::Result<()> {
     if read == 0 && written == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
 }
 
-/// Applies two filters of system calls to every thread: the first ends the process at a denied call, the second lets
-/// `clone3`, `memfd_create` and `memfd_secret` fail with `ENOSYS`, as libraries do without them. See
-/// [`super::deny_calls`], and for `edits_lines` [`super::deny_calls_to_line_editor`].
+/// Applies two filters of system calls to every thread: the first ends the process at a denied call (on x86-64 also
+/// under its x32 number), the second lets `clone3`, `memfd_create` and `memfd_secret` fail with `ENOSYS`, as libraries
+/// do without them. See [`super::deny_calls`], and for `edits_lines` [`super::deny_calls_to_line_editor`].
 pub(super) fn deny_calls(edits_lines: bool) -> Result<(), Failed> {
     let mut denied: BTreeMap<i64, Vec<SeccompRule>> = DENIED_CALLS.iter().map(|call| (*call, Vec::new())).collect();
     denied.extend(denied_by_arguments()?);
