@@ -46,8 +46,8 @@ pub fn resolve_settings(manifest: &Manifest, given: &toml::Table) -> Result<Vec<
     manifest.settings.iter().map(|setting| resolve_named(manifest, setting, given)).collect()
 }
 
-/// Returns the errors that [`resolve_settings`] can fail with: first those about unknown keys, at most 64, then wrong
-/// and missing values in the order of the manifest.
+/// Returns the errors that [`resolve_settings`] can fail with for `given`: first those about unknown keys, at most 64,
+/// then wrong and missing values in the order of the manifest.
 #[must_use]
 pub fn setting_errors(manifest: &Manifest, given: &toml::Table) -> Vec<SettingError> {
     let unknown = unknown_keys(manifest, given).map(|name| unknown_setting(manifest, name));
@@ -70,7 +70,7 @@ fn resolve_named(manifest: &Manifest, setting: &Setting, given: &toml::Table) ->
     Ok((setting.name.clone(), value.map_err(failed)?))
 }
 
-/// Returns the value of one setting of a method: the one that is given, converted and checked, else the default.
+/// Returns the value of one setting of a method: `given`, converted and checked, if there is one, else the default.
 /// Errors: a value of another kind or outside its range, or neither value nor default.
 fn resolve(method: &str, setting: &Setting, given: Option<&toml::Value>) -> Result<Value, Box<Explanation>> {
     let Setting { name, doc, kind, default, .. } = setting;

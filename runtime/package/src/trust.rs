@@ -185,14 +185,14 @@ impl Trust {
         Ok(installed)
     }
 
-    /// Fails if the lock pins another digest for the source and version that were asked for. Runs before anything reads
-    /// the package's bytes.
-    fn check_pinned(&self, place: &Source, digest: &str) -> Result<(), Error> {
+    /// Fails if the lock pins another digest than `digest` for the source and the version in `source`. Does nothing if
+    /// the lock does not pin that version from that source. Runs before anything reads the package's bytes.
+    fn check_pinned(&self, source: &Source, digest: &str) -> Result<(), Error> {
         let asked =
-            |locked: &&Locked| locked.source == place.name && place.tag.as_deref() == Some(locked.version.as_str());
+            |locked: &&Locked| locked.source == source.name && source.tag.as_deref() == Some(locked.version.as_str());
         let Some(locked) = self.lock.list.iter().find(asked) else { return Ok(()) };
         let refused = locked.check_digest(&locked.version, digest);
-        refused.map_err(|error| locate(error, &locked.title(), &place.display_name))
+        refused.map_err(|error| locate(error, &locked.title(), &source.display_name))
     }
 }
 

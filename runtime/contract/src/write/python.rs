@@ -142,8 +142,8 @@ fn resolve_alias(resolve: &Resolve, mut id: TypeId) -> TypeId {
     id
 }
 
-/// Writes a type as `(kind, interface, name)`, with the interface that defines it. Fails for a type without a name or
-/// outside an interface.
+/// Writes a type as `(kind, interface, name)`, with the interface that defines it; `kind` is `handle` or `named`. Fails
+/// for a type without a name or outside an interface.
 fn write_named_type(resolve: &Resolve, kind: &str, id: TypeId) -> Outcome<String> {
     let defined = &resolve.types[id];
     let name = defined.name.as_deref().ok_or_else(|| format!("a {} without a name", defined.kind.as_str()))?;

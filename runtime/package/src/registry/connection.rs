@@ -77,23 +77,23 @@ impl Connection {
     /// Prepares a connection to the registry of a package; sends nothing. Uses HTTP if the location says so or the registry
     /// is on this machine, else HTTPS. `writes` says whether a login must allow pushing. Errors: the location is offline, or
     /// certificates cannot be read.
-    pub(super) fn new(place: &Location, remote: &Remote, writes: bool) -> Result<Self, Error> {
-        if place.offline {
+    pub(super) fn new(location: &Location, remote: &Remote, writes: bool) -> Result<Self, Error> {
+        if location.offline {
             let hint = "leave `--offline` out, or use what was pulled before: `tunebox list`";
-            return Err(explain(format!("`{place}` is on a network, and none is used offline"), hint).into());
+            return Err(explain(format!("`{location}` is on a network, and none is used offline"), hint).into());
         }
         let is_here = is_loopback(&remote.authority);
-        let plain = place.plain_http || is_here;
+        let plain = location.plain_http || is_here;
         Ok(Self {
             registry: remote.registry.clone(),
             repository: remote.repository.clone(),
-            place: place.to_string(),
+            place: location.to_string(),
             root: Address::root(&remote.authority, !plain),
-            agent: create_agent(place.certificates.as_deref(), is_here)?,
-            logins: place.logins.clone(),
+            agent: create_agent(location.certificates.as_deref(), is_here)?,
+            logins: location.logins.clone(),
             login: None,
             authorization: None,
-            plain_http: place.plain_http,
+            plain_http: location.plain_http,
             writes,
             timeout: NETWORK_TIMEOUT,
         })

@@ -50,9 +50,9 @@ pub(super) fn not_found(place: &str, source: &str, there: &[String], nearest: Op
     explain(format!("there is no `{place}`"), hint).with_why(why).into()
 }
 
-/// Makes the error for an HTTP status other than the expected ones. `said` is the registry's message, `wait` the
-/// seconds after which to try again, used for status 429 only. The reason is [`Reason::Unreachable`] for 429 and from
-/// 500 on, else [`Reason::Other`].
+/// Makes the error for an HTTP status other than the expected ones. `place` is the location of the package, `said` the
+/// registry's message, and `wait` the seconds after which to try again, used for status 429 only. The reason is
+/// [`Reason::Unreachable`] for 429 and from 500 on, else [`Reason::Other`].
 pub(super) fn bad_status(place: &str, registry: &str, status: u16, said: Option<String>, wait: Option<u64>) -> Error {
     let answers = format!("`{registry}` answers with status {status}");
     let busy = format!("`{registry}` was asked too often");
@@ -74,8 +74,8 @@ pub(super) fn bad_status(place: &str, registry: &str, status: u16, said: Option<
     reason.error(Explanation { why, ..explain(what, hint).with_location(place) })
 }
 
-/// Makes the error for a request that the registry rejects for lack of a valid login. `login` is the one that was
-/// found: rejected, unusable, withheld for lack of encryption, or missing.
+/// Makes the error for a request about the package at `place` that the registry rejects for lack of a valid login.
+/// `login` is the one that was found: rejected, unusable, withheld for lack of encryption, or missing.
 pub(super) fn unauthorized(place: &str, registry: &str, login: Option<&Login>) -> Error {
     let (wants, hint) = (format!("`{registry}` wants a login"), format!("`docker login {registry}`"));
     let error = match login {

@@ -89,7 +89,7 @@ fn folder_phrase(folder: Option<&Path>) -> String {
     folder.map_or_else(|| "here".to_owned(), |folder| format!("in `{}`", folder.display()))
 }
 
-/// Joins the first packages of a list with `between`, and adds how many more there are.
+/// Joins the first 12 packages of a list with `between`, and adds how many more there are.
 fn join_listed(there: &[String], between: &str) -> String {
     let shown = there[..there.len().min(MAX_LISTED)].join(between);
     match there.len().saturating_sub(MAX_LISTED) {

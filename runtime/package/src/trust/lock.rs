@@ -118,10 +118,10 @@ impl Locked {
         self.check_version(version).is_err().then_some(self.highest.as_str())
     }
 
-    /// Fails if a version is older than the highest one that was used here, or is no version.
-    pub(super) fn check_version(&self, found: &str) -> Result<(), Error> {
-        let older = match (Version::parse(found), Version::parse(&self.highest)) {
-            (Ok(found), Ok(highest)) => found < highest,
+    /// Fails if `version` is older than the highest version that was used here, or is no version.
+    pub(super) fn check_version(&self, version: &str) -> Result<(), Error> {
+        let older = match (Version::parse(version), Version::parse(&self.highest)) {
+            (Ok(version), Ok(highest)) => version < highest,
             // Neither the statement nor the lock takes any other text; what has no order is not newer.
             _ => true,
         };

@@ -120,8 +120,8 @@ fn merge(list: &mut Vec<Publisher>, new: &Publisher) {
 /// A publisher, and the file that names it.
 pub(super) type Listed<'a> = (&'a Path, &'a Publisher);
 
-/// Returns the publishers whose prefix covers `path`: only those with the longest such prefix, of which there may be
-/// several keys. Publishers that were only listed do not count.
+/// Returns the publishers in `all` whose prefix covers `path`: only those with the longest such prefix, of which there
+/// may be several keys. Publishers that were only listed do not count.
 pub(super) fn signers_of<'a>(all: impl Iterator<Item = Listed<'a>>, path: &str) -> Vec<Listed<'a>> {
     let covering = |publisher: &Publisher| !publisher.listed && is_prefix_of(&publisher.prefix, path);
     let matching: Vec<_> = all.filter(|(_, publisher)| covering(publisher)).collect();

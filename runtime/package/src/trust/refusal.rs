@@ -33,8 +33,8 @@ pub(crate) fn refuse_unreadable(error: &Error) -> Error {
     reason.error(Explanation { why: error.why(), hint, ..what })
 }
 
-/// Makes the refusal of a package that another key signs than the known one. The clause `known` ends with the known
-/// key; `forget` says which entry to remove from which file if the new key is right.
+/// Makes the refusal of a package that the key `now` signs and not the known key `before`. The clause `known` stands
+/// before that known key in the message; `forget` says which entry to remove from which file if the new key is right.
 pub(super) fn refuse_key(now: &str, before: &str, known: &str, forget: &str) -> Error {
     let why = format!("{known} {before}, this one is signed by {now}");
     let hint = format!("ask the publisher, not by way of the registry; if the new key is theirs, take {forget}");

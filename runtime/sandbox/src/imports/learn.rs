@@ -90,19 +90,19 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Checks `given`, coefficients for a tap of `scores`: `[rows, width]`, `f32`. Returns them without a graph and with 0
-    /// off the target tokens.
+    /// Checks `coefficients` for a tap of `scores`: `[rows, width]`, `f32`. Returns them without a graph and with 0 off
+    /// the target tokens.
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number at a target token that is not
     /// finite.
-    fn read_coefficients(&mut self, scores: &Handle<ScoresEntry>, given: &Handle) -> Result<Tensor> {
+    fn read_coefficients(&mut self, scores: &Handle<ScoresEntry>, coefficients: &Handle) -> Result<Tensor> {
         let ScoresEntry(number) = *self.table.get(scores)?;
-        let given = self.tensor_node(given)?.tensor.detach();
+        let coefficients = self.tensor_node(coefficients)?.tensor.detach();
         let wanted = self.score_record(scores)?.shape();
-        let shape = || format!("coefficients are {wanted:?} like the scores, these are {:?}", given.dims());
-        ensure(given.dims() == wanted, || Refusal::new(ErrorCode::ShapeMismatch, shape()))?;
-        let dtype = || format!("coefficients are `f32`, these are `{}`", given.dtype().as_str());
-        ensure(given.dtype() == DType::F32, || Refusal::new(ErrorCode::DtypeMismatch, dtype()))?;
-        self.mask_to_targets(number, &given)
+        let shape = || format!("coefficients are {wanted:?} like the scores, these are {:?}", coefficients.dims());
+        ensure(coefficients.dims() == wanted, || Refusal::new(ErrorCode::ShapeMismatch, shape()))?;
+        let dtype = || format!("coefficients are `f32`, these are `{}`", coefficients.dtype().as_str());
+        ensure(coefficients.dtype() == DType::F32, || Refusal::new(ErrorCode::DtypeMismatch, dtype()))?;
+        self.mask_to_targets(number, &coefficients)
     }
 }

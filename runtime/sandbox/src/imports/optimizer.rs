@@ -319,19 +319,18 @@ impl State {
         Ok(elements)
     }
 
-    /// Returns what the handle `parameter` stands for, and the tensor `given`, which is to change that parameter and
-    /// has its shape, without its graph. Errors: `unsupported` for a parameter that the host updates;
-    /// `invalid-argument` while a perturbation is active, and for a number that is not finite; `dtype-mismatch`,
-    /// `shape-mismatch`.
-    fn read_parameter_change(&mut self, parameter: &Parameter, given: &Handle) -> Result<(ParameterEntry, Tensor)> {
+    /// Returns what the handle `parameter` stands for, and the tensor `change`, which has the parameter's shape,
+    /// without its graph. Errors: `unsupported` for a parameter that the host updates; `invalid-argument` while a
+    /// perturbation is active, and for a number that is not finite; `dtype-mismatch`, `shape-mismatch`.
+    fn read_parameter_change(&mut self, parameter: &Parameter, change: &Handle) -> Result<(ParameterEntry, Tensor)> {
         let entry = self.parameter(parameter)?;
         match entry {
             ParameterEntry::Extra(_) => self.check_unperturbed()?,
             _ => self.check_can_change()?,
         }
-        let given = self.detach_finite(given)?;
-        check_shape(&self.parameter_name(&entry)?, &self.parameter_shape(&entry)?, given.dims())?;
-        Ok((entry, given))
+        let change = self.detach_finite(change)?;
+        check_shape(&self.parameter_name(&entry)?, &self.parameter_shape(&entry)?, change.dims())?;
+        Ok((entry, change))
     }
 
     /// Runs the scoring passes that were deferred, counts an update of the weights, then runs `work`, which changes

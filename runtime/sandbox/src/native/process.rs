@@ -55,7 +55,8 @@ enum Message {
     Gone,
 }
 
-/// Builds [`Cause::Protocol`] for a message that the protocol does not have, or does not allow at this point.
+/// Builds [`Cause::Protocol`] for a message that the protocol does not have, or does not allow at this point; `what`
+/// describes it.
 fn malformed(what: impl Into<String>) -> Cause {
     Cause::Protocol(what.into())
 }
