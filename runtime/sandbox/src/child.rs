@@ -74,9 +74,10 @@ impl Program {
         command
     }
 
-    /// Returns a command that starts the program with four environment variables at most, those of `RAYON_NUM_THREADS`,
-    /// `CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER` and `CUDA_MPS_PIPE_DIRECTORY` that this process has; with the three
-    /// standard streams of this process, and on Linux with no other open file of this process, inherited ones included.
+    /// Returns a command that starts the program, under the name `tunebox`, with the standard streams of this process
+    /// and few of its environment variables: only `RAYON_NUM_THREADS`, `CUDA_VISIBLE_DEVICES`, `CUDA_DEVICE_ORDER` and
+    /// `CUDA_MPS_PIPE_DIRECTORY`, where they are set. On Linux the program gets no other open file of this process, not
+    /// even one that this process inherited. Does not start the program.
     #[must_use]
     pub fn alone(&self) -> Command {
         let kept = INHERITED_VARIABLES.iter().filter_map(|name| Some((name, std::env::var_os(name)?)));
