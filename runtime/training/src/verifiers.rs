@@ -134,9 +134,10 @@ impl Verifiers {
     /// most `room` tokens; else `room` is not used. The prompts are divided among the ranks of the policy, and every
     /// rank returns all completions, in the order of the prompts.
     ///
-    /// # Errors A failed generation; those of the environment ([`Environment::generate`]), and an environment that
-    /// failed on all completions; a time limit that has passed: that of the present step, or outside of a step the
-    /// seconds given to [`Verifiers::open`].
+    /// # Errors
+    /// A failed generation; those of the environment ([`Environment::generate`]), and an environment that failed on all
+    /// completions; a time limit that has passed: that of the present step, or outside of a step the seconds given to
+    /// [`Verifiers::open`].
     pub(crate) fn generate(
         &mut self,
         (policy, view): (&Policy, &View),
@@ -277,13 +278,13 @@ impl Verifiers {
 impl Entry {
     /// Judges completions by this verifier; returns one verdict for each, in order. The verdict is NaN if the verifier
     /// abstained, and `on_failure`, or NaN without it, if the verifier failed. Adds every verdict and failure to the
-    /// counts. `all` is the number of completions on all ranks. Fails when `end` is reached, and as soon as the
+    /// counts. `total` is the number of completions on all ranks. Fails when `end` is reached, and as soon as the
     /// verifier failed too often ([`check_failures`](Self::check_failures)).
     fn judge_all(
         &mut self,
         texts: &mut Texts<'_>,
         answers: &[Answer<'_>],
-        all: usize,
+        total: usize,
         end: Option<Instant>,
     ) -> Result<Vec<f32>, Error> {
         let (mut verdicts, mut failed) = (Vec::with_capacity(answers.len()), 0);
@@ -300,22 +301,22 @@ impl Entry {
             }
             failed += usize::from(is_failure);
             verdicts.push(found);
-            self.check_failures(failed, all)?;
+            self.check_failures(failed, total)?;
         }
         Ok(verdicts)
     }
 
-    /// Fails if the verifier failed on all of `all` completions, or on more than half of them and more than eight, unless it
-    /// has a verdict on failures.
-    fn check_failures(&self, failed: usize, all: usize) -> Result<(), Error> {
-        let too_many = failed > TOLERATED_FAILURES.max(all / 2) || failed == all && all > 0;
-        if too_many && self.on_failure.is_none() { Err(self.too_many_failures_error(failed, all)) } else { Ok(()) }
+    /// Fails if the verifier failed on all `total` completions (at least one), or on more than half of them and more
+    /// than eight. Never fails for a verifier with a verdict on failures (`on_failure`).
+    fn check_failures(&self, failed: usize, total: usize) -> Result<(), Error> {
+        let too_many = failed > TOLERATED_FAILURES.max(total / 2) || failed == total && total > 0;
+        if too_many && self.on_failure.is_none() { Err(self.too_many_failures_error(failed, total)) } else { Ok(()) }
     }
 
-    /// Builds the error about a verifier that failed on `failed` of `all` completions, with the first cause in this
+    /// Builds the error about a verifier that failed on `failed` of `total` completions, with the first cause in this
     /// step and the exit code of the sandbox.
-    fn too_many_failures_error(&self, failed: usize, all: usize) -> Error {
-        let what = format!("the verifier `{}` failed on {failed} of {all} completions", self.name);
+    fn too_many_failures_error(&self, failed: usize, total: usize) -> Error {
+        let what = format!("the verifier `{}` failed on {failed} of {total} completions", self.name);
         let explanation = Explanation::new("training", what)
             .with_why(self.counts.reason.clone().unwrap_or_default())
             .with_hint("fix the verifier, or raise its time limit with `--set limits.verifier-seconds=…`");

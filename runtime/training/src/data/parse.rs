@@ -61,8 +61,8 @@ pub(super) fn shape_of_line(line: &[u8], wanted: &[Shape]) -> Option<Shape> {
     find_shape(text, &object, wanted).ok()
 }
 
-/// Parses a line as a JSON object; returns the line as text and the object. `wanted` are the shapes for the example in
-/// the hint of an error.
+/// Parses a line as a JSON object; returns the line as text and the object. Fails for a line that is not UTF-8, no JSON
+/// or no object. `wanted` are the shapes for the example in the hint of that error.
 fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<String, Value>), LocatedFault> {
     let characters = |end: usize| String::from_utf8_lossy(&bytes[..end.min(bytes.len())]).chars().count();
     let text = std::str::from_utf8(bytes).map_err(|error| {

@@ -27,15 +27,17 @@ pub(in crate::data) fn unpacked_bytes(stored: u64) -> u64 {
     FREE_BYTES.saturating_add(stored.saturating_mul(MAX_RATIO))
 }
 
-/// The extension of a file in lower case, without that of its compression: `csv` for `a.csv.gz`.
+/// The extension of a file in lower case, without that of its compression: `csv` for `a.csv.gz`. `None` if there is no
+/// other.
 pub(in crate::data) fn extension(path: &Path) -> Option<String> {
     let own = |path: &Path| path.extension().map(|found| found.to_string_lossy().to_lowercase());
     let first = own(path)?;
     if ["gz", "zst", "zstd"].contains(&first.as_str()) { own(&path.with_extension("")) } else { Some(first) }
 }
 
-/// Returns the unpacked content of `stored_bytes`, which begin with `magic`: gzip with all its members, zstd with all its
-/// frames, or the bytes as they are. Reading fails once it has more bytes than `stored`, the size of the file, explains.
+/// Returns the unpacked content of `stored_bytes`, which begin with `magic`: gzip with all its members, zstd with all
+/// its frames, or the bytes as they are. Reading compressed content fails once it has more bytes than `stored`, the
+/// size of the file, explains. `name` is the file's, for errors.
 ///
 /// # Errors
 /// A zstd decoder that cannot be created.
