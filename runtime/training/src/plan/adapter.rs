@@ -49,7 +49,7 @@ pub(super) fn adapter_problems(settings: &RunSettings) -> Vec<Error> {
 }
 
 /// Adds the location of the key in the run file to an error about the modules, layers, patterns or first values of a
-/// new adapter.
+/// new adapter. Returns other errors without a location.
 pub(super) fn locate_error(settings: &RunSettings, error: ModelError) -> Error {
     let key = match &error {
         ModelError::NoModule { .. } => "targets",

@@ -133,7 +133,9 @@ pub(crate) fn prepare_native(settings: &RunSettings, manifest: &str, twin: Twin)
     prepare(settings, package, |package, _| Ok(Method::native(&package.manifest.name, package.imports.clone(), twin)))
 }
 
-/// Prepares a method of which each session starts a process, with the grants of the run.
+/// Prepares a method that runs as processes outside of the sandbox, one for each session, from its author's source. The
+/// method imports the interfaces that the source uses, which the run must grant. The digest of the source stands for
+/// that of a component.
 fn prepare_processes(settings: &RunSettings, native: NativeMethod) -> Result<PlannedMethod, Error> {
     let NativeMethod { manifest, interfaces, digest, start } = native;
     let is_used = |import: &String| interface_of(import).is_some_and(|name| interfaces.iter().any(|used| used == name));

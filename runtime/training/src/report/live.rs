@@ -43,6 +43,7 @@ struct Live {
 }
 
 impl<'a> Reporter<'a> {
+    /// Creates a reporter that passes events on to `inner`, and writes no report before [`Event::Planned`].
     pub(crate) fn new(inner: &'a mut dyn Observer) -> Self {
         Self { inner, live: None }
     }
@@ -65,7 +66,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Does a part of the report's work; if it fails, warns and ends the report.
+    /// Does a part of the report's work; if it fails, warns and ends the report. Does nothing without a report.
     fn attempt(&mut self, work: impl FnOnce(&mut Live) -> Result<(), Error>) {
         if let Some(live) = &mut self.live
             && let Err(error) = work(live)

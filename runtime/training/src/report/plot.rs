@@ -54,7 +54,8 @@ struct Axes {
 }
 
 impl Plot {
-    /// Whether the vertical axis is logarithmic.
+    /// Whether the vertical axis is logarithmic: it may be (`may_be_log`), all numbers are positive, and the largest is
+    /// at least [`LOG_RATIO`] times the smallest.
     pub(super) fn is_log(&self) -> bool {
         let values = || self.lines.iter().flat_map(|line| line.points.iter().map(|(_, value)| *value));
         let (low, high) = range(values());
@@ -80,7 +81,7 @@ impl Plot {
     }
 
     /// Finds the ranges of the axes, with 6 % of room above and below the lines. An axis that is not logarithmic begins
-    /// at 0 if the smallest number is positive and less than about a third of the largest.
+    /// at 0 if the smallest number is not negative and less than about a third of the largest.
     fn axes(&self) -> Axes {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let steps = range(points().map(|(step, _)| *step));

@@ -95,8 +95,8 @@ fn describe(goal: Goal, series: &Series, is_running: bool) -> (Tone, String) {
     (tone, format!("{name} {verb}, from {early} to {late}."))
 }
 
-/// Describes the validation beside its best value, and says whether it became clearly worse since. A best value whose
-/// weights were shipped does not count as worse; `shipped` is the step of those. No text for one value.
+/// Returns whether the validation became clearly worse since its best value, and a sentence about both (`None` for one
+/// value). A best value whose weights were shipped does not count as worse; `shipped` is the step of those.
 fn describe_validation(goal: Goal, series: &Series, shipped: Option<u64>) -> (bool, Option<String>) {
     if series.count() < 2 {
         return (false, None);

@@ -40,7 +40,7 @@ impl ActiveRun<'_> {
         peak.unwrap_or_else(|| self.plan.summary.memory.total())
     }
 
-    /// The seconds in which the reference was scored so far.
+    /// The seconds in which the reference was scored so far, as its cache counts them; 0 without a cache.
     pub(super) fn reference_seconds(&mut self) -> f64 {
         self.session.train_state().hooks.references.as_ref().map_or(0.0, |references| references.seconds)
     }

@@ -106,8 +106,9 @@ impl ValidationHistory {
         }
     }
 
-    /// Adds a validation, and returns whether it is the best so far. A validation before the first update of the weights
-    /// (`updated` is false) never is; nor is one whose score is not finite.
+    /// Adds a validation, and returns whether it is the best so far. A validation before the first update of the
+    /// weights (`updated` is false) never is; nor is one whose score is not finite. Any other that is not the best
+    /// counts as one without improvement. The mean training loss begins anew.
     pub(crate) fn add(&mut self, validation: Validation, updated: bool) -> bool {
         let mean = (self.training_steps > 0).then(|| self.training_loss / f64::from(self.training_steps));
         (self.training_loss, self.training_steps, self.last_training_loss) = (0.0, 0, mean);
