@@ -46,8 +46,9 @@ impl KeyFlags {
     /// of these gives the key of a flag, or a table that contains it.
     pub(crate) fn overrides(&self, set: &[String]) -> Result<Vec<String>, Failure> {
         for (flag, value) in &self.0 {
-            let is_same =
-                |assignment: &&String| assignment.split_once('=').is_some_and(|(key, _)| gives(key, flag.key));
+            let is_same = |assignment: &&String| {
+                assignment.split_once('=').is_some_and(|(key, _)| is_key_or_table_of(key, flag.key))
+            };
             if let Some(twice) = set.iter().find(is_same) {
                 let what = format!("`--{} {value}` and `--set {twice}` give the same key", flag.name);
                 return Err(Failure::usage(what, "leave one of them out"));
@@ -57,8 +58,8 @@ impl KeyFlags {
     }
 }
 
-/// Whether an assignment to the dotted key `given` of a `--set` gives the key `key`: it is that key, or a table above it.
-fn gives(given: &str, key: &str) -> bool {
+/// Whether `given`, the dotted key of a `--set`, is the key `key` or a table that contains it.
+fn is_key_or_table_of(given: &str, key: &str) -> bool {
     let given: Vec<&str> = given.split('.').map(str::trim).collect();
     key.split('.').collect::<Vec<_>>().starts_with(&given)
 }

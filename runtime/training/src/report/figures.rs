@@ -64,7 +64,8 @@ pub(super) fn figures_of(content: &Content, goal: Option<Goal>) -> (Option<Group
     let is_training = content.figures.as_ref().is_none_or(|figures| figures.trainable > 0);
     let last = LAST.iter().map(|(name, _)| *name).filter(|name| is_training || *name != "rate");
     let names = names.chain(last);
-    let mut groups: Vec<Group> = names.filter_map(|name| single_line_group(line(content, name, &readable(name))?)).collect();
+    let mut groups: Vec<Group> =
+        names.filter_map(|name| single_line_group(line(content, name, &readable(name))?)).collect();
     groups.extend(content.peak.as_ref().and_then(|peak| {
         let points = peak.points().into_iter().chain([(content.step as f64, peak.last.1)]);
         single_line_group(memory_line(points.collect()))

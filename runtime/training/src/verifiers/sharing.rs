@@ -70,9 +70,9 @@ impl Counting for Option<Environment> {
 }
 
 /// Computes results for `weights.len()` items, a share of the items on each rank: `compute` gets the range of this
-/// rank, and returns the results of its items in order, as many for each item. Returns the results of all ranks in the
-/// order of the items, and adds what all ranks counted to `counting`. `weights` says how much work each item is. Fails
-/// on every rank if one of them fails.
+/// rank, and returns the results of these items in order, equally many for each. Returns the results of all ranks in
+/// the order of the items, and adds what all ranks counted to `counting`. `weights` says how much work each item is.
+/// Fails on every rank if one of them fails.
 pub(super) fn share_work<C: Counting, T: Serialize + DeserializeOwned>(
     ranks: &RankGroup,
     purpose: &'static str,
