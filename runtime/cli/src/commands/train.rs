@@ -67,7 +67,7 @@ impl Train {
     /// process, also fetches the model and compiles the components, and returns the files that the run reaches. `None` for a
     /// run in a worker, on an accelerator or with a profile.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
-        if !global.supervised && launched()?.is_some() && self.is_in_process() {
+        if !global.supervised && find_own_launch()?.is_some() && self.is_in_process() {
             return Err(Failure::usage(
                 "several ranks train in worker processes, from a run file or a model and data",
                 "leave out `--in-process`, `--guest-profile`, `--dry-run` and `--sample`, or start one process",
@@ -91,7 +91,7 @@ impl Train {
     /// Checks the signers, unless [`prepare`](Self::prepare) did, then plans (`--dry-run`) or carries out the run, in a
     /// worker unless `--in-process` or `--guest-profile` is given. Writes the profile of a failed run too.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        match launched()?.filter(|_| !global.supervised) {
+        match find_own_launch()?.filter(|_| !global.supervised) {
             Some(launch) => self.run_on_rank(&launch, terminal, global),
             None => self.run_alone(terminal, global),
         }
@@ -235,7 +235,7 @@ impl Train {
 }
 
 /// How a launcher started this process as one of several ranks; `None` if none did.
-fn launched() -> Result<Option<Launch>, Failure> {
+fn find_own_launch() -> Result<Option<Launch>, Failure> {
     Ok(find_launch(|name| environment::variable(name)?.into_string().ok())?)
 }
 

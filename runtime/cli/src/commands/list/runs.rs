@@ -89,7 +89,8 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// The day on which a run finished, or began if it has not finished, in UTC; `–` if it is unknown.
+/// The day on which a run finished, or began if it has not finished, in UTC: `2026-01-31`. `–` for a time that no
+/// calendar holds; 1970-01-01 if the time is unknown.
 fn format_date(run: &Listed) -> String {
     let moment = jiff::Timestamp::try_from(run.changed);
     moment.map_or_else(|_| "–".to_owned(), |moment| moment.to_zoned(jiff::tz::TimeZone::UTC).date().to_string())
