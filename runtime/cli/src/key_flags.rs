@@ -97,6 +97,7 @@ impl KeyFlag {
 }
 
 impl Args for KeyFlags {
+    /// Adds an argument for every flag of [`FLAGS`].
     fn augment_args(command: Command) -> Command {
         FLAGS.iter().fold(command, |command, flag| command.arg(flag.argument()))
     }
@@ -107,6 +108,7 @@ impl Args for KeyFlags {
 }
 
 impl FromArgMatches for KeyFlags {
+    /// Collects the given flags in the order of [`FLAGS`], with their values as typed.
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let given = |flag: &'static KeyFlag| Some((flag, matches.get_one::<String>(flag.name)?.clone()));
         Ok(Self(FLAGS.iter().filter_map(given).collect()))

@@ -109,7 +109,7 @@ impl Verifiers {
         Ok(Self { entries, environment: None, seconds })
     }
 
-    /// Adds the run's environment, if it has one.
+    /// Sets the run's environment; `None` for a run without one.
     #[must_use]
     pub fn with_environment(mut self, environment: Option<Environment>) -> Self {
         self.environment = environment;

@@ -75,7 +75,7 @@ impl Init {
         Ok(ExitStatus::Success)
     }
 
-    /// The folder of the run file.
+    /// The folder of the run file; `.` for a bare file name.
     fn folder(&self) -> &Path {
         self.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }

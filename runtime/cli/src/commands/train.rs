@@ -166,7 +166,9 @@ impl Train {
         show_summary(terminal, &summary, None)
     }
 
-    /// Carries out the run in this process and its worker alone.
+    /// Carries out the run without other ranks, in a worker or in this process, and shows its summary; with `--dry-run`
+    /// only shows the plan. With `--sample`, first shows what the method's `run.toml` asks for, and at the end how the
+    /// answers changed. Writes a profile, also of a failed run.
     fn run_alone(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut settings = self.read_settings(global.offline)?;
         if !self.is_in_process() {

@@ -60,7 +60,7 @@ fn add_table(tables: &mut Vec<Table>, heading: String, outer: &'static Value, sc
     }
 }
 
-/// The keys of a table with their schemas, in order.
+/// The keys of a table with their schemas, in order, from the JSON schema of the table; none if that has no properties.
 fn properties(schema: &'static Value) -> impl Iterator<Item = (&'static String, &'static Value)> {
     schema["properties"].as_object().into_iter().flat_map(Map::iter)
 }

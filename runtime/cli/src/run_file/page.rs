@@ -27,7 +27,7 @@ pub(crate) fn page() -> String {
     lines.join("\n") + "\n"
 }
 
-/// The heading of a table and its keys.
+/// Formats a table: its heading and text, its keys, and a sentence about further keys if it may have any.
 fn table_lines(table: &Table) -> Vec<String> {
     let mut lines = wrap(&format!("{}  {}", table.heading, table.text), WIDTH);
     for key in &table.keys {
@@ -41,7 +41,7 @@ fn table_lines(table: &Table) -> Vec<String> {
     lines
 }
 
-/// A key with its values and default, and below that its effect and what each choice means.
+/// Formats a key with its values and default, and below that its effect and what each choice means.
 fn key_lines(key: &Key) -> Vec<String> {
     let default = match &key.default {
         Some(value) => format!(" [default: {value}]"),

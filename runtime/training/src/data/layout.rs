@@ -219,7 +219,8 @@ impl Layout {
     }
 }
 
-/// Whether an object can be read as `shape` without a conversion.
+/// Whether an object has the fields of `shape` as they are. Messages must not be in the layout of ShareGPT, and a pair
+/// of answers needs a prompt unless the answers are messages.
 fn is_native(object: &Map<String, Value>, shape: Shape) -> bool {
     match shape {
         Shape::Messages => object.get("messages").is_some_and(|list| !is_share_gpt(list)),
@@ -288,7 +289,7 @@ fn read_conversation(column: &str, items: Vec<Value>, system: Option<&str>) -> R
     Ok(system.into_iter().chain(messages).collect())
 }
 
-/// Joins words with commas and `and`.
+/// Joins words as in a sentence: `a, b and c`; empty without words.
 fn join_words(words: &[&str]) -> String {
     match words {
         [] => String::new(),

@@ -127,7 +127,7 @@ struct SamplePart {
     verdicts: String,
 }
 
-/// Renders the page of a run.
+/// Renders the page of a run in this state as HTML. A browser loads the page of a running run again every few seconds.
 pub(super) fn render(content: &Content, state: &State) -> String {
     let is_running = *state == State::Running;
     let (verdict, name) = (judge(content, is_running), shown(&content.name(), MAX_CELL));

@@ -62,7 +62,8 @@ impl Plot {
         self.may_be_log && low > 0.0 && high / low >= LOG_RATIO
     }
 
-    /// Draws the plot. Text is escaped.
+    /// Draws the plot as an SVG element: the grid, the lines, and the areas that show values under the pointer. Text is
+    /// escaped.
     pub(super) fn svg(&self) -> String {
         let axes = self.axes();
         let (width, height) = self.size;
@@ -139,13 +140,13 @@ impl Plot {
 }
 
 impl Axes {
-    /// The horizontal position of a step.
+    /// The horizontal position of a step in CSS pixels, from the left edge of the plot.
     fn x(&self, step: f64) -> f64 {
         let (low, high) = self.steps;
         LEFT + (step - low) / (high - low) * (self.size.0 - LEFT - RIGHT)
     }
 
-    /// The vertical position of a value.
+    /// The vertical position of a value in CSS pixels, from the top edge of the plot.
     fn y(&self, value: f64) -> f64 {
         let value = if self.is_log { value.log10() } else { value };
         let (low, high) = self.values;

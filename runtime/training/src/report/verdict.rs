@@ -72,7 +72,7 @@ pub(super) fn judge(content: &Content, is_running: bool) -> Verdict {
 /// Describes how a run's main metric changed from its beginning to its end: good if it moved in the wanted direction by
 /// 2 % or more, bad if in the other, else neutral, as with one value.
 fn describe(goal: Goal, series: &Series, is_running: bool) -> (Tone, String) {
-    let name = capitalized(goal.name);
+    let name = capitalize(goal.name);
     let Some((early, late)) = series.trend() else {
         return (Tone::Neutral, format!("{name} {} after the first step: too early to tell.", short(series.last.1)));
     };
@@ -121,8 +121,8 @@ fn describe_validation(goal: Goal, series: &Series, shipped: Option<u64>) -> (bo
     (false, Some(format!("The {name} went from {first} to {last}.")))
 }
 
-/// The name with a capital letter at its beginning.
-fn capitalized(name: &str) -> String {
+/// Returns the name with a capital letter at its beginning.
+fn capitalize(name: &str) -> String {
     let mut letters = name.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

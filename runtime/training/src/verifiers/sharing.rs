@@ -23,7 +23,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds what another rank counted.
+    /// Adds the verdicts and failures that another rank counted. Keeps its own first cause of a failure, if it has one.
     fn merge(&mut self, other: Self) {
         self.values.extend(other.values);
         self.failed += other.failed;
@@ -56,14 +56,14 @@ pub(super) trait Counting {
 }
 
 impl Counting for Vec<Entry> {
-    /// One for each verifier.
+    /// Returns the counts of every verifier, in order.
     fn counts(&mut self) -> Vec<&mut Counts> {
         self.iter_mut().map(|entry| &mut entry.counts).collect()
     }
 }
 
 impl Counting for Option<Environment> {
-    /// Those of the environment, if there is one.
+    /// Returns the counts of the environment; empty without one.
     fn counts(&mut self) -> Vec<&mut Counts> {
         self.iter_mut().map(|environment| &mut environment.counts).collect()
     }

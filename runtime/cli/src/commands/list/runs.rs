@@ -81,7 +81,7 @@ fn format_rows(rows: &[[String; 8]]) -> Vec<String> {
     rows.iter().map(format_row).collect()
 }
 
-/// Cuts a text to `width` characters, the last of which is then `…`.
+/// Cuts a text to `width` characters, the last of which is then `…`. Returns a text that is not longer as it is.
 fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();

@@ -61,7 +61,7 @@ pub(super) fn unpack<'a>(
     Ok(Box::new(Bounded { inner, left: unpacked_bytes(stored) }))
 }
 
-/// The error about a file that holds more than its size explains.
+/// Builds the error about a file that holds far more bytes than its size explains.
 pub(super) fn unpacks_to_too_much(name: &str) -> Error {
     Explanation::new("data", format!("`{name}` unpacks to far more than its size explains"))
         .with_why(TOO_MUCH)
@@ -79,6 +79,7 @@ struct Bounded<R> {
 }
 
 impl<R: Read> Read for Bounded<R> {
+    /// Reads from the inner reader. Fails with `FileTooLarge` once all reads together have more bytes than permitted.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.inner.read(buffer)?;
         self.left = self.left.checked_sub(length as u64).ok_or_else(|| {

@@ -54,7 +54,7 @@ fn check_end(file: &mut File) -> Result<(), String> {
     Ok(())
 }
 
-/// The error about a damaged file.
+/// Builds the error about a file that cannot be read as Parquet; `why` is the cause.
 fn damaged(name: &str, why: &str) -> Error {
     let problem = Explanation::new("data", format!("`{name}` cannot be read as Parquet")).with_why(why);
     problem.with_hint("copy or download the file again").into()
