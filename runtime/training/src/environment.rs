@@ -55,7 +55,7 @@ impl Environment {
         })
     }
 
-    /// Returns the most answers to a completion, and the most bytes of each.
+    /// Returns the most turns of the model in an episode, and the most bytes of a message of the environment.
     pub(crate) fn bounds(&self) -> (u32, usize) {
         (self.max_turns, self.message_bytes)
     }

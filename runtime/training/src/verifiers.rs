@@ -182,14 +182,15 @@ impl Verifiers {
         Instant::now().checked_add(Duration::try_from_secs_f64(self.seconds).ok()?)
     }
 
-    /// Judges every completion by every verifier, one verifier after the other, so that the memory of one verifier and
-    /// the text of one completion are in use at a time. Divides the completions among `ranks`; every rank returns the
-    /// verdicts on all of them, as `[completions][verifiers]`. If the run has an environment, adds a last column with
-    /// the rewards that it gave, NaN where it gave none. A verdict is NaN if the verifier abstained, or failed without
-    /// a value for failures (`on_failure`).
+    /// Returns the verdict of every verifier on every completion, as `[completions][verifiers]`. If the run has an
+    /// environment, adds a last column with the rewards that it gave, NaN where it gave none. A verdict is NaN if the
+    /// verifier abstained, or failed without a value for failures (`on_failure`). `end` is when the time of the present
+    /// step is over; `None` outside of a step.
     ///
-    /// Adds the verdicts and failures to the counts of the step. Drops every verifier's instance afterwards, so that no
-    /// state reaches the next call. `end` is when the time of the present step is over; `None` outside of a step.
+    /// The completions are divided among `ranks`, and every rank returns all verdicts. Verifiers judge one after the
+    /// other, so that the memory of one and the text of one completion are in use at a time. Adds the verdicts and
+    /// failures to the counts of the step. Drops every verifier's instance afterwards, so that no state reaches the
+    /// next call.
     ///
     /// # Errors
     /// Tokens that cannot be decoded. A verifier without a value for failures that failed on all completions, or as

@@ -43,7 +43,7 @@ impl Mean {
         self.count += 1;
     }
 
-    /// Multiplies the seconds by a factor, as if each number had been so much larger.
+    /// Multiplies the seconds by a factor, as if each number had been so many times as large.
     pub(crate) fn scale(&mut self, factor: f64) {
         self.sum *= factor;
     }

@@ -264,8 +264,8 @@ fn is_share_gpt(list: &Value) -> bool {
 }
 
 /// Converts the messages of `column`: `from` and `value` become `role` and `content`; messages without `from` stay as
-/// they are. `system` becomes the first message unless the first message has that role already. Fails for an unknown
-/// speaker, and for a `value` that is missing or no text.
+/// they are. The text `system` becomes the first message unless the first message has the role `system`. Fails for an
+/// unknown speaker, and for a `value` that is missing or no text.
 fn read_conversation(column: &str, items: Vec<Value>, system: Option<&str>) -> Result<Value, Fault> {
     let mut messages = Vec::with_capacity(items.len());
     for (number, mut item) in items.into_iter().enumerate() {

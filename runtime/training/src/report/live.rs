@@ -48,8 +48,9 @@ impl<'a> Reporter<'a> {
         Self { inner, live: None }
     }
 
-    /// Writes the last report of a run that ended so, without which a browser would wait for a next one. Does nothing
-    /// if the run has no folder, as after an error before the first step.
+    /// Writes the last report of a run that ended so, without which a browser would wait for a next one. First adds the
+    /// cost of the run to `report.jsonl`, if it is known. Does nothing if the run has no folder, as after an error
+    /// before the first step.
     pub(crate) fn finish(&mut self, ended: Result<&Summary, &Error>) {
         let state = match ended {
             Ok(summary) if summary.interrupted => State::Stopped,

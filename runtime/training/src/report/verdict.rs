@@ -50,7 +50,7 @@ pub(super) fn goal(content: &Content) -> Option<Goal> {
 pub(super) fn judge(content: &Content, is_running: bool) -> Verdict {
     let found = goal(content).and_then(|goal| Some((goal, content.series(goal.name)?)));
     let (tone, sentence) = match found {
-        Some((goal, series)) => describe(goal, series, is_running),
+        Some((goal, series)) => describe_trend(goal, series, is_running),
         None if content.step == 0 => (Tone::Neutral, "No step is finished yet.".to_owned()),
         None => (Tone::Neutral, "This method reports neither a loss nor a reward to judge it by.".to_owned()),
     };
@@ -71,7 +71,7 @@ pub(super) fn judge(content: &Content, is_running: bool) -> Verdict {
 
 /// Describes how a run's main metric changed from its beginning to its end: good if it moved in the wanted direction by
 /// 2 % or more, bad if in the other, else neutral, as with one value.
-fn describe(goal: Goal, series: &Series, is_running: bool) -> (Tone, String) {
+fn describe_trend(goal: Goal, series: &Series, is_running: bool) -> (Tone, String) {
     let name = capitalize(goal.name);
     let Some((early, late)) = series.trend() else {
         return (Tone::Neutral, format!("{name} {} after the first step: too early to tell.", short(series.last.1)));
