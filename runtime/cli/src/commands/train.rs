@@ -63,9 +63,10 @@ impl Train {
         self.in_process || self.guest_profile.is_some()
     }
 
-    /// Asks whether to accept what the run file requests and who signed the packages. Before a dry run and a run in this
-    /// process, also fetches the model and compiles the components, and returns the files that the run reaches. `None` for a
-    /// run in a worker, on an accelerator or with a profile.
+    /// Asks whether to accept what the run file requests and who signed the packages. Before a dry run and a run in
+    /// this process, also fetches the model and compiles the components, and returns the files that the run reaches.
+    /// `None` for a run in a worker, on an accelerator or with a profile. Fails if a launcher started several ranks and
+    /// the options read files of the model in this process.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         if !global.supervised && find_own_launch()?.is_some() && self.is_in_process() {
             return Err(Failure::usage(
@@ -131,7 +132,8 @@ impl Train {
         result
     }
 
-    /// Reads the settings and carries out the run over the connection to the other ranks, in a worker.
+    /// Reads the settings, carries out the run over the connection to the other ranks, in a worker, and shows the
+    /// traffic between the ranks and the summary.
     fn execute_on_rank(
         &self,
         terminal: Terminal,
@@ -236,7 +238,7 @@ impl Train {
     }
 }
 
-/// How a launcher started this process as one of several ranks; `None` if none did.
+/// Finds out how a launcher started this process as one of several ranks; `None` if none did.
 fn find_own_launch() -> Result<Option<Launch>, Failure> {
     Ok(find_launch(|name| environment::variable(name)?.into_string().ok())?)
 }

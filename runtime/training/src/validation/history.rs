@@ -21,8 +21,8 @@ pub enum Score {
 }
 
 impl Score {
-    /// Whether this score is better than `other`, by more than nothing. False for a loss that is not a number, and for
-    /// scores of different kinds.
+    /// Whether this score is strictly better than `other`: a lower loss, or a higher pass rate, where of equal rates
+    /// the higher mean reward decides. False for a loss that is not a number, and for scores of different kinds.
     pub(crate) fn is_better_than(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Loss(one), Self::Loss(other)) => one < other,
