@@ -46,8 +46,9 @@ impl KeyFlags {
     /// of these gives the key of a flag, or a table that contains it.
     pub(crate) fn overrides(&self, set: &[String]) -> Result<Vec<String>, Failure> {
         for (flag, value) in &self.0 {
-            let is_same =
-                |assignment: &&String| assignment.split_once('=').is_some_and(|(key, _)| gives(key, flag.key));
+            let is_same = |assignment: &&String| {
+                assignment.split_once('=').is_some_and(|(key, _)| is_key_or_table_of(key, flag.key))
+            };
             if let Some(twice) = set.iter().find(is_same) {
                 let what = format!("`--{} {value}` and `--set {twice}` give the same key", flag.name);
                 return Err(Failure::usage(what, "leave one of them out"));
@@ -57,8 +58,8 @@ impl KeyFlags {
     }
 }
 
-/// Whether an assignment to the dotted key `given` of a `--set` gives the key `key`: it is that key, or a table above it.
-fn gives(given: &str, key: &str) -> bool {
+/// Whether `given`, the dotted key of a `--set`, is the key `key` or a table that contains it.
+fn is_key_or_table_of(given: &str, key: &str) -> bool {
     let given: Vec<&str> = given.split('.').map(str::trim).collect();
     key.split('.').collect::<Vec<_>>().starts_with(&given)
 }
@@ -96,6 +97,7 @@ impl KeyFlag {
 }
 
 impl Args for KeyFlags {
+    /// Adds an argument for every flag of [`FLAGS`].
     fn augment_args(command: Command) -> Command {
         FLAGS.iter().fold(command, |command, flag| command.arg(flag.argument()))
     }
@@ -106,6 +108,7 @@ impl Args for KeyFlags {
 }
 
 impl FromArgMatches for KeyFlags {
+    /// Collects the given flags in the order of [`FLAGS`], with their values as typed.
     fn from_arg_matches(matches: &ArgMatches) -> Result<Self, clap::Error> {
         let given = |flag: &'static KeyFlag| Some((flag, matches.get_one::<String>(flag.name)?.clone()));
         Ok(Self(FLAGS.iter().filter_map(given).collect()))

@@ -31,8 +31,9 @@ const MAX_RECORDS: usize = 1_000;
 /// The time after which no answer is continued.
 const TIME: Duration = Duration::from_secs(20);
 
-/// Answers the first prompts of `data` that are neither empty nor long by the likeliest tokens, at most [`MAX_TOKENS`]
-/// each and as many as fit into 20 seconds. Empty if no record has such a prompt or the model has no tokenizer.
+/// Generates greedy answers to at most 3 prompts from the first 1000 records of `data`: those of 2 to 256 tokens. An
+/// answer has at most [`MAX_TOKENS`] tokens; no answer is continued after 20 seconds. Returns each prompt with the
+/// answer of the model and that of the data. Empty if no record has such a prompt or the model has no tokenizer.
 ///
 /// # Errors
 /// A failed generation, and tokens that cannot be decoded.
@@ -58,26 +59,27 @@ pub(crate) fn answer_prompts(policy: &Policy, data: &Dataset) -> Result<Vec<Answ
     chosen.iter().zip(&completions).map(answered).collect()
 }
 
-/// The tokens of an example's first side before its first target; all of them if none is a target. `None` without a
-/// side.
+/// The tokens of an example's first side before the first target (all tokens if none is a target), with the example.
+/// `None` for an example without sides.
 fn prompt_of(example: &Example) -> Option<(&[u32], &Example)> {
     let side = example.sides.first()?;
     let end = side.targets.iter().position(|is_target| *is_target).unwrap_or(side.ids.len());
     Some((&side.ids[..end], example))
 }
 
-/// The text after a prompt of `length` tokens in the data: for prompts to answer the field `answer` of the record.
-/// `None` if there is none.
-fn wanted_answer(tokenizer: &Tokenizer, length: usize, example: &Example) -> Result<Option<String>, Error> {
+/// Returns the answer that the data has for a prompt, cut to 2,000 bytes: the field `answer` of a record with a
+/// question, else the text of the example's first side after its first `prompt_length` tokens. `None` if there is no
+/// answer or only white space.
+fn wanted_answer(tokenizer: &Tokenizer, prompt_length: usize, example: &Example) -> Result<Option<String>, Error> {
     let text = match &example.question {
         Some(question) => question.fields.get("answer").cloned().unwrap_or_default(),
-        None => tokenizer.decode(&example.sides[0].ids[length..], true)?,
+        None => tokenizer.decode(&example.sides[0].ids[prompt_length..], true)?,
     };
     Ok(Some(cut_text(text.trim())).filter(|text| !text.is_empty()))
 }
 
-/// Leaves out the roles that chat templates write around a prompt of one message, each on a line: `user` at the
-/// beginning, and `assistant` or `model` at the end.
+/// Removes the roles that chat templates write around a prompt of one message, each on a line: `user` at the beginning,
+/// and `assistant` or `model` at the end. Returns the prompt unchanged unless both are there.
 fn without_roles(prompt: &str) -> &str {
     let inner = ["\nassistant", "\nmodel"].into_iter().find_map(|role| prompt.strip_suffix(role));
     inner.and_then(|inner| inner.strip_prefix("user\n")).map_or(prompt, str::trim)

@@ -94,7 +94,8 @@ pub(crate) struct State {
 }
 
 impl State {
-    /// The bytes that the method saved, decoded. `folder` is the checkpoint's, for the error.
+    /// The bytes that the method saved, decoded. Fails if they are not hexadecimal. `folder` is the checkpoint's, for
+    /// the error.
     pub(crate) fn method_state(&self, folder: &Path) -> Result<Vec<u8>, Error> {
         let wrong = || damaged(&folder.join(STATE_FILE), "`method-state` is not hexadecimal");
         from_hexadecimal(&self.method_state).ok_or_else(wrong)
@@ -123,9 +124,9 @@ impl State {
         if is_large { Ok(None) } else { Self::read(folder).map(Some) }
     }
 
-    /// What is wrong with the counts of the state in the checkpoint's folder `folder`: a step that is not the folder's,
-    /// more epochs than steps, a count or time that no run reaches, more snapshots or streams than it may have, or
-    /// lengths and validations of later steps. `None` if nothing is.
+    /// Says what is wrong with the counts of the state in the checkpoint's folder `folder`: a step that is not the
+    /// folder's, more epochs than steps, a count or time that no run reaches, too many snapshots or streams, snapshots
+    /// that are not sorted by name, or lengths and validations of later steps. `None` if nothing is.
     fn implausible_count(&self, folder: &Path) -> Option<String> {
         let Self { step, cursor, updates, generation, tokens, seconds, .. } = self;
         if folder.file_name().is_none_or(|name| *name != *folder_name(*step)) {

@@ -35,10 +35,11 @@ pub struct Environment {
 
 impl Environment {
     /// Starts the environment once with its settings to check them, and drops the instance: the first answer of a call
-    /// makes a new one. `model` is the model that it will answer.
+    /// makes a new one. `model` is the model that the environment will answer.
     ///
-    /// # Errors An environment that rejects its settings or cannot be started, and a model whose chat template does not
-    /// show which tokens continue a chat after an answer.
+    /// # Errors
+    /// An environment that rejects its settings or cannot be started, and a model whose chat template does not show
+    /// which tokens continue a chat after an answer.
     pub fn open(planned: &PlannedEnvironment, model: &Model) -> Result<Self, Error> {
         let mut responder = Responder::new(planned.admitted.clone(), &planned.settings)?;
         responder.drop_instance();
@@ -54,7 +55,7 @@ impl Environment {
         })
     }
 
-    /// Returns the most answers to a completion, and the most bytes of each.
+    /// Returns the most turns of the model in an episode, and the most bytes of a message of the environment.
     pub(crate) fn bounds(&self) -> (u32, usize) {
         (self.max_turns, self.message_bytes)
     }
@@ -62,18 +63,18 @@ impl Environment {
     /// Samples completions of every prompt, and has the environment answer each that ends by itself, until the
     /// environment ends the episode, the model had its turns or wrote `sampling.max_tokens` tokens, or the completion
     /// has `room` tokens, messages included. `questions` has one entry for each prompt. Drops the environment's
-    /// instance afterwards, so that no state reaches the next call. `end` is when answers must be complete. `all` is the
-    /// number of completions on all ranks.
+    /// instance afterwards, so that no state reaches the next call. `end` is when answers must be complete. `total` is
+    /// the number of completions on all ranks.
     ///
     /// # Errors
-    /// A failed generation. An environment, as soon as it failed on more than half of `all` completions and more than
+    /// A failed generation. An environment, as soon as it failed on more than half of `total` completions and more than
     /// eight. Answers that are not complete at `end`.
     pub(crate) fn generate(
         &mut self,
         (policy, view): (&Policy, &View),
         (prompts, questions): (&[Vec<u32>], &[&Question]),
         (sampling, room): (&Sampling, usize),
-        all: usize,
+        total: usize,
         end: Option<Instant>,
     ) -> Result<Vec<Completion>, Error> {
         let mut episodes = Episodes {
@@ -81,7 +82,7 @@ impl Environment {
             model: policy.model(),
             questions,
             each: sampling.completions,
-            completions: all,
+            completions: total,
             end,
             open: BTreeMap::new(),
             failed: 0,
@@ -97,10 +98,10 @@ impl Environment {
         }
     }
 
-    /// Builds the error about an environment that failed on `failed` of `all` completions, with the first cause in this
-    /// step and the exit code of the sandbox.
-    pub(crate) fn too_many_failures_error(&self, failed: usize, all: usize) -> Error {
-        let what = format!("the environment `{}` failed on {failed} of {all} completions", self.name);
+    /// Builds the error about an environment that failed on `failed` of `total` completions, with the first cause in
+    /// this step and the exit code of the sandbox.
+    pub(crate) fn too_many_failures_error(&self, failed: usize, total: usize) -> Error {
+        let what = format!("the environment `{}` failed on {failed} of {total} completions", self.name);
         let explanation = Explanation::new("training", what)
             .with_why(self.counts.reason.clone().unwrap_or_default())
             .with_hint("fix the environment, or raise its limits with `--set limits.environment-seconds=…`");

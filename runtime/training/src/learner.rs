@@ -143,7 +143,7 @@ impl Trainer {
     }
 
     /// Whether the completions of the present step are shown: those of the first and the last step, and of every
-    /// `show_every`-th.
+    /// `show_every`-th. Never if `show_every` is 0.
     fn shows_completions(&self) -> bool {
         let (number, every) = (self.step + 1, u64::from(self.rewards.show_every));
         every > 0 && (number == 1 || number == self.learning_rate.length.steps || number.is_multiple_of(every))
@@ -208,7 +208,8 @@ impl RunHooks for Trainer {
         self.rewards.max_new_tokens
     }
 
-    /// Returns the bounds of the run's environment, if it has one.
+    /// Returns the most turns of an episode and the most bytes of a message of the run's environment; `None` without
+    /// one.
     fn environment(&self) -> Option<(u32, usize)> {
         self.rewards.verifiers.environment().map(Environment::bounds)
     }
@@ -236,10 +237,11 @@ impl RunHooks for Trainer {
         Ok(scored)
     }
 
-    /// Clips the gradient, executes an optimizer step with the rate of the present step, adds 1 to the counts of updates,
-    /// and clears the gradient. Returns the norm of the gradient before clipping. A gradient whose norm is not finite is
-    /// cleared without changing a weight: with `skip_non_finite` the update counts as skipped and the norm is returned;
-    /// else `non_finite` becomes `gradient` and the call fails.
+    /// Clips the gradient, executes an optimizer step with the rate of the present step, adds 1 to the counts of
+    /// updates, and clears the gradient. Returns the norm of the gradient before clipping. A gradient whose norm is not
+    /// finite is cleared without changing a weight: with `skip_non_finite` the update counts as skipped and the norm is
+    /// returned; else `non_finite` becomes `gradient` and the call fails. Also fails, and changes nothing, if the run
+    /// has no optimizer.
     fn update(&mut self, policy: &mut Policy) -> Result<f32, Error> {
         let rate = self.learning_rate();
         let parameters = policy.parameters();
@@ -260,8 +262,8 @@ impl RunHooks for Trainer {
         Err(ComputeError::NonFinite(format!("the norm of the gradient is {norm}")).into())
     }
 
-    /// Adds 1 to the counts of updates, and clears the gradient. Returns the norm that the gradient had, which is also the
-    /// norm that the step reports.
+    /// Counts an update that the method made itself: adds 1 to the counts of updates, and clears the gradient. Returns
+    /// the norm that the gradient had, which is also the norm that the step reports.
     fn count_update(&mut self, policy: &mut Policy) -> Result<f32, Error> {
         let norm = policy.parameters().gradient_norm()?;
         policy.parameters().clear_gradients()?;

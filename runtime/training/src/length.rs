@@ -58,8 +58,9 @@ fn default_interval(steps: u64) -> u64 {
     steps.div_ceil(10).clamp(MIN_INTERVAL, MAX_INTERVAL)
 }
 
-/// Whether a run that has done `finished` steps can have been extended so: each time after more steps than before, and
-/// after at most as many as were planned. Lists come from files that may be anyone's.
+/// Whether a run that has done `finished` steps can have been extended so: at most 1,000 times, each time after more
+/// steps than before, and after no more steps than were planned or are finished. Lists come from files that may be
+/// anyone's.
 pub(crate) fn is_plausible(extended: &[Extension], finished: u64) -> bool {
     let ordered = extended.is_sorted_by(|one, next| one.after < next.after);
     let within = |one: &Extension| one.after > 0 && one.after <= one.steps && one.after <= finished;

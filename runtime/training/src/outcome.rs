@@ -103,8 +103,8 @@ impl Outcome {
     }
 
     /// Returns the outcome as a row of the metrics: the number of steps (`step`), the step that was shipped
-    /// (`shipped`), and the best and the last validation score (such as `best-loss` and `last-loss`), without scores
-    /// that are not finite. `None` if no validation followed an update.
+    /// (`shipped`), and the best and the last validation score (such as `best-validation-loss` and
+    /// `last-validation-loss`), without scores that are not finite. `None` if no validation followed an update.
     pub(crate) fn row(&self) -> Option<Value> {
         self.best?;
         let mut row = json!({ "step": self.steps, "shipped": self.shipped });
@@ -113,7 +113,8 @@ impl Outcome {
     }
 
     /// Returns the outcome as the table `result` of `run.lock`: steps, last loss, step that was shipped, the best and
-    /// the last validation score, and `train.patience` if the run ended early for it. Absent values are null.
+    /// the last validation score, and `train.patience` if the run ended early for it. A loss or patience that is absent
+    /// is null; a score that is absent is left out.
     #[must_use]
     pub fn table(&self) -> Value {
         let loss = self.loss.filter(|loss| loss.is_finite());
@@ -123,7 +124,9 @@ impl Outcome {
         table
     }
 
-    /// Adds the best and the last validation score to a row, each under the name of its main number.
+    /// Adds the best and the last validation score to a row, each under `best-` or `last-` and the name of its main
+    /// number, such as `best-validation-loss`. Leaves out numbers that are not finite; adds nothing without a
+    /// validation after an update.
     fn add_scores(&self, row: &mut Value) {
         for (which, validation) in [("best", self.best), ("last", self.last.filter(|_| self.best.is_some()))] {
             if let Some((name, value)) =
@@ -135,7 +138,7 @@ impl Outcome {
     }
 }
 
-/// Formats the number of a score without its name.
+/// Formats a score without its name: a loss with four decimals, a pass rate as the percentage of pass@1.
 fn format_value(score: Score) -> String {
     match score {
         Score::Loss(loss) => format!("{loss:.4}"),

@@ -115,7 +115,8 @@ fn list_entry(name: &str, folder: &Path, lock: &toml::Table, checkpoint: Option<
 /// The levels of folders below a run's folder whose files count in its size.
 const MAX_LEVELS: usize = 3;
 
-/// The last training loss and the best validation score that the lock of a finished run records.
+/// The last training loss and the best validation score that the lock of a finished run records; `None` for one that is
+/// missing or not finite.
 fn recorded_scores(lock: &toml::Table) -> (Option<f64>, Option<BestScore>) {
     let number = |key: &str| lock.get("result")?.get(key)?.as_float().filter(|number| number.is_finite());
     let best = number("best-validation-loss").map(BestScore::Loss);

@@ -20,8 +20,8 @@ const SAMPLE_FOLDER: &str = ".sample";
 /// The run file for methods without their own.
 pub const RUN_FILE: &str = include_str!("../sample/run.toml");
 
-/// Whether a folder is an unpacked sample or a folder in it, judged by its path, or holds a `run.toml` that
-/// [`RunSettings::load`] accepts and whose `data.path` is of a sample. A model of the sample has seen no conversations.
+/// Whether a folder is an unpacked sample or a folder in it, judged by its path, or that of a run on the sample: it
+/// then holds a `run.toml` that [`RunSettings::load`] accepts and whose `data.path` is of a sample.
 #[must_use]
 pub fn is_sample(folder: &Path) -> bool {
     let uses_sample = |run: RunSettings| is_of_sample(&run.path("data.path", &run.file.data.path));
@@ -35,8 +35,8 @@ pub fn run_file_of(method: &str) -> Option<&'static str> {
     embedded_text(&format!("{method}.toml"))
 }
 
-/// The text of the sample's run file of the first built-in method that learns from this shape of records and needs no teacher;
-/// `None` if there is none.
+/// The text of the sample's run file of the first built-in method whose manifest names `shape` and that needs no
+/// teacher; `None` if there is none.
 #[must_use]
 pub fn run_file_of_shape(shape: &str) -> Option<&'static str> {
     builtin::list().iter().find_map(|other| {

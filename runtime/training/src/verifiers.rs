@@ -109,7 +109,7 @@ impl Verifiers {
         Ok(Self { entries, environment: None, seconds })
     }
 
-    /// Adds the run's environment, if it has one.
+    /// Sets the run's environment; `None` for a run without one.
     #[must_use]
     pub fn with_environment(mut self, environment: Option<Environment>) -> Self {
         self.environment = environment;
@@ -134,9 +134,10 @@ impl Verifiers {
     /// most `room` tokens; else `room` is not used. The prompts are divided among the ranks of the policy, and every
     /// rank returns all completions, in the order of the prompts.
     ///
-    /// # Errors A failed generation; those of the environment ([`Environment::generate`]), and an environment that
-    /// failed on all completions; a time limit that has passed: that of the present step, or outside of a step the
-    /// seconds given to [`Verifiers::open`].
+    /// # Errors
+    /// A failed generation; those of the environment ([`Environment::generate`]), and an environment that failed on all
+    /// completions; a time limit that has passed: that of the present step, or outside of a step the seconds given to
+    /// [`Verifiers::open`].
     pub(crate) fn generate(
         &mut self,
         (policy, view): (&Policy, &View),
@@ -181,14 +182,15 @@ impl Verifiers {
         Instant::now().checked_add(Duration::try_from_secs_f64(self.seconds).ok()?)
     }
 
-    /// Judges every completion by every verifier, one verifier after the other, so that the memory of one verifier and
-    /// the text of one completion are in use at a time. Divides the completions among `ranks`; every rank returns the
-    /// verdicts on all of them, as `[completions][verifiers]`. If the run has an environment, adds a last column with
-    /// the rewards that it gave, NaN where it gave none. A verdict is NaN if the verifier abstained, or failed without
-    /// a value for failures (`on_failure`).
+    /// Returns the verdict of every verifier on every completion, as `[completions][verifiers]`. If the run has an
+    /// environment, adds a last column with the rewards that it gave, NaN where it gave none. A verdict is NaN if the
+    /// verifier abstained, or failed without a value for failures (`on_failure`). `end` is when the time of the present
+    /// step is over; `None` outside of a step.
     ///
-    /// Adds the verdicts and failures to the counts of the step. Drops every verifier's instance afterwards, so that no
-    /// state reaches the next call. `end` is when the time of the present step is over; `None` outside of a step.
+    /// The completions are divided among `ranks`, and every rank returns all verdicts. Verifiers judge one after the
+    /// other, so that the memory of one and the text of one completion are in use at a time. Adds the verdicts and
+    /// failures to the counts of the step. Drops every verifier's instance afterwards, so that no state reaches the
+    /// next call.
     ///
     /// # Errors
     /// Tokens that cannot be decoded. A verifier without a value for failures that failed on all completions, or as
@@ -277,13 +279,13 @@ impl Verifiers {
 impl Entry {
     /// Judges completions by this verifier; returns one verdict for each, in order. The verdict is NaN if the verifier
     /// abstained, and `on_failure`, or NaN without it, if the verifier failed. Adds every verdict and failure to the
-    /// counts. `all` is the number of completions on all ranks. Fails when `end` is reached, and as soon as the
+    /// counts. `total` is the number of completions on all ranks. Fails when `end` is reached, and as soon as the
     /// verifier failed too often ([`check_failures`](Self::check_failures)).
     fn judge_all(
         &mut self,
         texts: &mut Texts<'_>,
         answers: &[Answer<'_>],
-        all: usize,
+        total: usize,
         end: Option<Instant>,
     ) -> Result<Vec<f32>, Error> {
         let (mut verdicts, mut failed) = (Vec::with_capacity(answers.len()), 0);
@@ -300,22 +302,22 @@ impl Entry {
             }
             failed += usize::from(is_failure);
             verdicts.push(found);
-            self.check_failures(failed, all)?;
+            self.check_failures(failed, total)?;
         }
         Ok(verdicts)
     }
 
-    /// Fails if the verifier failed on all of `all` completions, or on more than half of them and more than eight, unless it
-    /// has a verdict on failures.
-    fn check_failures(&self, failed: usize, all: usize) -> Result<(), Error> {
-        let too_many = failed > TOLERATED_FAILURES.max(all / 2) || failed == all && all > 0;
-        if too_many && self.on_failure.is_none() { Err(self.too_many_failures_error(failed, all)) } else { Ok(()) }
+    /// Fails if the verifier failed on all `total` completions (at least one), or on more than half of them and more
+    /// than eight. Never fails for a verifier with a verdict on failures (`on_failure`).
+    fn check_failures(&self, failed: usize, total: usize) -> Result<(), Error> {
+        let too_many = failed > TOLERATED_FAILURES.max(total / 2) || failed == total && total > 0;
+        if too_many && self.on_failure.is_none() { Err(self.too_many_failures_error(failed, total)) } else { Ok(()) }
     }
 
-    /// Builds the error about a verifier that failed on `failed` of `all` completions, with the first cause in this
+    /// Builds the error about a verifier that failed on `failed` of `total` completions, with the first cause in this
     /// step and the exit code of the sandbox.
-    fn too_many_failures_error(&self, failed: usize, all: usize) -> Error {
-        let what = format!("the verifier `{}` failed on {failed} of {all} completions", self.name);
+    fn too_many_failures_error(&self, failed: usize, total: usize) -> Error {
+        let what = format!("the verifier `{}` failed on {failed} of {total} completions", self.name);
         let explanation = Explanation::new("training", what)
             .with_why(self.counts.reason.clone().unwrap_or_default())
             .with_hint("fix the verifier, or raise its time limit with `--set limits.verifier-seconds=…`");

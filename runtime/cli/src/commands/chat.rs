@@ -175,7 +175,8 @@ struct LabeledLines {
 }
 
 impl LabeledLines {
-    /// Takes a piece of text and returns what can be shown of it and of the white space before it.
+    /// Adds a piece of text, and returns what is to be shown now, with a margin after each line end: all text so far
+    /// that was not shown, but for white space at its end, which waits for further text.
     fn push(&mut self, piece: &str) -> String {
         self.held.push_str(piece);
         let shown: String = self.held.drain(..self.held.trim_end().len()).collect();

@@ -72,7 +72,8 @@ impl Check {
         self.subject.extension().is_some_and(|extension| extension == "toml")
     }
 
-    /// Reads the settings of the run file with the overrides of `--set`.
+    /// Reads the settings of the run file with the flags and `--set` on top. Fails with a hint if no run file was named
+    /// and the present folder has no `run.toml`.
     fn read_settings(&self, global: &Global) -> Result<RunSettings, Failure> {
         if self.subject == Path::new(RUN_FILE) && !self.subject.exists() {
             let hint = "`tunebox init` writes one; or name a run file, or a method";
@@ -196,7 +197,8 @@ fn title(world: World) -> &'static str {
     }
 }
 
-/// Executes a few steps of a plan in a temporary folder, and shows what the whole run will cost.
+/// Executes a few steps of a plan in a temporary folder, and shows what the whole run will cost. Emits an `estimated`
+/// event.
 fn show_cost(terminal: Terminal, plan: Plan) -> Result<(), Failure> {
     terminal.status("Timing", "a few steps of the run, none of which is kept");
     let folder = temporary_folder(&temp_dir(), "tunebox-trial-")?;

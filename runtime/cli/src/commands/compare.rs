@@ -51,7 +51,9 @@ impl Compare {
     }
 }
 
-/// Formats the table of outcomes: steps, the last value of the main metric and of the validation, speed and time.
+/// Formats the table of outcomes, a heading and a line for each run: steps, the last value of the main metric and of
+/// the first metric in [`VALIDATION`] that a run reports, speed and time. The main metric is that of the first run
+/// which has one. A dash stands for what a run lacks.
 fn outcome_lines(runs: &[ComparedRun]) -> Vec<String> {
     let goal = runs.iter().find_map(|run| run.goal).unwrap_or("loss");
     let validation = VALIDATION.into_iter().find(|name| runs.iter().any(|run| run.metric(name).is_some()));
@@ -71,7 +73,8 @@ fn outcome_lines(runs: &[ComparedRun]) -> Vec<String> {
     std::iter::once(head).chain(runs.iter().map(row)).map(|line| line.trim_end().to_owned()).collect()
 }
 
-/// Formats the settings in which runs differ, a line each with the values in the order of the runs, cut to the width.
+/// Formats the settings in which runs differ, a line each with the values in the order of the runs, cut to [`WIDTH`];
+/// says so if there are none.
 fn difference_lines(differences: &[Difference]) -> Vec<String> {
     if differences.is_empty() {
         return vec![String::new(), "Model, data, method and settings are the same.".into()];

@@ -56,7 +56,7 @@ pub(crate) struct Data {
     answers: Answers,
 }
 
-/// Parses `FIELD=COLUMN` to a pair.
+/// Parses `FIELD=COLUMN` to a pair; fails without `=`.
 fn parse_mapping(text: &str) -> Result<(String, String), String> {
     let (field, column) = text.split_once('=').ok_or("write it as FIELD=COLUMN")?;
     Ok((field.to_owned(), column.to_owned()))
@@ -89,7 +89,7 @@ impl Data {
         let shown = preview(&self.find_files()?, &reading, model.as_ref(), self.answers)?;
         terminal.event(json!({ "event": "data", "data": shown }));
         if !terminal.json {
-            show(terminal, &shown, model.is_some());
+            show_preview(terminal, &shown, model.is_some());
         }
         if model.is_none() {
             terminal.suggest("the same command with `--model MODEL` shows token lengths and what is learned");
@@ -97,13 +97,14 @@ impl Data {
         Ok(ExitStatus::Success)
     }
 
-    /// The files of all arguments, with those of the split in place of a folder.
+    /// The files of all arguments, with those of the split in place of a folder. Fails for a folder without a file of
+    /// the split.
     fn find_files(&self) -> Result<Vec<PathBuf>, Failure> {
         let found = self.files.iter().map(|path| find_files(path, &self.split));
         Ok(found.collect::<Result<Vec<_>, _>>()?.concat())
     }
 
-    /// The shapes that the method learns from, or all shapes.
+    /// The shapes that the method of `--method` learns from, or all shapes without one.
     fn shapes(&self) -> Result<Vec<Shape>, Failure> {
         let Some(method) = &self.method else { return Ok(Shape::all().collect()) };
         let word = Reference::parse(method, Path::new("."))?.open()?.manifest.shape;
@@ -114,8 +115,9 @@ impl Data {
     }
 }
 
-/// Shows counts as messages, and the lengths and the first records as data.
-fn show(terminal: Terminal, shown: &Preview, has_model: bool) {
+/// Shows counts, notes and the first wrong records as messages; with a model also, as data, the lengths and the first
+/// records token by token.
+fn show_preview(terminal: Terminal, shown: &Preview, has_model: bool) {
     let report = &shown.report;
     terminal.status("Records", format!("{}, each {}", counted(shown.records as u64, "record"), shown.shape));
     for line in file_notes(report) {
@@ -144,17 +146,17 @@ fn show(terminal: Terminal, shown: &Preview, has_model: bool) {
             terminal.status("Cut", format!("{} {what} {} tokens", counted(count as u64, "record"), report.length));
         }
     }
-    shown_lengths(&shown.lengths).iter().for_each(|line| terminal.print_line(line));
+    format_lengths(&shown.lengths).iter().for_each(|line| terminal.print_line(line));
     let is_colored = AutoStream::choice(&std::io::stdout()) != ColorChoice::Never;
     let legend = if is_colored { "green is learned" } else { "what is learned is in ⟦⟧" };
     terminal.print_line(format!("\nThe first records; {legend}:"));
     for sample in &shown.samples {
-        terminal.print_line(format!("\n{}", sample_text(sample, is_colored)));
+        terminal.print_line(format!("\n{}", format_sample(sample, is_colored)));
     }
 }
 
-/// Formats the histogram of lengths, in at most 80 columns.
-fn shown_lengths(bars: &[Bar]) -> Vec<String> {
+/// Formats the histogram of lengths, a line for each range, in at most 80 columns.
+fn format_lengths(bars: &[Bar]) -> Vec<String> {
     let most = bars.iter().map(|bar| bar.records).max().unwrap_or(0).max(1);
     let line = |bar: &Bar| {
         // A bar of few records among many still has a mark.
@@ -166,18 +168,18 @@ fn shown_lengths(bars: &[Bar]) -> Vec<String> {
 }
 
 /// Formats a record: for each row its name and its text, with what is learned in green or between `⟦` and `⟧`.
-fn sample_text(sample: &Sample, is_colored: bool) -> String {
+fn format_sample(sample: &Sample, is_colored: bool) -> String {
     let row = |row: &tunebox_training::data::SampleRow| {
         let runs = row.tokens.chunk_by(|one, next| one.learned == next.learned);
-        let text: String = runs.map(|run| run_text(run, is_colored)).collect();
+        let text: String = runs.map(|run| format_tokens(run, is_colored)).collect();
         format!("  {}, {}:\n    {}", sample.place, row.side, text.trim_end().replace('\n', "\n    "))
     };
     sample.rows.iter().map(row).collect::<Vec<_>>().join("\n")
 }
 
-/// Formats tokens that are all learned, or all not. Line ends are shown as `⏎` before the line end; of a long text the
-/// middle is left out.
-fn run_text(tokens: &[ShownToken], is_colored: bool) -> String {
+/// Formats tokens that are all learned, or all not; learned ones in green or between `⟦` and `⟧`. Line ends are shown
+/// as `⏎` before the line end; of a long text the middle is left out.
+fn format_tokens(tokens: &[ShownToken], is_colored: bool) -> String {
     let text: String = tokens.iter().map(|token| token.text.as_str()).collect();
     let characters: Vec<char> = text.chars().collect();
     let text = if characters.len() > SHOWN_CHARACTERS {
@@ -210,8 +212,8 @@ mod tests {
         let tokens = vec![token("Q\u{1b}[2J: ", false), token("Rh", true), token("ine\n", true)];
         let row = tunebox_training::data::SampleRow { side: "example", tokens };
         let sample = Sample { line: 7, place: "line 7".into(), rows: vec![row] };
-        assert_eq!(sample_text(&sample, false), "  line 7, example:\n    Q\\u{1b}[2J: ⟦Rhine⏎⟧");
-        let colored = sample_text(&sample, true);
+        assert_eq!(format_sample(&sample, false), "  line 7, example:\n    Q\\u{1b}[2J: ⟦Rhine⏎⟧");
+        let colored = format_sample(&sample, true);
         assert!(
             colored.contains("\u{1b}[1m\u{1b}[32mRhine⏎\u{1b}[0m") && colored.contains("Q\\u{1b}[2J: "),
             "{colored:?}"
@@ -225,14 +227,14 @@ mod tests {
             Bar { from: 500_000, to: 999_999, records: 1 },
             Bar { from: 1_000_000, to: 1_499_999, records: 0 },
         ];
-        let lines = shown_lengths(&bars);
+        let lines = format_lengths(&bars);
         assert!(lines.iter().all(|line| line.chars().count() <= 80), "{lines:?}");
         assert_eq!(lines.iter().map(|line| line.matches('#').count()).collect::<Vec<_>>(), [40, 1, 0]);
     }
 
     #[test]
     fn of_a_long_text_both_ends_are_shown() {
-        let text = run_text(&[token(&"a".repeat(500), false), token(&"b".repeat(500), false)], false);
+        let text = format_tokens(&[token(&"a".repeat(500), false), token(&"b".repeat(500), false)], false);
         assert_eq!(text, format!("{} … {}", "a".repeat(300), "b".repeat(300)));
     }
 }

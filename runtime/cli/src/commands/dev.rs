@@ -94,10 +94,11 @@ impl Dev {
         self.run.clone().or_else(|| (!self.options.sample).then(|| self.folder.join("run.toml")))
     }
 
-    /// Reads the settings of a run from the run file that was given, else from an existing `run.toml` of the folder, else
-    /// from `--model` and `--data` if one is given, else from the sample; with the folder as method and the options on top.
-    /// A run name in the file is dropped. If `is_learning` (the method imports `learn`), the run is endless unless the
-    /// options give steps or epochs; else the steps of the file stay. Epochs of the options remove the steps of the file.
+    /// Reads the settings of a run from the run file that was given, else from an existing `run.toml` of the folder,
+    /// else from `--model` and `--data` if one is given, else from the sample; with the folder as method and the
+    /// options on top. A run name in the file is dropped. If `is_learning` (the method trains), the run is endless
+    /// unless the options give steps or epochs; else the steps of the file stay. Epochs of the options remove the steps
+    /// of the file.
     fn read_settings(&self, is_learning: bool) -> Result<RunSettings, Failure> {
         let overrides = self.options.overrides(Some(self.method_folder().display().to_string()), None)?;
         let file = self.run_file().filter(|path| self.run.is_some() || path.is_file());

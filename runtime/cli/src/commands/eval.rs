@@ -127,7 +127,8 @@ impl Eval {
         self.check_thresholds(terminal, &result)
     }
 
-    /// The files of the data: the file itself, or those of a split in a folder.
+    /// The files of the data: the file itself, or those of a split in a folder. Without `--split`, takes `test`, else
+    /// `validation`. Fails for a folder without a file of the split.
     fn find_files(&self) -> Result<Vec<PathBuf>, Failure> {
         let find = |split: &str| find_files(&self.data, split);
         let found = match &self.split {

@@ -51,7 +51,7 @@ impl Init {
         let data = self.data.clone().map_or_else(|| only_file("data file", "--data FILE", is_data), Ok)?;
         let (shape, records) = read_data(&data)?;
         let fitting = fitting_methods(shape);
-        let method = self.method.clone().or_else(|| proposed(&fitting)).ok_or_else(|| {
+        let method = self.method.clone().or_else(|| propose_method(&fitting)).ok_or_else(|| {
             let what = format!("no built-in method learns from {shape}, as `{}` has", data.display());
             Failure::usage(what, "name a method that does: `--method PATH`")
         })?;
@@ -61,13 +61,13 @@ impl Init {
             None => only_file("model", "--model PATH", is_model)?.display().to_string(),
         };
         let text = NewRunFile {
-            model: &self.written(&model),
-            data: &self.written(&data.display().to_string()),
-            method: &self.written_method(&method),
+            model: &self.path_in_run_file(&model),
+            data: &self.path_in_run_file(&data.display().to_string()),
+            method: &self.method_in_run_file(&method),
             manifest: &package.manifest,
             imports: &package.imports,
             rate: shape.usual_rate(true),
-            verifier: verifier(&package, &records),
+            verifier: choose_verifier(&package, &records),
         };
         self.write(&text.text())?;
         let others: Vec<&str> = fitting.iter().copied().filter(|name| *name != method).collect();
@@ -75,24 +75,25 @@ impl Init {
         Ok(ExitStatus::Success)
     }
 
-    /// The folder of the run file.
+    /// The folder of the run file; `.` for a bare file name.
     fn folder(&self) -> &Path {
         self.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
     }
 
-    /// A path as the run file must write it, which is relative to the run file's folder: absolute if the file is in another
-    /// folder than the current one. Names of what does not exist here, as of the hub, stay.
-    fn written(&self, path: &str) -> String {
+    /// Returns a path as the run file must write it, which is relative to the run file's folder: absolute if that is
+    /// not the current folder. A name of what does not exist here, such as one of the hub, stays as it is.
+    fn path_in_run_file(&self, path: &str) -> String {
         if self.folder() == Path::new(".") || !Path::new(path).exists() {
             return path.to_owned();
         }
         std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
     }
 
-    /// The method as the run file must write it: a name as it is, a path as [`written`](Self::written) does.
-    fn written_method(&self, method: &str) -> String {
+    /// Returns the method as the run file must write it: a name as it is, a path by
+    /// [`path_in_run_file`](Self::path_in_run_file).
+    fn method_in_run_file(&self, method: &str) -> String {
         match Reference::parse(method, Path::new(".")) {
-            Ok(Reference::File(_) | Reference::Folder(_)) => self.written(method),
+            Ok(Reference::File(_) | Reference::Folder(_)) => self.path_in_run_file(method),
             _ => method.to_owned(),
         }
     }
@@ -122,8 +123,8 @@ impl Init {
     }
 }
 
-/// Finds the only file or folder of the current folder that `fits`. `kind` says what is looked for and `option` how to name
-/// one, in the failure if there are none or several. Ignores names that begin with a dot.
+/// Finds the only file or folder of the current folder for which `fits` returns true. `kind` says what is looked for
+/// and `option` how to name one, in the failure if there are none or several. Ignores names that begin with a dot.
 fn only_file(kind: &str, option: &str, fits: fn(&Path) -> bool) -> Result<PathBuf, Failure> {
     let names = files::names(Path::new("."))?;
     let mut found: Vec<PathBuf> =
@@ -165,17 +166,18 @@ fn read_data(data: &Path) -> Result<(Shape, Vec<Map<String, Value>>), Failure> {
 
 /// The built-in methods that learn from records of a shape, by name.
 fn fitting_methods(shape: Shape) -> Vec<&'static str> {
-    let learns = |bytes: &[u8]| read_manifest(bytes).is_ok_and(|manifest| takes(&manifest.shape, shape));
+    let learns = |bytes: &[u8]| read_manifest(bytes).is_ok_and(|manifest| learns_from(&manifest.shape, shape));
     builtin::list().iter().filter(|method| learns(method.bytes)).map(|method| method.name).collect()
 }
 
 /// Whether a method whose manifest has the word `word` learns from records of a shape.
-fn takes(word: &str, shape: Shape) -> bool {
+fn learns_from(word: &str, shape: Shape) -> bool {
     Shape::of_method(word).is_some_and(|shapes| shapes.contains(&shape))
 }
 
-/// The method to propose of those that fit: the first of [`PROPOSED`], else the first.
-fn proposed(fitting: &[&str]) -> Option<String> {
+/// Returns the method to propose among the built-in methods `fitting`: the first of [`PROPOSED`] that is one of them,
+/// else their first. `None` if there are none.
+fn propose_method(fitting: &[&str]) -> Option<String> {
     let usual = PROPOSED.iter().find(|name| fitting.contains(name)).or(fitting.first());
     usual.map(|name| (*name).to_owned())
 }
@@ -185,7 +187,7 @@ fn proposed(fitting: &[&str]) -> Option<String> {
 fn open_method(method: &str, shape: Shape, data: &Path, fitting: &[&str]) -> Result<Package, Failure> {
     let package = Reference::parse(method, Path::new("."))?.open()?;
     package.expect_world(World::Method)?;
-    if !takes(&package.manifest.shape, shape) {
+    if !learns_from(&package.manifest.shape, shape) {
         let what = format!("`{method}` does not learn from {shape}, as the first record of `{}` is", data.display());
         let hint = format!("these built-in methods do: {}", fitting.join(", "));
         return Err(Failure::usage(what, hint));
@@ -193,9 +195,10 @@ fn open_method(method: &str, shape: Shape, data: &Path, fitting: &[&str]) -> Res
     Ok(package)
 }
 
-/// The built-in verifier for the answers of the records, with a comment, if the method learns from rewards: `number` if each
-/// answer is a number, `exact` if they are other texts.
-fn verifier(package: &Package, records: &[Map<String, Value>]) -> Option<(&'static str, &'static str)> {
+/// Chooses the built-in verifier for the answers of the records, if the method learns from rewards: `number` if each
+/// answer is a number or no record has one, `exact` if some are other texts. Returns its name and a comment for the run
+/// file; `None` for any other method.
+fn choose_verifier(package: &Package, records: &[Map<String, Value>]) -> Option<(&'static str, &'static str)> {
     if !package.imports.iter().any(|import| interface_of(import) == Some("reward")) {
         return None;
     }

@@ -16,7 +16,8 @@ pub(crate) struct Key {
 }
 
 impl Key {
-    /// Creates both key files. Warns if the secret key has no password or is in a git work tree.
+    /// Asks for a password and creates both key files. Warns if the secret key has no password or is in a git work
+    /// tree.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let password = ask_new_password(terminal)?;
         let public = SecretKey::generate(&self.file, password.as_deref())?;

@@ -77,7 +77,8 @@ impl New {
         Ok(ExitStatus::Success)
     }
 
-    /// What the folder begins with, by `--like`, `--kind` and `--shape`.
+    /// The source that the folder begins with: that of `--like`, else by `--kind`, for a method of the shape `--shape`
+    /// or the first of [`SHAPES`].
     fn start(&self) -> Start<'_> {
         match (&self.like, self.kind) {
             (Some(like), _) => Start::Like(like),
@@ -98,7 +99,8 @@ impl New {
         if is_verifier { World::Verifier } else { self.kind }
     }
 
-    /// The text of the run file, with the limits that a component in Python needs.
+    /// The text of the run file, made from the sample's run file of the method or shape. A component in Python gets the
+    /// limits that it needs.
     fn run_file(&self, start: Start<'_>) -> String {
         let sample = match start {
             Start::Like(method) => sample::run_file_of(method),

@@ -57,7 +57,8 @@ pub(crate) struct Test {
 
 impl Test {
     /// Builds the component and runs the method's own tests. If they pass, compares the component with its native twin
-    /// on the sample; a verifier has no twin and skips this. Exit code 1 if a test fails or the two differ.
+    /// on the sample; a verifier or environment has no twin and skips this. Exit code 1 if a test fails or the two
+    /// differ.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         expect_method(&self.folder)?;
         let is_python = python::is_python(&self.folder);

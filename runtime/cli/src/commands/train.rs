@@ -63,11 +63,12 @@ impl Train {
         self.in_process || self.guest_profile.is_some()
     }
 
-    /// Asks whether to accept what the run file requests and who signed the packages. Before a dry run and a run in this
-    /// process, also fetches the model and compiles the components, and returns the files that the run reaches. `None` for a
-    /// run in a worker, on an accelerator or with a profile.
+    /// Asks whether to accept what the run file requests and who signed the packages. Before a dry run and a run in
+    /// this process, also fetches the model and compiles the components, and returns the files that the run reaches.
+    /// `None` for a run in a worker, on an accelerator or with a profile. Fails if a launcher started several ranks and
+    /// the options read files of the model in this process.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
-        if !global.supervised && launched()?.is_some() && self.is_in_process() {
+        if !global.supervised && find_own_launch()?.is_some() && self.is_in_process() {
             return Err(Failure::usage(
                 "several ranks train in worker processes, from a run file or a model and data",
                 "leave out `--in-process`, `--guest-profile`, `--dry-run` and `--sample`, or start one process",
@@ -91,7 +92,7 @@ impl Train {
     /// Checks the signers, unless [`prepare`](Self::prepare) did, then plans (`--dry-run`) or carries out the run, in a
     /// worker unless `--in-process` or `--guest-profile` is given. Writes the profile of a failed run too.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        match launched()?.filter(|_| !global.supervised) {
+        match find_own_launch()?.filter(|_| !global.supervised) {
             Some(launch) => self.run_on_rank(&launch, terminal, global),
             None => self.run_alone(terminal, global),
         }
@@ -131,7 +132,8 @@ impl Train {
         result
     }
 
-    /// Reads the settings and carries out the run over the connection to the other ranks, in a worker.
+    /// Reads the settings, carries out the run over the connection to the other ranks, in a worker, and shows the
+    /// traffic between the ranks and the summary.
     fn execute_on_rank(
         &self,
         terminal: Terminal,
@@ -166,7 +168,9 @@ impl Train {
         show_summary(terminal, &summary, None)
     }
 
-    /// Carries out the run in this process and its worker alone.
+    /// Carries out the run without other ranks, in a worker or in this process, and shows its summary; with `--dry-run`
+    /// only shows the plan. With `--sample`, first shows what the method's `run.toml` asks for, and at the end how the
+    /// answers changed. Writes a profile, also of a failed run.
     fn run_alone(self, terminal: Terminal, global: &Global) -> CommandResult {
         let mut settings = self.read_settings(global.offline)?;
         if !self.is_in_process() {
@@ -234,8 +238,8 @@ impl Train {
     }
 }
 
-/// How a launcher started this process as one of several ranks; `None` if none did.
-fn launched() -> Result<Option<Launch>, Failure> {
+/// Finds out how a launcher started this process as one of several ranks; `None` if none did.
+fn find_own_launch() -> Result<Option<Launch>, Failure> {
     Ok(find_launch(|name| environment::variable(name)?.into_string().ok())?)
 }
 

@@ -185,6 +185,7 @@ struct ReplayProgress {
 }
 
 impl Observer for ReplayProgress {
+    /// Creates the bar at the first step and moves it at every step. Ignores other events.
     fn event(&mut self, event: &Event) {
         if let Event::Step(step) = event {
             let bar = self.bar.get_or_insert_with(|| step_bar(self.terminal, "replay", Some(step.total)));

@@ -112,8 +112,8 @@ pub(crate) fn signer_text(package: &Package, publisher: Option<&Publisher>) -> S
 
 /// Describes what a package states about how it was built, which is not verified: the toolchain, the digest of the
 /// source and the number of dependencies.
-pub(crate) fn provenance_text(said: &Provenance) -> String {
-    let Provenance { source, toolchain, dependencies, .. } = said;
+pub(crate) fn provenance_text(provenance: &Provenance) -> String {
+    let Provenance { source, toolchain, dependencies, .. } = provenance;
     format!("claimed by its author, not checked: {toolchain}; source sha256:{source}; {dependencies} dependencies")
 }
 

@@ -60,7 +60,7 @@ fn add_table(tables: &mut Vec<Table>, heading: String, outer: &'static Value, sc
     }
 }
 
-/// The keys of a table with their schemas, in order.
+/// The keys of a table with their schemas, in order, from the JSON schema of the table; none if that has no properties.
 fn properties(schema: &'static Value) -> impl Iterator<Item = (&'static String, &'static Value)> {
     schema["properties"].as_object().into_iter().flat_map(Map::iter)
 }
@@ -103,12 +103,13 @@ fn describe_values(schema: &Value) -> String {
         _ => "value",
     };
     let bounds = [("minimum", "from"), ("exclusiveMinimum", "above"), ("maximum", "to"), ("exclusiveMaximum", "below")];
-    let bounds = bounds.iter().filter_map(|(key, word)| Some(format!(" {word} {}", bound(schema[*key].as_f64()?))));
+    let bounds =
+        bounds.iter().filter_map(|(key, word)| Some(format!(" {word} {}", format_bound(schema[*key].as_f64()?))));
     format!("{kind}{}", bounds.collect::<String>())
 }
 
-/// Formats the bound of a range: a whole number in groups of three digits.
-fn bound(value: f64) -> String {
+/// Formats the bound of a range: a whole number in groups of three digits, any other as it is.
+fn format_bound(value: f64) -> String {
     let is_whole = value.fract() == 0.0 && value.abs() < 1e16;
     let sign = if value < 0.0 { "-" } else { "" };
     if is_whole { format!("{sign}{}", grouped(value.abs() as u64)) } else { value.to_string() }

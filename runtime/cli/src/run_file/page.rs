@@ -27,7 +27,7 @@ pub(crate) fn page() -> String {
     lines.join("\n") + "\n"
 }
 
-/// The heading of a table and its keys.
+/// Formats a table: its heading and text, its keys, and a sentence about further keys if it may have any.
 fn table_lines(table: &Table) -> Vec<String> {
     let mut lines = wrap(&format!("{}  {}", table.heading, table.text), WIDTH);
     for key in &table.keys {
@@ -36,28 +36,29 @@ fn table_lines(table: &Table) -> Vec<String> {
     }
     if table.is_open {
         lines.push(String::new());
-        lines.extend(indented("", "Further keys are settings; `tunebox inspect NAME` lists them.", 2));
+        lines.extend(wrap_indented("", "Further keys are settings; `tunebox inspect NAME` lists them.", 2));
     }
     lines
 }
 
-/// A key with its values and default, and below that its effect and what each choice means.
+/// Formats a key with its values and default, and below that its effect and what each choice means.
 fn key_lines(key: &Key) -> Vec<String> {
     let default = match &key.default {
         Some(value) => format!(" [default: {value}]"),
         None if key.is_required => " [required]".to_owned(),
         None => String::new(),
     };
-    let mut lines = indented(&format!("{}  ", key.name), &format!("{}{default}", key.takes), 2);
-    lines.extend(indented("", &key.text, 6));
+    let mut lines = wrap_indented(&format!("{}  ", key.name), &format!("{}{default}", key.takes), 2);
+    lines.extend(wrap_indented("", &key.text, 6));
     for (choice, text) in &key.choices {
-        lines.extend(indented(&format!("{choice}: "), text, 8));
+        lines.extend(wrap_indented(&format!("{choice}: "), text, 8));
     }
     lines
 }
 
-/// Wraps `first` and `text` behind an indent; further lines are indented by four more characters if `first` is not empty.
-fn indented(first: &str, text: &str, indent: usize) -> Vec<String> {
+/// Wraps `first` and `text` as one text to lines of at most [`WIDTH`] characters behind `indent` blanks. Lines after
+/// the first get four more blanks if `first` is not empty.
+fn wrap_indented(first: &str, text: &str, indent: usize) -> Vec<String> {
     let hanging = if first.is_empty() { indent } else { indent + 4 };
     let wrapped = wrap(&format!("{first}{text}"), WIDTH - hanging);
     let width = |number: usize| if number == 0 { indent } else { hanging };

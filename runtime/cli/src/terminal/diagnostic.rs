@@ -37,7 +37,7 @@ impl<E: Explain> From<E> for Failure {
 }
 
 impl std::fmt::Display for Failure {
-    /// Writes what happened.
+    /// Writes the sentence that says what happened, without the other parts.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         formatter.write_str(&self.explanation.what)
     }
@@ -56,7 +56,7 @@ impl Failure {
 
     /// Copies the explanation with every character escaped that acts on a terminal. File names and parser messages may
     /// hold any bytes. The source line of the snippet stays as it is; [`cut_line`] replaces its characters.
-    fn escaped(&self) -> Explanation {
+    fn escape_explanation(&self) -> Explanation {
         let mut explanation = Explanation::clone(&self.explanation);
         let further = std::mem::take(&mut explanation.further);
         escape_parts(&mut explanation);
@@ -68,7 +68,7 @@ impl Failure {
     /// Formats the failure for a terminal, with colors: each of its errors as [`format_error`] does, with an empty line
     /// between two.
     pub(crate) fn text(&self, verbose: bool) -> String {
-        let first = self.escaped();
+        let first = self.escape_explanation();
         let errors = std::iter::once(&first).chain(&first.further);
         errors.map(|error| format_error(error, verbose)).collect::<Vec<_>>().join("\n")
     }
@@ -76,7 +76,7 @@ impl Failure {
     /// The failure as a JSON object with `"event": "error"`. Further errors are a list of such objects, without that key, in
     /// `further`, which is left out if there are none.
     pub(crate) fn json(&self) -> serde_json::Value {
-        let first = self.escaped();
+        let first = self.escape_explanation();
         let mut event = error_json(&first);
         if let Some(event) = event.as_object_mut() {
             event.shift_insert(0, "event".into(), "error".into());
@@ -111,30 +111,30 @@ fn escape_parts(explanation: &mut Explanation) {
     }
 }
 
-/// The parts of one error as a JSON object, without its further errors.
-fn error_json(e: &Explanation) -> serde_json::Value {
+/// Returns the parts of one error as a JSON object, without its further errors.
+fn error_json(error: &Explanation) -> serde_json::Value {
     serde_json::json!({
-        "area": e.category, "what": e.what, "place": e.location, "output": e.output, "why": e.why,
-        "kept": e.kept, "hint": e.hint, "frames": e.trace.as_ref().map(|trace| &trace.frames),
+        "area": error.category, "what": error.what, "place": error.location, "output": error.output, "why": error.why,
+        "kept": error.kept, "hint": error.hint, "frames": error.trace.as_ref().map(|trace| &trace.frames),
     })
 }
 
 /// Formats one error, with colors: category and title, then the output if there is one, else location and source line, then
 /// why, what was kept, the hint, and the frames of the method. Frames are left out unless `verbose` is true or the method was
 /// built with line numbers.
-fn format_error(e: &Explanation, verbose: bool) -> String {
+fn format_error(error: &Explanation, verbose: bool) -> String {
     let (red, bold, blue) = (bold(AnsiColor::Red), Style::new().bold(), bold(AnsiColor::Blue));
-    let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", e.category, e.what);
-    match &e.output {
+    let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", error.category, error.what);
+    match &error.output {
         Some(output) => text += &format!("{output}\n"),
-        None => text += &format_location(e.location.as_deref(), e.snippet.as_ref()),
+        None => text += &format_location(error.location.as_deref(), error.snippet.as_ref()),
     }
-    for (label, line) in [("why: ", &e.why), ("kept:", &e.kept), ("hint:", &e.hint)] {
+    for (label, line) in [("why: ", &error.why), ("kept:", &error.kept), ("hint:", &error.hint)] {
         if let Some(line) = line {
             text += &format!("{blue}{label}{blue:#} {line}\n");
         }
     }
-    let frames = e.trace.iter().filter(|trace| verbose || trace.located).flat_map(|trace| &trace.frames);
+    let frames = error.trace.iter().filter(|trace| verbose || trace.located).flat_map(|trace| &trace.frames);
     for (index, frame) in frames.enumerate() {
         let label = if index == 0 { "from:" } else { "     " };
         text += &format!("{blue}{label}{blue:#} {frame}\n");

@@ -139,7 +139,7 @@ impl Terminal {
     }
 }
 
-/// Cuts a text to so many characters, the last of which is then `…`.
+/// Cuts a text to `width` characters, the last of which is then `…`. Returns a text that is not longer as it is.
 pub(crate) fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width { text.to_owned() } else { text.chars().take(width - 1).chain(['…']).collect() }
 }
@@ -185,19 +185,19 @@ fn status_lines(label: &str, text: &str, width: usize) -> String {
     format!("{green}{label:>MARGIN$}{green:#} {text}\n")
 }
 
-/// The columns of the terminal that stderr is, at least 40. No limit if it is none.
+/// The columns of the terminal that stderr is, at least 40; `usize::MAX` if stderr is no terminal.
 pub(crate) fn width() -> usize {
     columns(&Term::stderr())
 }
 
-/// The columns of a terminal, at least 40. No limit if the stream is none.
+/// The columns of a terminal, at least 40; `usize::MAX` if the stream is no terminal or does not say its size.
 fn columns(stream: &Term) -> usize {
     let size = stream.is_term().then(|| stream.size_checked()).flatten();
     size.map_or(usize::MAX, |(_, columns)| usize::from(columns).max(40))
 }
 
-/// Breaks each line that is longer than `width` characters at spaces. If it begins with a label that two spaces end, further
-/// lines are indented to the text after the label, else as the line is.
+/// Breaks each line that is longer than `width` characters at spaces, but leaves its text at least 20. If a line begins
+/// with a label that two spaces end, further lines are indented to the text after the label, else as the line is.
 fn wrap_rows(rows: &str, width: usize) -> String {
     let wrap_row = |row: &str| {
         if row.chars().count() <= width {
@@ -231,7 +231,7 @@ pub(crate) fn wrap(line: &str, width: usize) -> Vec<String> {
 /// Units that stay on the line of their number.
 const UNITS: [&str; 10] = ["%", "B", "KiB", "MiB", "GiB", "TiB", "ms", "s", "min", "h"];
 
-/// The words of a line, a number and its unit as one.
+/// Splits a line at spaces into words. A number and the unit after it, such as `2 MiB`, are one word.
 fn unbroken_words(line: &str) -> Vec<String> {
     let mut words: Vec<String> = Vec::new();
     for word in line.split(' ') {

@@ -70,7 +70,7 @@ pub struct Measured {
 pub fn bench(settings: &BenchSettings, progress: &mut dyn FnMut(&str)) -> Result<Measured, Error> {
     let folder = files::temporary_folder(&std::env::temp_dir(), "tunebox-bench-")?;
     let run_settings = prepare(settings, folder.path(), progress)?;
-    let mut measured = describe(settings)?;
+    let mut measured = initial_results(settings)?;
     if settings.is_measured(Phase::Training) || settings.is_measured(Phase::Overhead) {
         progress("training steps");
         steps::measure_steps(settings, &run_settings, &mut measured)?;
@@ -115,7 +115,7 @@ fn measure_model(
 
 /// Returns the results before any measurement: model, method, sizes and threads, with every phase absent and no number
 /// format. Opens the method's package for its version.
-fn describe(settings: &BenchSettings) -> Result<Measured, Error> {
+fn initial_results(settings: &BenchSettings) -> Result<Measured, Error> {
     let method = start::open_method(&settings.method)?;
     Ok(Measured {
         model: settings.model.clone().unwrap_or_else(|| "sample".into()),

@@ -13,8 +13,8 @@ use tunebox_compute::device::joules;
 /// Where Linux shows the counters.
 const ZONES: &str = "/sys/class/powercap";
 
-/// Lists the folder of the counters, and what it links to; for the rules of a confined process. Empty where it is
-/// missing.
+/// Lists the folder of the energy counters (RAPL) and the targets of the links in it, for the rules of a confined
+/// process. Empty where the folder is missing.
 pub(crate) fn counter_files() -> Vec<PathBuf> {
     let entries = fs::read_dir(ZONES).into_iter().flatten().flatten();
     let zones = entries.filter_map(|entry| entry.path().canonicalize().ok());
@@ -78,7 +78,8 @@ pub(super) enum Counter {
 }
 
 impl Counter {
-    /// Opens the counters of the device. The energy of an accelerator without a counter is unknown.
+    /// Opens the energy counters of the device. The energy of an accelerator without a counter is unknown; that of a
+    /// CPU whose counters cannot be read is estimated.
     pub(super) fn open(device: &Device) -> Self {
         if !device.is_cpu() {
             return joules(device).map_or(Self::Unknown, |joules| Self::Accelerator(device.clone(), joules));
@@ -87,7 +88,8 @@ impl Counter {
         if zones.is_empty() { Self::Assumed } else { Self::Zones(zones) }
     }
 
-    /// Adds what the counters have gained since they were read last.
+    /// Adds what the counters of the processor have gained since they were read last. Does nothing for other sources of
+    /// energy.
     pub(super) fn read(&mut self) {
         if let Self::Zones(zones) = self {
             zones.iter_mut().for_each(Zone::read);
@@ -95,7 +97,7 @@ impl Counter {
     }
 
     /// Reads the counters, and returns the energy since they were opened, `seconds` ago; `memory` is the peak memory in
-    /// bytes. `None` if it is unknown. Only the estimate without a counter uses `seconds` and `memory`.
+    /// bytes. `None` if the energy is unknown. Only the estimate without a counter uses `seconds` and `memory`.
     pub(super) fn energy(&mut self, seconds: f64, memory: u64) -> Option<Energy> {
         self.read();
         match self {
@@ -136,27 +138,28 @@ impl Zone {
         folders.iter().filter_map(|folder| Self::open(folder)).collect()
     }
 
-    /// Opens the zone in a folder; `None` if it is of another part, or cannot be read.
+    /// Opens the zone in a folder; `None` if the zone is neither a processor nor its memory, or cannot be read.
     fn open(folder: &Path) -> Option<Self> {
         let name = fs::read_to_string(folder.join("name")).ok()?;
         if !name.starts_with("package") && name.trim() != "dram" {
             return None;
         }
-        let range = number(&folder.join("max_energy_range_uj"))?;
+        let range = read_number(&folder.join("max_energy_range_uj"))?;
         let file = folder.join("energy_uj");
-        Some(Self { last: number(&file)?, file, range, used: 0 })
+        Some(Self { last: read_number(&file)?, file, range, used: 0 })
     }
 
-    /// Adds what the counter has gained since it was read last; nothing if it cannot be read now.
+    /// Adds what the counter has gained since it was read last, also if it began again at 0 once; nothing if it cannot
+    /// be read now.
     fn read(&mut self) {
-        let Some(now) = number(&self.file) else { return };
+        let Some(now) = read_number(&self.file) else { return };
         self.used += if now >= self.last { now - self.last } else { (self.range - self.last).saturating_add(now) };
         self.last = now;
     }
 }
 
 /// Reads a file that holds one number; `None` if it cannot be read or holds something else.
-fn number(path: &Path) -> Option<u64> {
+fn read_number(path: &Path) -> Option<u64> {
     fs::read_to_string(path).ok()?.trim().parse().ok()
 }
 

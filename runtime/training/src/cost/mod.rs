@@ -69,7 +69,7 @@ impl Meter {
         Self { begun, counter: Counter::open(device) }
     }
 
-    /// The seconds since the beginning.
+    /// The seconds since the planning of the run began.
     pub(crate) fn seconds(&self) -> f64 {
         self.begun.elapsed().as_secs_f64()
     }
@@ -79,12 +79,14 @@ impl Meter {
         self.counter.read();
     }
 
-    /// Returns the cost since the beginning. `memory` is the peak memory in bytes, for an estimate of the power.
+    /// Returns the cost since the planning of the run began. `memory` is the peak memory in bytes, for an estimate of
+    /// the power.
     pub(crate) fn cost(&mut self, memory: u64, hourly_price: Option<f64>) -> Cost {
         self.cost_of(self.seconds(), memory, hourly_price)
     }
 
-    /// Returns the cost of `seconds` with the mean power since the beginning.
+    /// Returns the cost of `seconds` with the mean power so far. `memory` is the peak memory in bytes, for an estimate
+    /// of the power.
     pub(crate) fn cost_of(&mut self, seconds: f64, memory: u64, hourly_price: Option<f64>) -> Cost {
         let energy = self.counter.energy(self.seconds(), memory);
         let share = seconds / self.seconds().max(1e-9);

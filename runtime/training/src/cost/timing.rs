@@ -37,16 +37,18 @@ pub(crate) struct Mean {
 }
 
 impl Mean {
+    /// Adds a number of seconds.
     pub(crate) fn add(&mut self, seconds: f64) {
         self.sum += seconds;
         self.count += 1;
     }
 
-    /// Multiplies the seconds by a factor, as if each number had been so much larger.
+    /// Multiplies the seconds by a factor, as if each number had been so many times as large.
     pub(crate) fn scale(&mut self, factor: f64) {
         self.sum *= factor;
     }
 
+    /// The mean in seconds; 0 without numbers.
     fn value(&self) -> f64 {
         self.sum / f64::from(self.count.max(1))
     }
@@ -68,7 +70,9 @@ pub(crate) struct Parts {
 }
 
 impl Parts {
-    /// Counts the parts of a planned run. With the best validation kept, counts a checkpoint at every validation.
+    /// Counts the parts of a planned run from its start or its checkpoint on. With the best validation kept, counts a
+    /// checkpoint at every validation. Counts a validation and answers before the first step only if the run begins
+    /// there; no answers if completions are not shown.
     pub(crate) fn of(plan: &PlannedRun) -> Self {
         let (train, length) = (&plan.settings.file.train, &plan.learning_rate.length);
         let done = plan.checkpoint.as_ref().map_or(0, |(_, state)| state.step);

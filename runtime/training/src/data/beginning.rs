@@ -22,7 +22,8 @@ pub struct Beginning {
     pub records: Vec<Map<String, Value>>,
 }
 
-/// Reads at most `count` records from the beginning of a data file; of a folder, of the first file of its training split.
+/// Reads the first records of a data file, at most `count` and of the file's first chunk only; of a folder, of the
+/// first file of its training split.
 ///
 /// # Errors
 /// A file that cannot be read or is damaged, and a folder without a file of the split.

@@ -40,7 +40,8 @@ pub struct WrongLength {
 }
 
 impl WrongLength {
-    /// Describes the list `name` of the record at `place` of `file`, such as `line 7`.
+    /// Says that the list `name` of a record needs one number for each target token, and how many it has. `place` is
+    /// the record's place in `file`, such as `line 7`.
     pub(super) fn describe(self, name: &str, place: &str, file: &str) -> String {
         let Self { numbers, targets } = self;
         format!(

@@ -126,7 +126,7 @@ impl Conversion {
     }
 
     /// Renames the columns of `data.map`, and returns the map. A field that already has one of the new names is
-    /// replaced.
+    /// replaced. Fails, and changes nothing, if the object lacks one of the columns.
     fn rename(&self, object: &mut Map<String, Value>) -> Result<FieldMap, Fault> {
         let mut taken = Vec::new();
         for (field, column) in &self.map {
@@ -175,7 +175,9 @@ impl Layout {
         format!("{layout} read as {}{turns}", join_words(&fields))
     }
 
-    /// Converts an object of this layout. Returns the columns by the fields that they became.
+    /// Replaces the columns of this layout in an object by the fields of the shape. With a chat template, prompts and
+    /// answers of text become messages; the context and the text of `system` become part of the prompt. Returns the
+    /// columns by the fields that they became. Fails if a column is missing or a conversation is not readable.
     fn convert(&self, object: &mut Map<String, Value>) -> Result<FieldMap, Fault> {
         for (_, column) in &self.columns {
             if !object.contains_key(*column) {
@@ -202,8 +204,9 @@ impl Layout {
         Ok(self.columns.iter().map(|(field, column)| ((*field).to_owned(), (*column).to_owned())).collect())
     }
 
-    /// Makes a prompt of an instruction, the text of its context and the text for the system: messages if the model has a
-    /// template, else texts with blank lines between them and before the answer.
+    /// Joins an instruction, the text of its context and the text for the system into a prompt: messages if the model
+    /// has a chat template, else texts with blank lines between them and before the answer. Leaves out a context that
+    /// is empty or no text.
     fn write_prompt(&self, text: String, context: Option<&Value>, system: Option<&str>) -> Value {
         let context = context.and_then(Value::as_str).filter(|context| !context.is_empty());
         let text = context.map_or(text.clone(), |context| format!("{text}\n\n{context}"));
@@ -216,7 +219,8 @@ impl Layout {
     }
 }
 
-/// Whether an object can be read as `shape` without a conversion.
+/// Whether an object has the fields of `shape` as they are. Messages must not be in the layout of ShareGPT, and a pair
+/// of answers needs a prompt unless the answers are messages.
 fn is_native(object: &Map<String, Value>, shape: Shape) -> bool {
     match shape {
         Shape::Messages => object.get("messages").is_some_and(|list| !is_share_gpt(list)),
@@ -259,8 +263,9 @@ fn is_share_gpt(list: &Value) -> bool {
     list.get(0).is_some_and(|first| first.get("from").is_some() && first.get("value").is_some())
 }
 
-/// Converts the messages of `column`: `from` and `value` become `role` and `content`; messages that have these stay as they
-/// are. `system` becomes the first message unless there is one of that role.
+/// Converts the messages of `column`: `from` and `value` become `role` and `content`; messages without `from` stay as
+/// they are. The text `system` becomes the first message unless the first message has the role `system`. Fails for an
+/// unknown speaker, and for a `value` that is missing or no text.
 fn read_conversation(column: &str, items: Vec<Value>, system: Option<&str>) -> Result<Value, Fault> {
     let mut messages = Vec::with_capacity(items.len());
     for (number, mut item) in items.into_iter().enumerate() {
@@ -284,7 +289,7 @@ fn read_conversation(column: &str, items: Vec<Value>, system: Option<&str>) -> R
     Ok(system.into_iter().chain(messages).collect())
 }
 
-/// Joins words with commas and `and`.
+/// Joins words as in a sentence: `a, b and c`; empty without words.
 fn join_words(words: &[&str]) -> String {
     match words {
         [] => String::new(),

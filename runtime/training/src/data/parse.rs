@@ -61,8 +61,8 @@ pub(super) fn shape_of_line(line: &[u8], wanted: &[Shape]) -> Option<Shape> {
     find_shape(text, &object, wanted).ok()
 }
 
-/// Parses a line as a JSON object; returns the line as text and the object. `wanted` are the shapes for the example in
-/// the hint of an error.
+/// Parses a line as a JSON object; returns the line as text and the object. Fails for a line that is not UTF-8, no JSON
+/// or no object. `wanted` are the shapes for the example in the hint of that error.
 fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<String, Value>), LocatedFault> {
     let characters = |end: usize| String::from_utf8_lossy(&bytes[..end.min(bytes.len())]).chars().count();
     let text = std::str::from_utf8(bytes).map_err(|error| {
@@ -236,7 +236,7 @@ impl Fields<'_> {
     fn take_non_empty(&mut self, name: &str) -> Result<TextOrMessages, LocatedFault> {
         match self.take_text_or_messages(name)? {
             TextOrMessages::Text(text) if text.is_empty() => {
-                Err((fault::empty_field(self.shown(name)), self.column(name)))
+                Err((fault::empty_field(self.column_name(name)), self.column(name)))
             }
             turns => Ok(turns),
         }
@@ -252,7 +252,7 @@ impl Fields<'_> {
     fn take_text(&mut self, name: &str) -> Result<String, LocatedFault> {
         match self.remove(name) {
             Some(Value::String(text)) if text.is_empty() => {
-                Err((fault::empty_field(self.shown(name)), self.column(name)))
+                Err((fault::empty_field(self.column_name(name)), self.column(name)))
             }
             Some(Value::String(text)) => Ok(text),
             other => Err(self.wrong_type(name, other.as_ref(), "text")),
@@ -270,7 +270,7 @@ impl Fields<'_> {
     /// Reads `items`, the value of the field `name`, as messages. An empty list is a fault.
     fn read_messages(&self, name: &str, items: Vec<Value>) -> Result<Vec<Message>, LocatedFault> {
         if items.is_empty() {
-            return Err((fault::empty_field(self.shown(name)), self.column(name)));
+            return Err((fault::empty_field(self.column_name(name)), self.column(name)));
         }
         items.into_iter().enumerate().map(|(index, item)| self.read_message(name, index, item)).collect()
     }
@@ -278,7 +278,7 @@ impl Fields<'_> {
     /// Reads `item`, the message at position `index` (from 0) of the field `list`. Its `role` must be non-empty text; its
     /// `content` text or a list of text parts, or null or missing if the message has `tool_calls`.
     fn read_message(&self, list: &str, index: usize, item: Value) -> Result<Message, LocatedFault> {
-        let list = self.shown(list);
+        let list = self.column_name(list);
         let wrong = |name: Option<&str>, found, wanted| {
             let position = index.to_string();
             let path: Vec<&str> = [list, &position].into_iter().chain(name).collect();
@@ -365,19 +365,20 @@ impl Fields<'_> {
         Err(self.wrong_type("label", label, "true or false (or 1 or 0)"))
     }
 
-    /// The name that a field has in the file.
-    fn shown<'b>(&'b self, name: &'b str) -> &'b str {
+    /// The name of the column in the file that became the field `name`, for messages; `name` itself if it was not
+    /// renamed.
+    fn column_name<'b>(&'b self, name: &'b str) -> &'b str {
         self.columns.get(name).map_or(name, String::as_str)
     }
 
     /// The column (from 1, in characters) of a field's value in the line; that of the object if the field is not there.
     fn column(&self, name: &str) -> usize {
-        value_column(self.text, &[self.shown(name)])
+        value_column(self.text, &[self.column_name(name)])
     }
 
     /// The fault about a field of the wrong type, with the column of its value `found`. `wanted` is the type in words.
     fn wrong_type(&self, name: &str, found: Option<&Value>, wanted: &str) -> LocatedFault {
-        (fault::wrong_type(self.shown(name), describe_type(found), wanted), self.column(name))
+        (fault::wrong_type(self.column_name(name), describe_type(found), wanted), self.column(name))
     }
 }
 

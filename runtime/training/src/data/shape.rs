@@ -156,7 +156,8 @@ impl Shape {
         SHAPES.iter().find(|facts| facts.shape == self).unwrap_or(&SHAPES[0])
     }
 
-    /// The names of the sides of a batch of such records, in the order of an example's rows.
+    /// The names of the sides of a batch of such records, in the order of an example's rows, such as `chosen` and
+    /// `rejected`.
     #[must_use]
     pub fn sides(self) -> &'static [&'static str] {
         self.facts().sides
@@ -168,7 +169,7 @@ impl Shape {
         matches!(self, Self::Messages | Self::PromptCompletion | Self::Text)
     }
 
-    /// The fields of such a record, in words for a message.
+    /// The fields of a record of this shape, in words for a message, such as `` `prompt` and `completion` ``.
     pub(crate) fn fields(self) -> &'static str {
         self.facts().fields
     }

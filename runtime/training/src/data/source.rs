@@ -57,7 +57,7 @@ pub(super) enum Format {
 }
 
 impl Format {
-    /// What one record of the format is called in messages.
+    /// What one record of the format is called in messages: `line`, `record` or `row`.
     pub(super) fn unit(self) -> &'static str {
         match self {
             Self::Lines => "line",
@@ -174,7 +174,7 @@ fn read_text(path: &Path, mut unpacked: Box<dyn Read + '_>, chunks: &mut Chunks<
     }
 }
 
-/// The error about a file whose content cannot be read.
+/// Builds the error about the file `name` that cannot be read; `error` is the cause.
 fn unreadable(name: &str, error: impl std::fmt::Display) -> Error {
     Explanation::new("data", format!("`{name}` cannot be read")).with_why(error.to_string()).into()
 }
@@ -186,6 +186,7 @@ struct Hashing {
 }
 
 impl Read for Hashing {
+    /// Reads from the file, and adds the bytes to the digest.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.file.read(buffer)?;
         self.digest.update(&buffer[..length]);
@@ -233,7 +234,7 @@ impl Chunks<'_> {
         Ok(count)
     }
 
-    /// Passes the records on, if there are any.
+    /// Passes the collected records on to the sink; does nothing if there are none.
     fn flush(&mut self) -> Result<(), Error> {
         self.bytes = 0;
         let lines = std::mem::take(&mut self.lines);
@@ -293,6 +294,8 @@ struct Following<'a, R> {
 }
 
 impl<R: BufRead> Read for Following<'_, R> {
+    /// Reads at most the bytes that the record may still have, and moves the position past them. Fails with
+    /// `FileTooLarge` once none is left.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let mut position = self.position.get();
         if position.left == 0 {

@@ -97,8 +97,9 @@ fn build_batch(data: &Dataset, indices: &[usize], sources: &[usize]) -> Result<B
     })
 }
 
-/// Collects the numbers of a column for the targets of each example, NaN for those of an example without the column. Fails
-/// if a list of this name anywhere in the data has another length, so that the first step tells it.
+/// Collects the numbers of a column for the targets of each example, NaN for those of an example without the column.
+/// Returns the reason as an error if any record of the data has a list of this name of the wrong length, so that
+/// already the first step fails.
 fn build_token_column(name: &str, data: &Dataset, examples: &[&Example]) -> Result<Vec<Vec<f32>>, String> {
     if let Some(reason) = data.wrong_lists.get(name) {
         return Err(reason.clone());

@@ -40,11 +40,11 @@ pub struct Evaluation {
 }
 
 /// Evaluates `base`, and also `adapted` (the same model with an adapter) if given, on data files of any known format.
-/// The shape of its records decides how: for pairs the two answers are compared, for prompts completions are generated,
+/// The shape of the records decides how: for pairs the two answers are compared, for prompts completions are generated,
 /// for all other records the likelihood is computed, without regard to labels. `rewards` are the settings of a run
-/// whose verifiers score the completions, and whose environment answers them; without them, or for other records than
-/// prompts, no verifier is asked. The maximum length of an example is at most the model's number of positions. Figures
-/// are rounded to seven significant digits.
+/// whose verifiers score the completions, and whose environment answers them; without `rewards`, or for other records
+/// than prompts, no verifier is asked. The maximum length of an example is at most the model's number of positions.
+/// Figures are rounded to seven significant digits.
 ///
 /// # Errors
 /// A file that cannot be read or has a wrong line, a model without a tokenizer, a verifier that cannot be loaded, and a

@@ -42,9 +42,8 @@ pub(super) struct RowScore {
     pub(super) targets: usize,
 }
 
-/// Calls `numbers`, which returns names and values, with the base model, then, if given, with the adapted one. Each
-/// figure combines the two numbers at its position and has the name that the base model's number has. Fails if a call
-/// fails.
+/// Calls `numbers`, which returns names and values, with the base model, then, if given, with the adapted one. Returns
+/// a figure for each name of the base model's numbers, with both values at its position. Fails if a call fails.
 pub(super) fn compute_figures(
     base: &Policy,
     adapted: Option<&Policy>,

@@ -15,9 +15,9 @@ pub(crate) const FILE: &str = "vectors.safetensors";
 /// The file of the same directions as a control vector for llama.cpp and repeng.
 pub(crate) const CONTROL_VECTOR: &str = "vectors.gguf";
 
-/// Converts directions, by the number of their layer, to the content of a file. Its metadata is `pairs` of key and
-/// value; if there is a direction, also `site`, `token` and `scale` (the coefficient) of that of the lowest layer, over
-/// pairs with these keys.
+/// Converts directions, by the number of their layer, to the content of a vectors file. The metadata is `pairs` of key
+/// and value. If there is a direction, the metadata also gets the `site`, `token` and `scale` (the coefficient) of the
+/// lowest layer's, in place of pairs with these keys.
 pub(crate) fn to_vectors(published: &BTreeMap<usize, Direction>, pairs: &[(&str, &str)]) -> Vectors {
     let layers = published.iter().map(|(layer, direction)| (*layer, direction.vector.clone())).collect();
     let mut metadata: Metadata = pairs.iter().map(|(key, value)| ((*key).to_owned(), (*value).to_owned())).collect();

@@ -59,7 +59,8 @@ impl InitialState {
         self.restore_numbers(train_state)
     }
 
-    /// Restores the trained numbers and the optimizer's state and update count, and clears the gradient.
+    /// Restores the trained numbers, what the method keeps of parameters, the optimizer's state and the update counts,
+    /// and clears the gradient.
     fn restore_numbers(&self, train_state: &mut TrainState) -> Result<(), Error> {
         train_state.set_trained(&self.values)?;
         train_state.method_parameters.clone_from(&self.method_parameters);
@@ -86,8 +87,8 @@ fn optimizer_state(train_state: &TrainState) -> Result<Vec<(&'static str, Tensor
     Ok(state)
 }
 
-/// Resets a train state to the beginning of the run, before any `init`: what [`reset_weights`] does, and the optimizer.
-/// Clears the gradient.
+/// Resets a train state to the beginning of the run, before any `init`: weights and what the method keeps
+/// ([`reset_weights`]), the optimizer, and the count of updates. Clears the gradient.
 pub(crate) fn reset(train_state: &mut TrainState) -> Result<(), Error> {
     reset_weights(train_state)?;
     let TrainState { policy, hooks, .. } = &mut *train_state;
@@ -98,7 +99,8 @@ pub(crate) fn reset(train_state: &mut TrainState) -> Result<(), Error> {
     train_state.clear_gradient()
 }
 
-/// Removes snapshots, directions, and what the method keeps of parameters, and resets the policy.
+/// Resets the policy, and removes snapshots, directions, and what the method keeps of parameters. Leaves the optimizer
+/// as it is.
 pub(crate) fn reset_weights(train_state: &mut TrainState) -> Result<(), Error> {
     train_state.snapshots.clear();
     train_state.published.clear();

@@ -56,7 +56,7 @@ impl EventFile {
         if numbers.is_empty() { Ok(()) } else { self.append(&Event { step, content: Content::Numbers(numbers) }) }
     }
 
-    /// Appends an event with the present time.
+    /// Appends an event to the file, with the present time.
     fn append(&mut self, event: &Event<'_>) -> Result<(), Error> {
         let written = self.file.write_all(&frame(&event.encode(seconds_now())));
         Ok(written.map_err(FileError::at("written", &self.path))?)
@@ -143,7 +143,7 @@ fn put_bytes(bytes: &mut Vec<u8>, field: u64, content: &[u8]) {
     bytes.extend(content);
 }
 
-/// A record: the length of the data, its checksum, the data, their checksum.
+/// Frames data as a record of the file: the length of the data, its checksum, the data, their checksum.
 fn frame(data: &[u8]) -> Vec<u8> {
     let length = (data.len() as u64).to_le_bytes();
     [&length[..], &masked_checksum(&length), data, &masked_checksum(data)].concat()

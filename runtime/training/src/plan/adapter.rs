@@ -49,7 +49,7 @@ pub(super) fn adapter_problems(settings: &RunSettings) -> Vec<Error> {
 }
 
 /// Adds the location of the key in the run file to an error about the modules, layers, patterns or first values of a
-/// new adapter.
+/// new adapter. Returns other errors without a location.
 pub(super) fn locate_error(settings: &RunSettings, error: ModelError) -> Error {
     let key = match &error {
         ModelError::NoModule { .. } => "targets",
@@ -60,8 +60,8 @@ pub(super) fn locate_error(settings: &RunSettings, error: ModelError) -> Error {
     settings.with_location(&format!("train.adapter.{key}"), error)
 }
 
-/// Fails if the base model is to be the reference and the run continues no adapter, whose reference is the base model
-/// anyway.
+/// Fails if `model.reference` names the base model and the run continues no adapter: the base model is the reference of
+/// a new adapter anyway.
 pub(super) fn check_reference(settings: &RunSettings) -> Result<(), Error> {
     let table = &settings.file.model;
     if table.reference.is_start() || table.adapter.is_some() {

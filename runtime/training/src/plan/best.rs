@@ -39,7 +39,8 @@ pub(super) fn keeps_best(
     Ok(train.keep_best.unwrap_or(default))
 }
 
-/// Fails if the resumed run keeps the best validation and the checkpoint with its weights is gone, which would ship.
+/// Fails if the run keeps the best validation (`keeps_best`) and the checkpoint that it resumes names one whose own
+/// checkpoint is gone: those weights would ship. Does nothing for a new run.
 pub(super) fn check_best_checkpoint(destination: &Destination, keeps_best: bool) -> Result<(), Error> {
     let best = destination.checkpoint.as_ref().and_then(|(_, state)| state.validations.best).filter(|_| keeps_best);
     let Some(step) = best.map(|best| best.step) else { return Ok(()) };

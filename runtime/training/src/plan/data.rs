@@ -12,7 +12,8 @@ const TRAIN: &str = "train";
 /// The split of a folder of validation data.
 const VALIDATION: &str = "validation";
 
-/// The paths that a run's settings name for its training data: keys of the run file, resolved paths and weights.
+/// The paths that a run's settings name for its training data: keys of the run file, resolved paths and weights. Those
+/// of `data.files`, or else `data.path` with weight 1.
 fn named_paths(settings: &RunSettings) -> Vec<(String, PathBuf, f64)> {
     let table = &settings.file.data;
     if table.files.is_empty() {
@@ -58,7 +59,7 @@ pub(crate) fn validation_files(settings: &RunSettings) -> Result<Option<Vec<Inpu
     Ok(Some(found.iter().map(|path| InputFile::new(path)).collect()))
 }
 
-/// The digest of files as a run records it, without reading their records.
+/// The digest of files and their weights as a run records it ([`combined_digest`]), without reading their records.
 ///
 /// # Errors
 /// A file that cannot be read.

@@ -78,7 +78,7 @@ pub(super) fn environment_problems(settings: &RunSettings) -> Vec<Error> {
 }
 
 /// Returns the error about an environment in the run of a method that samples no completions; `None` without an
-/// environment.
+/// environment, or if the method samples.
 pub(super) fn environment_conflict(settings: &RunSettings, method: &Package) -> Option<Error> {
     if settings.file.environment.is_none() || imports(method, "sample") {
         return None;

@@ -16,9 +16,9 @@ use crate::error::{Error, path_error};
 use crate::runs::start_option;
 
 /// Adds to `known`, the identity from [`partial_identity`], what the opened inputs determine: the digests of model,
-/// adapter, data and tokens, and the kind of device with the number format of activations, such as `cuda in bf16`.
-/// `keeps_best`: whether the artifact is written from the best validation. Fails if the adapter that the run continues
-/// cannot be read.
+/// teachers, adapter, data and tokens; the tokens of the validation data, if a validation decides what the run leaves
+/// (`keeps_best`) or when it ends (`train.patience`); and the kind of device with the number format of activations,
+/// such as `cuda in bf16`. Fails if the adapter that the run continues cannot be read.
 pub(super) fn complete_identity(
     known: Identity,
     settings: &RunSettings,

@@ -33,9 +33,10 @@ pub(super) struct Inputs {
 }
 
 impl Inputs {
-    /// Opens model and data, and builds the policy, on the run's device. If the settings ask for random records
-    /// (`settings.random`), generates them instead of reading data, and has no validation data. `clock` is the time
-    /// that chat templates read, in seconds since 1970.
+    /// Opens model, teachers and data, and builds the policy, on the run's device. Examples are cut to the positions of
+    /// the model and of every teacher. If the settings ask for random records (`settings.random`), generates them
+    /// instead of reading data, and has no validation data. `clock` is the time that chat templates read, in seconds
+    /// since 1970.
     pub(super) fn open(settings: &RunSettings, method: &PlannedMethod, clock: i64) -> Result<Self, Error> {
         let (model, model_digest) = open_with_digest(settings, clock)?;
         let runtime_bytes = bytes_beside_weights(&model.weights);
@@ -108,7 +109,8 @@ fn read_datasets(
 }
 
 /// Builds the policy over a model: with the adapter of `model.adapter`, with a new adapter or all weights trainable if
-/// the method trains (`learns`), else without an adapter. `sides` is the number of rows of a record.
+/// the method trains (`learns`), else without an adapter. The reference of a continued adapter is its first state, or
+/// the base model if `model.reference` says so. `sides` is the number of rows of a record.
 ///
 /// # Errors
 /// Settings that give both `model.adapter` and `train.adapter`, a new adapter for a matrix or layer that the model

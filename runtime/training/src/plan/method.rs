@@ -110,12 +110,13 @@ impl Debug for NativeMethod {
     }
 }
 
-/// Finds the method that the settings name, reads its package, checks it against the project's lock
-/// ([`trust::open_package`]), resolves its settings and compiles its component or takes its code from the cache.
-/// Compiles a method that is not built in in a child process, if `engine` has one configured. Fails for a method that
-/// is not found or does not match the lock, a verifier's package, a setting that [`resolve_method_settings`] rejects,
-/// and a component that is not admitted. Takes the processes of the author's source in its place if the settings have
-/// them.
+/// Prepares the method that the settings name: finds and reads its package, checks it against the project's lock
+/// ([`trust::open_package`]), resolves its settings, and compiles its component or takes the code from the cache.
+/// Compiles a method that is not built in in a child process, if `engine` has one configured. If the settings have
+/// processes of the author's source, prepares these in place of a package.
+///
+/// Fails for a method that is not found or does not match the lock, a verifier's package, a setting that
+/// [`resolve_method_settings`] rejects, and a component that is not admitted.
 pub(super) fn load_method(settings: &RunSettings, engine: &Engine) -> Result<PlannedMethod, Error> {
     if let Some(native) = &settings.native {
         return prepare_processes(settings, native.clone());
@@ -133,7 +134,9 @@ pub(crate) fn prepare_native(settings: &RunSettings, manifest: &str, twin: Twin)
     prepare(settings, package, |package, _| Ok(Method::native(&package.manifest.name, package.imports.clone(), twin)))
 }
 
-/// Prepares a method of which each session starts a process, with the grants of the run.
+/// Prepares a method that runs as processes outside of the sandbox, one for each session, from its author's source. The
+/// method imports the interfaces that the source uses, which the run must grant. The digest of the source stands for
+/// that of a component.
 fn prepare_processes(settings: &RunSettings, native: NativeMethod) -> Result<PlannedMethod, Error> {
     let NativeMethod { manifest, interfaces, digest, start } = native;
     let is_used = |import: &String| interface_of(import).is_some_and(|name| interfaces.iter().any(|used| used == name));
@@ -230,8 +233,9 @@ pub(super) fn imports(package: &Package, interface: &str) -> bool {
     package.imports.iter().any(|import| interface_of(import) == Some(interface))
 }
 
-/// Returns an error for each setting that `given` has at the table `below` of the run file and the package's manifest does
-/// not permit or does not know, and for each that is missing. `used` is the component as the run file names it.
+/// Returns an error for each setting in `given`, the settings in the table `below` of the run file, that the package's
+/// manifest does not know or permit, and for each required one that is missing. `used` is the component as the run file
+/// names it.
 pub(super) fn component_problems(
     settings: &RunSettings,
     below: &str,

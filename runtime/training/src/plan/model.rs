@@ -20,9 +20,9 @@ use crate::error::Error;
 use crate::runs::find_model;
 use crate::{lock, sample};
 
-/// Fetches the files of the run's model, of its teachers and of its reward models that are not present from the hub, unless
-/// they are given by an existing path. Returns true if one of them is of the hub; does nothing and returns false for local
-/// models, or, of the run's model, with `model.initialize`.
+/// Fetches from the hub the files that are not present of the run's model, teachers and reward models, unless they are
+/// given by an existing path. Does nothing about the run's model with `model.initialize`. Returns whether at least one
+/// of them is of the hub.
 ///
 /// # Errors
 /// A model that is not on the hub, or cannot be fetched, as when the run is offline and files are missing.

@@ -70,7 +70,7 @@ pub(super) fn check_device(settings: &RunSettings, device: &str) -> Result<(), E
     Err(settings.conflict("train.optimizer", Underline::Value, &what, hint))
 }
 
-/// The update rule of the table, with defaults filled in.
+/// The update rule that the table `[train]` asks for, with the optimizer's defaults for what is not given.
 fn update_rule(train: &TrainTable) -> UpdateRule {
     let weight_decay = train.weight_decay;
     let usual = AdamWSettings::default();
@@ -115,7 +115,8 @@ fn unused_keys(settings: &RunSettings, kind: OptimizerKind) -> Vec<Error> {
     OPTIMIZER_KEYS.iter().filter(is_unused).map(error).collect()
 }
 
-/// Fails if the settings give no rate for an optimizer for which AdamW's default is no good rate.
+/// Fails if the settings give no `train.rate` for another optimizer than AdamW and its 8-bit variant: AdamW's default
+/// rate does not suit it.
 fn check_rate(settings: &RunSettings, train: &TrainTable) -> Result<(), Error> {
     let usual = match train.optimizer {
         OptimizerKind::AdamW | OptimizerKind::AdamW8Bit => return Ok(()),

@@ -72,9 +72,9 @@ fn open(settings: &RunSettings, found: Result<Reference, Error>) -> Result<Packa
     open_package(&found?, settings.project())
 }
 
-/// Returns the problems of the settings with the method: those that it does not take, those of the optimizer, every setting
-/// of the optimizer if the method updates the parameters itself, that no verifier or environment judges its completions if
-/// it learns from rewards, that it samples none for the environment, and teachers that it lacks or does not ask for.
+/// Returns the problems of the run's settings with this method: settings that it does not take; teachers that it lacks
+/// or does not ask for; wrong settings of the optimizer, or any of them if the method updates the parameters itself; an
+/// environment though the method samples no completions; and no verifier or environment though it learns from rewards.
 fn method_problems(settings: &RunSettings, package: &Package) -> Vec<Error> {
     let table = &settings.file.method;
     let mut problems = component_problems(settings, "method", &table.r#use, package, &table.settings);

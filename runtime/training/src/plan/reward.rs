@@ -47,7 +47,7 @@ impl PlannedReward {
 /// A folder that holds no reward model, a model that cannot be fetched, and a file that cannot be read, located at the key.
 pub(super) fn find_verifier(settings: &RunSettings, number: usize) -> Result<PlannedVerifier, Error> {
     let source = find_source(settings, number)?;
-    let digest = reward_digest(&source).map_err(|error| settings.with_location(&key(number), error))?;
+    let digest = reward_digest(&source).map_err(|error| settings.with_location(&use_key(number), error))?;
     let table = &settings.file.verifier[number];
     Ok(PlannedVerifier {
         name: table.name.clone().unwrap_or_else(|| last_part(source.name())),
@@ -57,21 +57,24 @@ pub(super) fn find_verifier(settings: &RunSettings, number: usize) -> Result<Pla
     })
 }
 
-/// The last part of a path or of a name on the hub, without a revision; `reward-model` if there is none.
+/// The last part of a path or of a name on the hub, without a revision and cut to 60 bytes; `reward-model` if there is
+/// none.
 fn last_part(name: &str) -> String {
     let path = std::path::absolute(name).unwrap_or_default();
     let last = path.file_name().map_or_else(|| "reward-model".into(), |last| last.to_string_lossy().into_owned());
     printable(last.split('@').next().unwrap_or_default(), NAME_BYTES)
 }
 
-/// Finds the files of the reward model of verifier number `number`, from 0. An error is located at its key.
+/// Finds the files of the reward model of verifier number `number`, from 0. Fetches them if they are of the hub and not
+/// present, unless the run is offline. An error is located at the verifier's key.
 fn find_source(settings: &RunSettings, number: usize) -> Result<Source, Error> {
     let named = settings.reward_models().into_iter().find(|(other, _)| *other == number);
     let found = find_reward_model(&named.map(|(_, name)| name).unwrap_or_default(), settings.offline);
-    found.map_err(|error| settings.with_location(&key(number), error))
+    found.map_err(|error| settings.with_location(&use_key(number), error))
 }
 
-/// Finds the files of all reward models of a run that can be found.
+/// Finds the files of all reward models of a run, as [`find_source`] does. Leaves out those that cannot be found or
+/// fetched.
 pub(crate) fn reward_sources(settings: &RunSettings) -> Vec<Source> {
     settings.verifier_numbers(true).filter_map(|number| find_source(settings, number).ok()).collect()
 }
@@ -86,10 +89,10 @@ pub(crate) fn reward_folders(settings: &RunSettings) -> Vec<PathBuf> {
     settings.reward_models().into_iter().filter_map(folder).collect()
 }
 
-/// The digest of the reward model of verifier number `number`, from 0, with its files.
+/// Finds the files of the reward model of verifier number `number`, from 0, and computes its digest.
 ///
 /// # Errors
-/// Those of [`find_verifier`].
+/// A folder that holds no reward model, a model that cannot be fetched, and a file that cannot be read.
 pub(crate) fn find_reward(settings: &RunSettings, number: usize) -> Result<(Source, String), Error> {
     let source = find_source(settings, number)?;
     let digest = reward_digest(&source)?;
@@ -122,7 +125,7 @@ pub(crate) fn open_reward_models(
     for (number, verifier) in verifiers.iter_mut().enumerate() {
         let PlannedJudge::Model(reward) = &mut verifier.judge else { continue };
         let opened = RewardModel::open(&reward.source, device, settings.file.train.compute);
-        let opened = opened.map_err(|error| settings.with_location(&key(number), error))?;
+        let opened = opened.map_err(|error| settings.with_location(&use_key(number), error))?;
         reward.model = Some(Arc::new(match clock {
             Some(seconds) => opened.with_clock(seconds),
             None => opened,
@@ -157,7 +160,7 @@ pub(super) fn reward_problems(
     given.keys().map(String::as_str).chain(fresh).map(error).collect()
 }
 
-/// The dotted key that names the model of verifier number `number`.
-fn key(number: usize) -> String {
+/// The dotted key that names the model of verifier number `number`, from 0.
+fn use_key(number: usize) -> String {
     format!("verifier.{number}.use")
 }

@@ -84,8 +84,8 @@ fn check_vocabulary(settings: &RunSettings, number: usize, model: &Model, teache
     Err(settings.error(&path_key(number), Underline::Value, problem))
 }
 
-/// Returns the problems of the tables `[[teacher]]` with the method: none where the method asks for one, some where it does
-/// not, and two of one name.
+/// Returns the problems of the tables `[[teacher]]`: there is none though the method asks for a teacher, there is one
+/// though it asks for none, or two have one name.
 pub(super) fn teacher_problems(settings: &RunSettings, package: &Package) -> Vec<Error> {
     let (teachers, name) = (&settings.file.teacher, &settings.file.method.r#use);
     let mut problems = Vec::new();

@@ -267,7 +267,7 @@ impl Connection {
         }
     }
 
-    /// The exit code of another rank, if that failed first.
+    /// The exit code of another rank whose failure ended an exchange; `None` if there is none.
     #[must_use]
     pub fn other_exit(&self) -> Option<Exit> {
         self.other_exit
@@ -364,6 +364,7 @@ impl Ranks for ConnectedRanks {
         self.count
     }
 
+    /// Exchanges a message with the other ranks over the connection; see [`Connection::gather`].
     fn gather(&self, purpose: &'static str, message: Result<Vec<u8>, String>) -> tunebox_model::Result<Vec<Vec<u8>>> {
         let gathered = lock(&self.connection).gather(purpose, message);
         gathered.map_err(tunebox_model::Error::Ranks)

@@ -16,7 +16,8 @@ use crate::observer::StepEvent;
 use crate::plan::{Plan, plan};
 
 /// Plans the run of these settings on this rank, and compares the plan with those of the other ranks. A run that is
-/// resumed is planned by rank 0 first; then rank 0 sends the files of its folder to the other ranks.
+/// resumed is planned by rank 0 first; then rank 0 sends the files of its folder to the other ranks. A process alone
+/// only plans.
 ///
 /// # Errors
 /// Those of [`plan`], and a rank that failed or plans another run.
@@ -112,8 +113,8 @@ fn checkpoints_to_send(planned: &Plan) -> Vec<PathBuf> {
     std::iter::once(path.clone()).chain(best).collect()
 }
 
-/// The files of a run's folder that a resumed run reads, by their path in it, with their lengths. Leaves out the report, the
-/// event files, links, and checkpoints other than these.
+/// Lists the files of a run's folder that a resumed run reads: the path of each in the folder, and its length in bytes.
+/// Leaves out HTML pages, event files, links, and all checkpoints but `checkpoints`.
 fn list_files(folder: &Path, checkpoints: &[PathBuf]) -> Result<Vec<(String, u64)>, files::FileError> {
     let mut found = Vec::new();
     let mut waiting = vec![PathBuf::new()];
@@ -147,7 +148,8 @@ struct StepReport {
     numbers: Vec<u64>,
 }
 
-/// Checks that all ranks have computed the same numbers in a step. Returns whether a rank is to stop after it.
+/// Checks that all ranks have computed the same numbers in a step. Returns whether any rank is to stop after it (`stop`
+/// on that rank). Without other ranks, returns `stop`.
 ///
 /// # Errors
 /// A rank that failed, or computed other numbers.

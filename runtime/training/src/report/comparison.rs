@@ -239,7 +239,9 @@ struct SettingPart {
     shown: Vec<String>,
 }
 
-/// Renders the page.
+/// Renders the page: a table of outcomes, the settings that differ, and a plot for each metric that at least two runs
+/// report. The main plot is of the first run's goal, or that of the next run that has one; there is none if only one
+/// run reports that metric.
 fn render(contents: &[Content], runs: &[ComparedRun], differences: &[Difference]) -> String {
     let names = common_metrics(contents);
     let main = runs.iter().find_map(|run| run.goal).filter(|goal| names.iter().any(|name| name == goal));

@@ -117,7 +117,7 @@ impl Content {
         Ok(content)
     }
 
-    /// Reads the rows since the last call.
+    /// Reads the rows that `metrics.jsonl` and `report.jsonl` gained since the last call. Skips lines that are no rows.
     pub(super) fn update(&mut self) -> Result<(), Error> {
         for line in self.metrics.read_lines()? {
             if let Ok(row) = serde_json::from_slice(&line) {
@@ -166,7 +166,7 @@ impl Content {
         let Some(step) = row.get("step").and_then(Value::as_u64) else { return };
         let numbers = || row.iter().filter_map(|(name, value)| Some((name, value.as_f64()?)));
         if row.contains_key("closing") {
-            self.closing = numbers().filter(|(name, _)| *name != "step").take(MAX_SERIES).map(own).collect();
+            self.closing = numbers().filter(|(name, _)| *name != "step").take(MAX_SERIES).map(to_owned_pair).collect();
             return;
         }
         if let Some(shipped) = row.get("shipped") {
@@ -230,8 +230,8 @@ fn keep<T>(items: &mut Dated<T>, step: u64, item: T) {
     items.push_back((step, item));
 }
 
-/// An owned pair of name and number.
-fn own((name, value): (&String, f64)) -> (String, f64) {
+/// Copies a metric's name, to own it together with the number.
+fn to_owned_pair((name, value): (&String, f64)) -> (String, f64) {
     (name.clone(), value)
 }
 
@@ -245,6 +245,7 @@ struct Tail {
 }
 
 impl Tail {
+    /// Begins before the first line of the file, which need not exist yet.
     fn of(path: PathBuf) -> Self {
         Self { path, offset: 0, is_skipping: false }
     }

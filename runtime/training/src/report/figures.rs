@@ -48,9 +48,10 @@ struct Legend {
     last: String,
 }
 
-/// Groups the metrics of a run: the main one with its validation, the others in the order of their first row, then
-/// gradient norm, learning rate, speed and memory. Leaves out metrics that are always 0, and the learning rate if
-/// nothing is trained. A main metric with fewer than two numbers is plotted among the others.
+/// Groups the metrics of a run. Returns the main group, of the goal with its validation, and the others: one for each
+/// metric in the order of their first row, then gradient norm, learning rate, speed and memory. Leaves out metrics that
+/// are always 0, and the learning rate if nothing is trained. A main metric with fewer than two numbers is plotted
+/// among the others.
 pub(super) fn figures_of(content: &Content, goal: Option<Goal>) -> (Option<Group>, Vec<Group>) {
     let mut taken: Vec<&str> = LAST.iter().map(|(name, _)| *name).collect();
     let main = goal.filter(|goal| content.series(goal.name).is_some_and(|series| series.count() > 1)).map(|goal| {
@@ -63,10 +64,11 @@ pub(super) fn figures_of(content: &Content, goal: Option<Goal>) -> (Option<Group
     let is_training = content.figures.as_ref().is_none_or(|figures| figures.trainable > 0);
     let last = LAST.iter().map(|(name, _)| *name).filter(|name| is_training || *name != "rate");
     let names = names.chain(last);
-    let mut groups: Vec<Group> = names.filter_map(|name| single(line(content, name, &readable(name))?)).collect();
+    let mut groups: Vec<Group> =
+        names.filter_map(|name| single_line_group(line(content, name, &readable(name))?)).collect();
     groups.extend(content.peak.as_ref().and_then(|peak| {
         let points = peak.points().into_iter().chain([(content.step as f64, peak.last.1)]);
-        single(memory_line(points.collect()))
+        single_line_group(memory_line(points.collect()))
     }));
     (main, groups)
 }
@@ -77,12 +79,12 @@ fn line(content: &Content, name: &str, label: &str) -> Option<Line> {
 }
 
 /// A group of one line with its label as title; `None` if all its numbers are 0.
-fn single(line: Line) -> Option<Group> {
+fn single_line_group(line: Line) -> Option<Group> {
     let is_zero = line.points.iter().all(|(_, value)| *value == 0.0);
     (!is_zero).then(|| Group { title: line.label.clone(), lines: vec![line], is_main: false })
 }
 
-/// The line of the peak memory, in the unit that fits.
+/// The line of the peak memory, given in bytes: in GiB if it reaches 1 GiB, else in MiB.
 fn memory_line(points: Vec<Point>) -> Line {
     let highest = points.iter().fold(0.0, |highest: f64, (_, bytes)| highest.max(*bytes));
     let (unit, size) = if highest >= (1_u64 << 30) as f64 { ("GiB", 30) } else { ("MiB", 20) };
@@ -90,13 +92,15 @@ fn memory_line(points: Vec<Point>) -> Line {
     Line { label: format!("peak memory, {unit}"), color: 0, points }
 }
 
-/// The name of a metric as people write it, safe to show.
+/// The name of a metric as people write it: a title of [`LAST`], or the name with spaces for hyphens, cut after 80
+/// bytes and safe to show.
 pub(super) fn readable(name: &str) -> String {
     let title = LAST.iter().find(|(known, _)| *known == name).map(|(_, title)| (*title).to_owned());
     title.unwrap_or_else(|| shown(&name.replace('-', " "), 80))
 }
 
-/// Draws a group.
+/// Draws a group of lines as a plot with legend and table; the main one in two sizes. Only losses, gradient norms and
+/// perplexities may have a logarithmic axis. Learning rates and memory are not smoothed.
 pub(super) fn figure(group: &Group) -> Figure {
     let may_be_log =
         group.title.contains("loss") || group.title.starts_with("gradient norm") || group.title.contains("perplexity");

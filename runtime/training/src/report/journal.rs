@@ -71,6 +71,7 @@ pub(super) struct Figures {
 }
 
 impl Figures {
+    /// Takes these figures from the summary of a plan.
     pub(super) fn of(summary: &PlanSummary) -> Self {
         Self {
             family: summary.family.clone(),

@@ -43,12 +43,14 @@ struct Live {
 }
 
 impl<'a> Reporter<'a> {
+    /// Creates a reporter that passes events on to `inner`, and writes no report before [`Event::Planned`].
     pub(crate) fn new(inner: &'a mut dyn Observer) -> Self {
         Self { inner, live: None }
     }
 
-    /// Writes the last report of a run that ended so, without which a browser would wait for a next one. Does nothing
-    /// if the run has no folder, as after an error before the first step.
+    /// Writes the last report of a run that ended so, without which a browser would wait for a next one. First adds the
+    /// cost of the run to `report.jsonl`, if it is known. Does nothing if the run has no folder, as after an error
+    /// before the first step.
     pub(crate) fn finish(&mut self, ended: Result<&Summary, &Error>) {
         let state = match ended {
             Ok(summary) if summary.interrupted => State::Stopped,
@@ -65,7 +67,7 @@ impl<'a> Reporter<'a> {
         }
     }
 
-    /// Does a part of the report's work; if it fails, warns and ends the report.
+    /// Does a part of the report's work; if it fails, warns and ends the report. Does nothing without a report.
     fn attempt(&mut self, work: impl FnOnce(&mut Live) -> Result<(), Error>) {
         if let Some(live) = &mut self.live
             && let Err(error) = work(live)

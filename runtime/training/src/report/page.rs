@@ -34,6 +34,7 @@ pub(super) enum State {
 }
 
 impl State {
+    /// The state in a word, for the title and the style of the page.
     fn name(&self) -> &'static str {
         match self {
             Self::Running => "running",
@@ -126,7 +127,7 @@ struct SamplePart {
     verdicts: String,
 }
 
-/// Renders the page of a run.
+/// Renders the page of a run in this state as HTML. A browser loads the page of a running run again every few seconds.
 pub(super) fn render(content: &Content, state: &State) -> String {
     let is_running = *state == State::Running;
     let (verdict, name) = (judge(content, is_running), shown(&content.name(), MAX_CELL));
@@ -160,6 +161,7 @@ pub(super) fn render(content: &Content, state: &State) -> String {
     html::render("report.html", &page)
 }
 
+/// The class of the style sheet for a tone; empty for a neutral one.
 fn tone_class(tone: Tone) -> &'static str {
     match tone {
         Tone::Good => "good",
@@ -169,7 +171,7 @@ fn tone_class(tone: Tone) -> &'static str {
     }
 }
 
-/// Says what trains what on which data.
+/// Returns the line below the title: method, version and model, and the number of records with the name of their data.
 fn subtitle(content: &Content) -> String {
     let text = |key: &str| shown(&content.text(key), MAX_CELL);
     let records = content.text("data.records").parse().unwrap_or(0);
@@ -330,7 +332,8 @@ fn cost_rows(content: &Content) -> Vec<(&'static str, String, String)> {
     rows.into_iter().flatten().collect()
 }
 
-/// Method, model, data and machine, with their digests.
+/// Rows of a name and a text about method, model, data and machine, with their digests, and changes of the method.
+/// Leaves out rows without a text.
 fn facts(content: &Content) -> Vec<(&'static str, String)> {
     let text = |key: &str| shown(&content.text(key), MAX_CELL);
     let mut facts = vec![

@@ -54,14 +54,16 @@ struct Axes {
 }
 
 impl Plot {
-    /// Whether the vertical axis is logarithmic.
+    /// Whether the vertical axis is logarithmic: it may be (`may_be_log`), all numbers are positive, and the largest is
+    /// at least [`LOG_RATIO`] times the smallest.
     pub(super) fn is_log(&self) -> bool {
         let values = || self.lines.iter().flat_map(|line| line.points.iter().map(|(_, value)| *value));
         let (low, high) = range(values());
         self.may_be_log && low > 0.0 && high / low >= LOG_RATIO
     }
 
-    /// Draws the plot. Text is escaped.
+    /// Draws the plot as an SVG element: the grid, the lines, and the areas that show values under the pointer. Text is
+    /// escaped.
     pub(super) fn svg(&self) -> String {
         let axes = self.axes();
         let (width, height) = self.size;
@@ -80,7 +82,7 @@ impl Plot {
     }
 
     /// Finds the ranges of the axes, with 6 % of room above and below the lines. An axis that is not logarithmic begins
-    /// at 0 if the smallest number is positive and less than about a third of the largest.
+    /// at 0 if the smallest number is not negative and less than about a third of the largest.
     fn axes(&self) -> Axes {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let steps = range(points().map(|(step, _)| *step));
@@ -138,13 +140,13 @@ impl Plot {
 }
 
 impl Axes {
-    /// The horizontal position of a step.
+    /// The horizontal position of a step in CSS pixels, from the left edge of the plot.
     fn x(&self, step: f64) -> f64 {
         let (low, high) = self.steps;
         LEFT + (step - low) / (high - low) * (self.size.0 - LEFT - RIGHT)
     }
 
-    /// The vertical position of a value.
+    /// The vertical position of a value in CSS pixels, from the top edge of the plot.
     fn y(&self, value: f64) -> f64 {
         let value = if self.is_log { value.log10() } else { value };
         let (low, high) = self.values;

@@ -33,7 +33,7 @@ pub(super) struct Series {
 }
 
 impl Series {
-    /// Creates a series of one number; `None` if it is left out.
+    /// Creates a series of one number; `None` if the number is not finite or beyond 1e100.
     pub(super) fn new(step: f64, value: f64) -> Option<Self> {
         let point = (step, value);
         is_kept(value).then(|| Self {
@@ -48,7 +48,8 @@ impl Series {
         })
     }
 
-    /// Adds a number, unless it is left out.
+    /// Adds a number, unless it is not finite or beyond 1e100. Averages neighboring points in pairs once there are more
+    /// than [`MAX_POINTS`].
     pub(super) fn push(&mut self, step: f64, value: f64) {
         if !is_kept(value) {
             return;

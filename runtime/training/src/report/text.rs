@@ -23,13 +23,14 @@ pub(super) fn short(value: f64) -> String {
     }
 }
 
-/// Replaces characters that are unsafe to show by their code points, except line ends and tabs, and cuts the text at
-/// `limit` bytes. Does not escape markup, which the template does.
+/// Replaces characters that are unsafe to show by their code points, except line ends and tabs, removes white space at
+/// the end, and cuts the text at `limit` bytes. Does not escape markup, which the template does.
 pub(super) fn shown(text: &str, limit: usize) -> String {
     printable_except(text.trim_end(), limit, &['\n', '\t'])
 }
 
-/// Escapes text for the inside of an element or of an attribute in double quotes, with unsafe characters replaced.
+/// Escapes text for the inside of an element or of an attribute in double quotes, with unsafe characters replaced. Cuts
+/// it at 200 bytes.
 pub(super) fn attribute(text: &str) -> String {
     HtmlEscape(&printable_except(text, 200, &[])).to_string()
 }

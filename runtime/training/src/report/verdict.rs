@@ -50,7 +50,7 @@ pub(super) fn goal(content: &Content) -> Option<Goal> {
 pub(super) fn judge(content: &Content, is_running: bool) -> Verdict {
     let found = goal(content).and_then(|goal| Some((goal, content.series(goal.name)?)));
     let (tone, sentence) = match found {
-        Some((goal, series)) => describe(goal, series, is_running),
+        Some((goal, series)) => describe_trend(goal, series, is_running),
         None if content.step == 0 => (Tone::Neutral, "No step is finished yet.".to_owned()),
         None => (Tone::Neutral, "This method reports neither a loss nor a reward to judge it by.".to_owned()),
     };
@@ -71,8 +71,8 @@ pub(super) fn judge(content: &Content, is_running: bool) -> Verdict {
 
 /// Describes how a run's main metric changed from its beginning to its end: good if it moved in the wanted direction by
 /// 2 % or more, bad if in the other, else neutral, as with one value.
-fn describe(goal: Goal, series: &Series, is_running: bool) -> (Tone, String) {
-    let name = capitalized(goal.name);
+fn describe_trend(goal: Goal, series: &Series, is_running: bool) -> (Tone, String) {
+    let name = capitalize(goal.name);
     let Some((early, late)) = series.trend() else {
         return (Tone::Neutral, format!("{name} {} after the first step: too early to tell.", short(series.last.1)));
     };
@@ -95,8 +95,8 @@ fn describe(goal: Goal, series: &Series, is_running: bool) -> (Tone, String) {
     (tone, format!("{name} {verb}, from {early} to {late}."))
 }
 
-/// Describes the validation beside its best value, and says whether it became clearly worse since. A best value whose
-/// weights were shipped does not count as worse; `shipped` is the step of those. No text for one value.
+/// Returns whether the validation became clearly worse since its best value, and a sentence about both (`None` for one
+/// value). A best value whose weights were shipped does not count as worse; `shipped` is the step of those.
 fn describe_validation(goal: Goal, series: &Series, shipped: Option<u64>) -> (bool, Option<String>) {
     if series.count() < 2 {
         return (false, None);
@@ -121,8 +121,8 @@ fn describe_validation(goal: Goal, series: &Series, shipped: Option<u64>) -> (bo
     (false, Some(format!("The {name} went from {first} to {last}.")))
 }
 
-/// The name with a capital letter at its beginning.
-fn capitalized(name: &str) -> String {
+/// Returns the name with a capital letter at its beginning.
+fn capitalize(name: &str) -> String {
     let mut letters = name.chars();
     letters.next().map_or_else(String::new, |first| first.to_uppercase().chain(letters).collect())
 }

@@ -10,8 +10,9 @@ const EARLIEST: u64 = 3;
 const LATEST: u64 = 10;
 
 impl ActiveRun<'_> {
-    /// Estimates the cost of the whole run after a tenth of the steps of this process, at least 3 and at most 10, and
-    /// sends it to the observer. Does nothing after another step, and in a run that has not twice as many, or no end.
+    /// Estimates the cost of the whole run after a tenth of the steps of this process, at least 3 and at most 10, sends
+    /// it to the observer and puts it into the summary. Does nothing after any other step, in a run of fewer than twice
+    /// as many steps, and in one without an end.
     pub(super) fn estimate_cost(&mut self) {
         let total = self.plan.summary.steps;
         let before = self.plan.checkpoint.as_ref().map_or(0, |(_, state)| state.step);
@@ -40,7 +41,7 @@ impl ActiveRun<'_> {
         peak.unwrap_or_else(|| self.plan.summary.memory.total())
     }
 
-    /// The seconds in which the reference was scored so far.
+    /// The seconds in which the reference was scored so far, as its cache counts them; 0 without a cache.
     pub(super) fn reference_seconds(&mut self) -> f64 {
         self.session.train_state().hooks.references.as_ref().map_or(0.0, |references| references.seconds)
     }

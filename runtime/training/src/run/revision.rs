@@ -172,8 +172,8 @@ impl RevisableRun {
 }
 
 impl ActiveRun<'_> {
-    /// Fails unless `method` has the name of the run's present method, learns from the shape of the run's data, and imports
-    /// `learn` and `weights` exactly if the present method does.
+    /// Fails unless `method` has the name of the run's present method, learns from the shape of the run's data, and
+    /// trains ([`PlannedMethod::learns`]) and imports `weights` exactly if the present method does.
     fn check_compatible(&self, method: &PlannedMethod) -> Result<(), Error> {
         let (old, new) = (&self.plan.method, &method.package.manifest);
         let why = if new.name != old.package.manifest.name {

@@ -126,11 +126,13 @@ impl<'a> ActiveRun<'a> {
     }
 }
 
-/// Opens the metrics file of a run. For a run without a checkpoint, first writes `run.toml`, `run.lock` and a copy of the
-/// project's lock, and empties the metrics. For a resumed run, removes the metrics after its checkpoint and those of
-/// its end, reads the earlier changes of the method into `plan.revised`, appends a change since the last of them to
-/// both, and sets `plan.summary.method_changed` if the component is not that of the checkpoint; writes `run.toml` and
-/// `run.lock` anew if the run was finished or is to have more steps than before, from when on it counts as unfinished.
+/// Opens the metrics file of a run for appending. For a run without a checkpoint, first writes `run.toml`, `run.lock`
+/// and a copy of the project's lock, and empties the metrics.
+///
+/// For a resumed run, removes the metrics after its checkpoint and those of its end. Reads the earlier changes of the
+/// method into `plan.revised`, and appends a change since the last of them to both. Sets `plan.summary.method_changed`
+/// if the component is not that of the checkpoint. If the run was finished or is to have more steps than before, writes
+/// `run.toml` and `run.lock` anew, so that it counts as unfinished.
 fn open_metrics(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let Some((_, state)) = &plan.checkpoint else {
         write_settings(plan)?;

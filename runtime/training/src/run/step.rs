@@ -86,10 +86,11 @@ impl ActiveRun<'_> {
         })
     }
 
-    /// Sets the step counter to the event's step, adds its tokens to the total, writes the step's metrics, keeps its
-    /// loss as the last good one, and sends the event to the observer, then completions of the step to show. Scores the
-    /// validation data every `train.validate-every` steps and after the last step; then the run may end by
-    /// `train.patience`. From then on the run's folder is kept when the run is dropped.
+    /// Sets the step counter to the event's step, adds its tokens to the total, writes the step's metrics, and sends
+    /// the event to the observer, then completions of the step to show. A loss in the metrics becomes the last good
+    /// one, and counts in the mean training loss. Scores the validation data every `train.validate-every` steps and
+    /// after the last step; then the run may end by `train.patience`. From then on the run's folder is kept when the
+    /// run is dropped.
     pub(super) fn record_step(&mut self, event: StepEvent) -> Result<(), Error> {
         self.unused.iter_mut().for_each(|folder| folder.disable_cleanup(true));
         self.summary.step = event.step;

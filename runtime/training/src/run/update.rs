@@ -28,8 +28,9 @@ pub(crate) type LastLoss = Option<(f64, u64)>;
 /// past the window. `last` is the last finite loss, for errors. Passes the report of each successful call to
 /// `handle_report`.
 ///
-/// # Errors A failed call or update; a method that updates the parameters itself and leaves a gradient; and a combined
-/// metric `loss` that is not finite, which is checked after the update.
+/// # Errors
+/// A failed call or update; a method that updates the parameters itself and leaves a gradient; and a combined metric
+/// `loss` that is not finite, which is checked after the update.
 pub(crate) fn update(
     plan: &PlannedRun,
     session: &mut Session,
@@ -70,9 +71,9 @@ pub(crate) fn update(
     Ok(Update { tokens: window.tokens, targets: window.targets, numbers })
 }
 
-/// Returns the cause of a failed step: the recorded failure of the verifiers, else an error about the loss or gradient that
-/// was not finite in the step, else `error` itself. `moment` is the step (from 0) and the last finite loss. Removes the
-/// recorded failure of the verifiers.
+/// Returns the cause of a failed step: the recorded failure of the verifiers or the environment, else an error about
+/// the loss or gradient that was not finite in the step, else `error` itself. `moment` is the step (from 0) and the
+/// last finite loss. Removes the recorded failure.
 pub(crate) fn explain_failure(
     plan: &PlannedRun,
     session: &mut Session,

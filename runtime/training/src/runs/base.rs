@@ -16,14 +16,18 @@ const RUN_FILE: &str = "run.toml";
 /// The most bytes of a [`RUN_FILE`] that are read for the path of its model.
 const MAX_RUN_FILE_BYTES: u64 = 1 << 20;
 
-/// Resolves the base model that the `adapter_config.json` in the folder `adapter` names as `name`, so that a run can be used
-/// from any folder. Returns absolute paths as they are. For any other name, returns the first of these that exists: the
-/// model of the run's `run.toml`, if `adapter` is the folder of a run or of its checkpoint and the last part of that path is
-/// the one of `name`; `name` in the present folder; `name` in `adapter` or one of the four folders above it. Otherwise
-/// returns `name`, which may be one of a hub.
+/// Resolves the base model that the `adapter_config.json` in the folder `adapter` names as `name`, so that a run can be
+/// used from any folder. Returns an absolute path as it is. For any other name, returns the first of these that exists:
+///
+/// * the model of the run's `run.toml`, if `adapter` is the folder of a run or of its checkpoint and the last part of
+///   that model's path is that of `name`;
+/// * `name` in the present folder;
+/// * `name` in `adapter` or in one of the four folders above it.
+///
+/// Otherwise returns `name`, which may be one of a hub.
 ///
 /// # Errors
-/// When none of these exists, and the run's `run.toml` says that its model was a local one.
+/// None of these exists, and the run's `run.toml` says that its model was a local one.
 pub fn find_base(adapter: &Path, name: &str) -> Result<String, Error> {
     let written = Path::new(name);
     if written.is_absolute() {

@@ -23,9 +23,9 @@ use crate::plan::trains;
 const STEPS: u32 = 5;
 
 /// Builds the settings for a comparison on the embedded model and data, of the method at the path `method`; `set` holds
-/// further `--set` arguments, which take precedence. `steps` defaults to 5 for a method that imports `learn`, and else
-/// to one epoch. Grants every interface in `imports`, the imports of the method's component, beyond the default ones.
-/// Puts all files below `folder`, and unpacks the sample there.
+/// further `--set` arguments, which take precedence. `steps` defaults to 5 for a method that trains ([`trains`]), and
+/// else to one epoch. Grants every interface in `imports`, the imports of the method's component, beyond the default
+/// ones. Puts all files below `folder`, and unpacks the sample there.
 ///
 /// # Errors
 /// A `--set` or setting that [`RunSettings::sample`] rejects, and a folder that cannot be written.

@@ -21,8 +21,8 @@ pub enum Score {
 }
 
 impl Score {
-    /// Whether this score is better than `other`, by more than nothing. False for a loss that is not a number, and for
-    /// scores of different kinds.
+    /// Whether this score is strictly better than `other`: a lower loss, or a higher pass rate, where of equal rates
+    /// the higher mean reward decides. False for a loss that is not a number, and for scores of different kinds.
     pub(crate) fn is_better_than(&self, other: &Self) -> bool {
         match (self, other) {
             (Self::Loss(one), Self::Loss(other)) => one < other,
@@ -106,8 +106,9 @@ impl ValidationHistory {
         }
     }
 
-    /// Adds a validation, and returns whether it is the best so far. A validation before the first update of the weights
-    /// (`updated` is false) never is; nor is one whose score is not finite.
+    /// Adds a validation, and returns whether it is the best so far. A validation before the first update of the
+    /// weights (`updated` is false) never is; nor is one whose score is not finite. Any other that is not the best
+    /// counts as one without improvement. The mean training loss begins anew.
     pub(crate) fn add(&mut self, validation: Validation, updated: bool) -> bool {
         let mean = (self.training_steps > 0).then(|| self.training_loss / f64::from(self.training_steps));
         (self.training_loss, self.training_steps, self.last_training_loss) = (0.0, 0, mean);

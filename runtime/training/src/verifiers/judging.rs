@@ -37,8 +37,9 @@ impl Judging {
         }
     }
 
-    /// Judges one completion, with the text `completion`. A component gets the record's field as the reference answer, empty
-    /// text if there is no such field.
+    /// Judges one completion, with the text `completion`, until `end`. A component gets the record's field as the
+    /// reference answer, empty text if there is no such field; if it is to be fresh, its instance is dropped
+    /// afterwards. A reward model fails on a completion whose score is not finite.
     pub(super) fn verdict(&mut self, question: &Question, completion: &str, end: Option<Instant>) -> Verdict {
         match self {
             Self::Component { judge, field, fresh } => {

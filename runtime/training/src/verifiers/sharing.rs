@@ -23,7 +23,7 @@ pub(crate) struct Counts {
 }
 
 impl Counts {
-    /// Adds what another rank counted.
+    /// Adds the verdicts and failures that another rank counted. Keeps its own first cause of a failure, if it has one.
     fn merge(&mut self, other: Self) {
         self.values.extend(other.values);
         self.failed += other.failed;
@@ -56,23 +56,23 @@ pub(super) trait Counting {
 }
 
 impl Counting for Vec<Entry> {
-    /// One for each verifier.
+    /// Returns the counts of every verifier, in order.
     fn counts(&mut self) -> Vec<&mut Counts> {
         self.iter_mut().map(|entry| &mut entry.counts).collect()
     }
 }
 
 impl Counting for Option<Environment> {
-    /// Those of the environment, if there is one.
+    /// Returns the counts of the environment; empty without one.
     fn counts(&mut self) -> Vec<&mut Counts> {
         self.iter_mut().map(|environment| &mut environment.counts).collect()
     }
 }
 
 /// Computes results for `weights.len()` items, a share of the items on each rank: `compute` gets the range of this
-/// rank, and returns the results of its items in order, as many for each item. Returns the results of all ranks in the
-/// order of the items, and adds what all ranks counted to `counting`. `weights` says how much work each item is. Fails
-/// on every rank if one of them fails.
+/// rank, and returns the results of these items in order, equally many for each. Returns the results of all ranks in
+/// the order of the items, and adds what all ranks counted to `counting`. `weights` says how much work each item is.
+/// Fails on every rank if one of them fails.
 pub(super) fn share_work<C: Counting, T: Serialize + DeserializeOwned>(
     ranks: &RankGroup,
     purpose: &'static str,

@@ -160,6 +160,8 @@ impl<W: Write + Send> Ranks for WorkerRanks<W> {
         self.count
     }
 
+    /// Has the parent exchange the message with the other ranks, and waits for the messages of all. Calls `orphaned` if
+    /// the pipe to the parent is broken. Fails if the ranks cannot exchange messages, or the parent is gone.
     fn gather(&self, purpose: &'static str, message: Result<Vec<u8>, String>) -> tunebox_model::Result<Vec<Vec<u8>>> {
         let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
         let announced = message.as_ref().map(|bytes| bytes.len() as u64).map_err(Clone::clone);

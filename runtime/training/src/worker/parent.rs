@@ -205,7 +205,8 @@ impl Worker {
         }
     }
 
-    /// Exchanges a message of the worker with the other ranks, and sends it the messages of all, or why there are none.
+    /// Exchanges a message of the worker with the other ranks, and sends the worker the messages of all ranks, or why
+    /// there are none.
     fn gather(&mut self, connection: &Mutex<Connection>, purpose: &str, message: Result<Vec<u8>, String>) {
         let gathered = lock(connection).gather(purpose, message);
         let messages = match gathered {
@@ -271,7 +272,8 @@ impl Drop for Worker {
     }
 }
 
-/// Starts a thread that writes what it is sent to the worker, until that fails or the sender is gone.
+/// Starts a thread that writes to the worker all bytes that the returned sender gets, until writing fails or the sender
+/// is gone.
 fn write_orders(mut orders: ChildStdin) -> SyncSender<Vec<u8>> {
     let (send, documents) = sync_channel::<Vec<u8>>(MAX_ORDERS);
     std::thread::spawn(move || {
@@ -281,7 +283,8 @@ fn write_orders(mut orders: ChildStdin) -> SyncSender<Vec<u8>> {
     send
 }
 
-/// Reads a message of the worker and the bytes that follow it.
+/// Reads a message of the worker, and the bytes that follow a [`Message::Gather`]; no bytes after any other. `Cut` or
+/// `Invalid` if these bytes do not arrive whole or are too many.
 fn read_message(output: &mut impl BufRead) -> (Input<Message>, Vec<u8>) {
     let message = read::<Message>(output);
     let Input::Document(Message::Gather(_, Ok(length))) = &message else { return (message, Vec::new()) };

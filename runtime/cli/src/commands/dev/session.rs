@@ -36,7 +36,7 @@ pub(super) struct Session {
     /// The thread that polls and builds; `None` after it ended.
     watcher: Option<JoinHandle<()>>,
     display: RunDisplay,
-    /// Whether the last build imports `learn`; `None` if it failed.
+    /// Whether the method of the last build trains ([`trains`]); `None` if the build failed.
     learns: Option<bool>,
     /// The last version of a method in Python; `None` for another language.
     native: Option<NativeMethod>,
@@ -149,7 +149,7 @@ impl Session {
         self.display.has_begun()
     }
 
-    /// Whether the last build succeeded and its component imports `learn`.
+    /// Whether the last build succeeded and its method trains ([`trains`]).
     pub(super) fn is_learning(&self) -> bool {
         self.learns == Some(true)
     }
@@ -210,7 +210,7 @@ impl Session {
         self.terminal.event(json!({ "event": "run-file-changed", "path": path }));
     }
 
-    /// Shows a successful build with its compiler warnings, stores whether it imports `learn`, and returns the bytes of
+    /// Shows a successful build with its compiler warnings, stores whether the method trains, and returns the bytes of
     /// the component.
     fn show_built(&mut self, built: Built, time: Duration) -> Vec<u8> {
         self.display.write_above(|| show_compiler_warnings(self.terminal, &built.warnings));
@@ -223,8 +223,8 @@ impl Session {
 }
 
 impl Session {
-    /// Shows a version of a method in Python, stores whether it imports `learn` and how to start its processes, and returns
-    /// the latter.
+    /// Shows a version of a method in Python, stores whether it trains and how to start its processes, and returns the
+    /// latter.
     fn show_python(&mut self, twin: Twin, time: Duration) -> NativeMethod {
         let is_used = |import: &&String| {
             interface_of(import).is_some_and(|name| twin.interfaces.iter().any(|interface| interface == name))
@@ -241,7 +241,7 @@ impl Session {
     }
 }
 
-/// Makes the method of which each session starts a process of plain Python.
+/// Makes the method of which each session starts a process of plain Python that runs the source of `twin`.
 fn native_method(twin: Twin) -> NativeMethod {
     let (manifest, interfaces, digest) = (twin.text.clone(), twin.interfaces.clone(), twin.source.clone());
     NativeMethod { manifest, interfaces, digest, start: Arc::new(move || start_process(&twin).map(Some)) }

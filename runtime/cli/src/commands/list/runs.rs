@@ -81,7 +81,7 @@ fn format_rows(rows: &[[String; 8]]) -> Vec<String> {
     rows.iter().map(format_row).collect()
 }
 
-/// Cuts a text to `width` characters, the last of which is then `…`.
+/// Cuts a text to `width` characters, the last of which is then `…`. Returns a text that is not longer as it is.
 fn cut(text: &str, width: usize) -> String {
     if text.chars().count() <= width {
         return text.to_owned();
@@ -89,7 +89,8 @@ fn cut(text: &str, width: usize) -> String {
     text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// The day on which a run finished, or began if it has not finished, in UTC; `–` if it is unknown.
+/// The day on which a run finished, or began if it has not finished, in UTC: `2026-01-31`. `–` for a time that no
+/// calendar holds; 1970-01-01 if the time is unknown.
 fn format_date(run: &Listed) -> String {
     let moment = jiff::Timestamp::try_from(run.changed);
     moment.map_or_else(|_| "–".to_owned(), |moment| moment.to_zoned(jiff::tz::TimeZone::UTC).date().to_string())

@@ -142,6 +142,7 @@ impl TwinProcess {
 }
 
 impl Drop for TwinProcess {
+    /// Waits up to 5 seconds for the process to exit, then kills it.
     fn drop(&mut self) {
         let start = Instant::now();
         while !self.has_ended() && start.elapsed() < EXIT_TIMEOUT {

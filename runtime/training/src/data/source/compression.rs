@@ -27,15 +27,17 @@ pub(in crate::data) fn unpacked_bytes(stored: u64) -> u64 {
     FREE_BYTES.saturating_add(stored.saturating_mul(MAX_RATIO))
 }
 
-/// The extension of a file in lower case, without that of its compression: `csv` for `a.csv.gz`.
+/// The extension of a file in lower case, without that of its compression: `csv` for `a.csv.gz`. `None` if there is no
+/// other.
 pub(in crate::data) fn extension(path: &Path) -> Option<String> {
     let own = |path: &Path| path.extension().map(|found| found.to_string_lossy().to_lowercase());
     let first = own(path)?;
     if ["gz", "zst", "zstd"].contains(&first.as_str()) { own(&path.with_extension("")) } else { Some(first) }
 }
 
-/// Returns the unpacked content of `stored_bytes`, which begin with `magic`: gzip with all its members, zstd with all its
-/// frames, or the bytes as they are. Reading fails once it has more bytes than `stored`, the size of the file, explains.
+/// Returns the unpacked content of `stored_bytes`, which begin with `magic`: gzip with all its members, zstd with all
+/// its frames, or the bytes as they are. Reading compressed content fails once it has more bytes than `stored`, the
+/// size of the file, explains. `name` is the file's, for errors.
 ///
 /// # Errors
 /// A zstd decoder that cannot be created.
@@ -59,7 +61,7 @@ pub(super) fn unpack<'a>(
     Ok(Box::new(Bounded { inner, left: unpacked_bytes(stored) }))
 }
 
-/// The error about a file that holds more than its size explains.
+/// Builds the error about a file that holds far more bytes than its size explains.
 pub(super) fn unpacks_to_too_much(name: &str) -> Error {
     Explanation::new("data", format!("`{name}` unpacks to far more than its size explains"))
         .with_why(TOO_MUCH)
@@ -77,6 +79,7 @@ struct Bounded<R> {
 }
 
 impl<R: Read> Read for Bounded<R> {
+    /// Reads from the inner reader. Fails with `FileTooLarge` once all reads together have more bytes than permitted.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let length = self.inner.read(buffer)?;
         self.left = self.left.checked_sub(length as u64).ok_or_else(|| {

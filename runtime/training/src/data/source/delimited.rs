@@ -20,11 +20,12 @@ pub(super) fn separator(head: &[u8]) -> u8 {
     if first.contains(&b';') && !first.contains(&b',') { b';' } else { b',' }
 }
 
-/// Reads every row after the first as an object of texts. Returns the number of rows. A row with another number of fields
-/// than the first, or with bytes that are not UTF-8, is passed on as a fault.
+/// Reads every row after the first as an object of texts. Returns the number of rows. A row with another number of
+/// fields than the first, or with a text that is not UTF-8, is passed on as a fault.
 ///
 /// # Errors
-/// A reader or a sink that fails; a first row with more than 1,000 columns or twice the same; a row of 16 MiB or more.
+/// A reader or a sink that fails; a first row with more than 1,000 columns or with two of one name; a row of 16 MiB or
+/// more.
 pub(super) fn read(reader: &mut impl BufRead, separator: u8, chunks: &mut Chunks<'_>) -> Result<u64, Error> {
     let position = Cell::new(Position::START);
     let is_crlf = has_crlf(reader).map_err(|error| unreadable(chunks.name, error))?;
@@ -54,14 +55,16 @@ pub(super) fn read(reader: &mut impl BufRead, separator: u8, chunks: &mut Chunks
     }
 }
 
-/// Whether the first line ends with `\r\n`. Reads nothing that is not buffered.
+/// Whether the first line in the reader's buffer, which is filled if it is empty, ends with `\r\n`. False if no line
+/// ends in the buffer. Consumes nothing.
 fn has_crlf(reader: &mut impl BufRead) -> std::io::Result<bool> {
     let head = reader.fill_buf()?;
     let end = head.iter().position(|byte| *byte == b'\n');
     Ok(end.is_some_and(|end| head[..end].ends_with(b"\r")))
 }
 
-/// Returns the names of the columns. Fails if there are too many, one is not UTF-8, or two are equal and not empty.
+/// Returns the names of the columns without spaces around them; a name may be empty. Fails if there are more than
+/// [`MAX_COLUMNS`], one is not UTF-8, or two are equal and not empty.
 fn column_names(file: &str, row: &ByteRecord) -> Result<Vec<String>, Error> {
     let wrong = |what: String, hint: &str| {
         let problem = Explanation::new("data", what).with_location(format!("{file}:1"));
@@ -85,7 +88,8 @@ fn column_names(file: &str, row: &ByteRecord) -> Result<Vec<String>, Error> {
     Ok(names)
 }
 
-/// Reads the fields of a row as texts by the name of their column. Leaves out columns without a name.
+/// Reads the fields of a row as texts by the name of their column. Leaves out columns without a name. Returns a fault
+/// if the row has another number of fields than there are columns, or a text that is not UTF-8.
 fn read_row(names: &[String], row: &ByteRecord) -> Result<Map<String, Value>, Fault> {
     if row.len() != names.len() {
         let what = format!(

@@ -25,12 +25,13 @@ pub(super) fn read(reader: &mut impl BufRead, chunks: &mut Chunks<'_>) -> Result
     if let Some(error) = failed {
         return Err(error);
     }
-    result.and_then(|()| deserializer.end()).map_err(|error| describe(chunks.name, &position, &error))?;
+    result.and_then(|()| deserializer.end()).map_err(|error| array_error(chunks.name, &position, &error))?;
     chunks.finish(count)
 }
 
-/// The error about text that is no JSON array, or that cannot be read.
-fn describe(name: &str, position: &Cell<Position>, error: &serde_json::Error) -> Error {
+/// Builds the error about text that is no JSON array, with its location; about a file that cannot be read; or about an
+/// element of too many bytes, if `position` has none left.
+fn array_error(name: &str, position: &Cell<Position>, error: &serde_json::Error) -> Error {
     let at = position.get();
     if at.left == 0 {
         return unreadable(name, too_long(Format::Array, at.begin.map_or(at.line, |(line, _)| line)));
@@ -63,6 +64,8 @@ impl<'de> Visitor<'de> for &mut Elements<'_, '_> {
         out.write_str("an array")
     }
 
+    /// Passes each element on as the text of a record, with the line and column at which it begins, and counts it.
+    /// Stops at an error of the sink, and keeps that in `failed`.
     fn visit_seq<A: SeqAccess<'de>>(self, mut elements: A) -> Result<(), A::Error> {
         while let Some(element) = elements.next_element::<Box<RawValue>>()? {
             let at = self.position.get();

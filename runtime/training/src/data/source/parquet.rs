@@ -37,7 +37,8 @@ pub(super) fn read(mut file: File, chunks: &mut Chunks<'_>) -> Result<u64, Error
     catch_panic(move || read_rows(file, chunks)).unwrap_or_else(|why| Err(damaged(&name, &why)))
 }
 
-/// Checks the last eight bytes of the file: the length of the description, and [`MAGIC`]. Returns what is wrong with them.
+/// Checks the last eight bytes of the file: the length of the description, and [`MAGIC`]. Returns what is wrong with
+/// them. Moves the file back to its beginning first.
 fn check_end(file: &mut File) -> Result<(), String> {
     let mut end = [0; 8];
     let read = file.seek(SeekFrom::End(-8)).and_then(|_| file.read_exact(&mut end)).and_then(|()| file.rewind());
@@ -53,7 +54,7 @@ fn check_end(file: &mut File) -> Result<(), String> {
     Ok(())
 }
 
-/// The error about a damaged file.
+/// Builds the error about a file that cannot be read as Parquet; `why` is the cause.
 fn damaged(name: &str, why: &str) -> Error {
     let problem = Explanation::new("data", format!("`{name}` cannot be read as Parquet")).with_why(why);
     problem.with_hint("copy or download the file again").into()
@@ -78,7 +79,7 @@ fn read_rows(file: File, chunks: &mut Chunks<'_>) -> Result<u64, Error> {
     chunks.finish(number)
 }
 
-/// Whether a type has at most `depth` levels.
+/// Whether a type has at most `depth` levels of groups and lists in one another.
 fn is_shallow(kind: &Type, depth: usize) -> bool {
     kind.is_primitive() || (depth > 0 && kind.get_fields().iter().all(|field| is_shallow(field, depth - 1)))
 }
@@ -88,7 +89,8 @@ fn read_row(row: &Row) -> Map<String, Value> {
     row.get_column_iter().map(|(name, field)| (name.clone(), read_field(field))).collect()
 }
 
-/// Converts a value to JSON. Numbers that are not finite become null.
+/// Converts a value to JSON. Numbers that are not finite, and binary values that are not UTF-8, become null; keys of
+/// maps and types that JSON lacks, such as dates, become text.
 fn read_field(field: &Field) -> Value {
     let real = |number: f64| Number::from_f64(number).map_or(Value::Null, Value::Number);
     match field {
