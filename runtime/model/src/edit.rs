@@ -81,8 +81,8 @@ impl Matrix {
         Ok(Self { name, bias, place: Some((layer, stored)), first, rows, columns })
     }
 
-    /// Returns the stored linear map that holds the rows of `site`, and the index of the site's first row in it. Without
-    /// fused projections, and for sites that are stored alone, that is `site` and 0.
+    /// Returns the stored linear map that holds the rows of `site`, and the index of the site's first row in it. For a
+    /// site that is stored alone, returns `site` and 0.
     fn part(configuration: &Configuration, site: Site) -> (Site, usize) {
         let rows = |site: Site| site.shape(configuration).0;
         match site {
@@ -157,7 +157,8 @@ pub(crate) fn add_outer(
     })
 }
 
-/// Computes rᵀ·W over the rows of `matrix`: `[1, in]`, `f32`, for `direction` r, `[1, rows]`.
+/// Computes rᵀ·W, `[1, in]`, in `f32`, where r is `direction`, `[1, rows]`, and W the rows of `weight` that belong to
+/// `matrix`.
 pub(crate) fn component_along(weight: &Tensor, matrix: &Matrix, direction: &Tensor) -> Result<Tensor> {
     let mut total = Tensor::zeros((1, matrix.columns), DType::F32, weight.device())?;
     for at in (0..matrix.rows).step_by(BLOCK) {

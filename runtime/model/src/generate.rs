@@ -127,7 +127,7 @@ impl Completion {
         self.ids.len() - self.replies.iter().map(Range::len).sum::<usize>()
     }
 
-    /// Whether the token at this place in `ids` is of a reply.
+    /// Whether the token at this place in `ids` belongs to a reply, not to what the model wrote.
     fn is_reply(&self, place: usize) -> bool {
         self.replies.iter().any(|reply| reply.contains(&place))
     }

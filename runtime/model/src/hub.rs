@@ -83,8 +83,8 @@ impl Hub {
         Self::from_variables(offline, look_up, environment::home_folder())
     }
 
-    /// A hub at this address, without a slash at its end, with this cache folder. Has no token of its own, so it uses
-    /// the one stored in the cache, if any.
+    /// A hub at the address `endpoint`, from which slashes at the end are removed, with this cache folder. It sends the
+    /// token stored in the cache, if there is one.
     #[must_use]
     pub fn at(endpoint: &str, cache: &Path, offline: bool) -> Self {
         let endpoint = endpoint.trim_end_matches('/').to_owned();
@@ -209,9 +209,9 @@ impl Hub {
         self.error(name, "it has no `config.json` with safetensors weights", &hint)
     }
 
-    /// Converts an error of the client. The client gives the HTTP status only within its text, so the hint follows from
-    /// that text: about a token if it contains `401` or `403`, else about the name if it contains `404`, else about the
-    /// connection.
+    /// Converts an error of the hub's client to the error that the model `name` cannot be fetched. The client gives the
+    /// HTTP status only within its text, so the hint follows from that text: about a token if it contains `401` or
+    /// `403`, else about the name if it contains `404`, else about the connection.
     fn failure(&self, name: &Name, error: &ApiError) -> Error {
         let why = error.to_string();
         let hint = if why.contains("401") || why.contains("403") {

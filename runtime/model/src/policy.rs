@@ -175,8 +175,8 @@ impl Policy {
         self.deadline
     }
 
-    /// Makes the base model alone the reference of a policy that continues an adapter. Without an adapter it is that
-    /// anyway.
+    /// Makes the base model alone the reference of a policy that continues an adapter. For a policy with a new adapter
+    /// or none, the base model is the reference anyway.
     pub fn set_base_reference(&mut self) {
         self.has_base_reference = true;
     }
@@ -231,7 +231,8 @@ impl Policy {
         self.teachers.iter().map(|(name, (model, _))| (name.as_str(), model.as_ref()))
     }
 
-    /// The model that a view computes with: a teacher's own, else, and for a teacher that does not exist, that of the policy.
+    /// Returns the model that a view computes with: for [`View::Teacher`] that teacher, for every other view the
+    /// policy's base model. A teacher that does not exist also gives the base model.
     #[must_use]
     pub fn model_of(&self, view: &View) -> &Model {
         let teacher = match view {
@@ -241,7 +242,8 @@ impl Policy {
         teacher.map_or(&self.model, |(model, _)| model)
     }
 
-    /// The teacher of this name, with its rotation tables. Errors: there is none.
+    /// The teacher of this name, with its rotation tables. Errors: no teacher has this name; the message lists the
+    /// known names.
     fn teacher(&self, name: &str) -> Result<&(Arc<Model>, RopeTables)> {
         let missing =
             || Error::Argument(format!("there is no teacher `{name}` (known: {})", names(self.teachers.keys())));
@@ -289,7 +291,8 @@ impl Policy {
     /// Stores a frozen copy of the adapter and the edits under a name, replacing an earlier one of that name.
     ///
     /// # Errors
-    /// Under full fine-tuning, where a snapshot would copy the whole model.
+    /// Under full fine-tuning, where a snapshot would copy the whole model; or when there is too little memory for the
+    /// copy.
     pub fn snapshot(&mut self, name: &str) -> Result<()> {
         if self.adapter.is_full() {
             return Err(Error::Unsupported(format!(

@@ -37,9 +37,9 @@ impl Rows {
         Ok(Self { ids, targets })
     }
 
-    /// Makes rows of padded ids and masks, `[rows, width]` each in row-major order. `presence` is 1 where there is a token
-    /// and 0 in the padding after it, `mask` is 1 at targets, else 0. Clears the mark of each row's first token. The lists
-    /// have equal lengths, a multiple of `width`.
+    /// Builds rows from padded ids and masks, `[rows, width]` each in row-major order. `presence` is 1 where there is a
+    /// token and 0 in the padding after it, `mask` is 1 at targets, else 0. Clears the mark of each row's first token.
+    /// The lists have equal lengths, a multiple of `width`.
     ///
     /// # Errors
     /// When a mask has another number than 0 and 1, a row has no token, or a token or a target follows its padding.
@@ -74,7 +74,7 @@ impl Rows {
     /// The tokens before each row's first target, as rows without targets.
     ///
     /// # Errors
-    /// The index of a row without a target.
+    /// The index of the first row without a target.
     pub fn prompts(&self) -> std::result::Result<Self, usize> {
         let prompt = |(row, (ids, marks)): (usize, (&Vec<u32>, &Vec<bool>))| {
             let first = marks.iter().position(|mark| *mark).ok_or(row)?;

@@ -53,7 +53,8 @@ fn indentation(value: &Value) -> Result<Option<String>, Error> {
     Ok(Some(" ".repeat(usize::try_from(wide.min(64)).unwrap_or(0))))
 }
 
-/// The string at an index of the argument `separators`. Errors: there is no string at this index.
+/// Returns the string at an index of the argument `separators`: 0 is between items, 1 after keys. Errors: there is no
+/// string at this index.
 fn part(separators: &Value, index: usize) -> Result<String, Error> {
     let item = separators.get_item_by_index(index)?;
     let text = item.as_str().map(str::to_owned);
@@ -102,7 +103,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends a number in Python's notation, with `NaN`, `Infinity` and `-Infinity` as `json.dumps` writes them.
+    /// Appends a number as JSON, in Python's notation, with `NaN`, `Infinity` and `-Infinity` as `json.dumps` writes
+    /// them.
     fn number(&mut self, value: &Value) {
         let written = python_repr::number(value);
         self.out.push_str(match written.as_str() {

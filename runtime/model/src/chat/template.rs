@@ -72,7 +72,7 @@ impl ChatTemplate {
     /// # Errors
     /// When a file cannot be read, or [`ChatTemplate::parse`] fails.
     pub fn from_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<Option<Self>> {
-        let mut sources = listed(object(&folder.join("tokenizer_config.json"))?.get("chat_template"));
+        let mut sources = sources_by_name(object(&folder.join("tokenizer_config.json"))?.get("chat_template"));
         if let Some(source) = read_optional(&folder.join("chat_template.jinja"))? {
             sources.insert("default".into(), source);
         }
@@ -266,10 +266,10 @@ impl io::Write for BoundedText {
     }
 }
 
-/// The sources in a `chat_template` value, by name: a string is named `default`; a list has objects with `name` and
-/// `template`. Of two entries with one name, the last counts. Entries of any other form are left out; any other value
-/// gives none.
-fn listed(value: Option<&Json>) -> HashMap<String, String> {
+/// Collects the template sources in a `chat_template` value of `tokenizer_config.json`, by name: a string is named
+/// `default`; a list has objects with `name` and `template`. Of two entries with one name, the last counts. Entries of
+/// any other form are left out; any other value gives none.
+fn sources_by_name(value: Option<&Json>) -> HashMap<String, String> {
     match value {
         Some(Json::String(source)) => HashMap::from([("default".to_owned(), source.clone())]),
         Some(Json::Array(list)) => list

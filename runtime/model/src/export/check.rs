@@ -29,7 +29,7 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Returns the difference if its largest is at most `limit`, in nats.
+    /// Returns `self` if the largest difference is at most `limit`, in nats.
     ///
     /// # Errors
     /// When it is above, or not a number.
@@ -45,7 +45,8 @@ impl Difference {
     }
 }
 
-/// Compares two policies on [`TEXT`], or on a fixed list of tokens if the first has no tokenizer.
+/// Compares the log-probabilities of two policies on the tokens of [`TEXT`], or on a fixed list of tokens if `policy`
+/// has no tokenizer.
 ///
 /// # Errors
 /// When both have a tokenizer and they encode the text differently, or one fails to score it.

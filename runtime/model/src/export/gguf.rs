@@ -52,8 +52,10 @@ pub(super) fn write(policy: &Policy, path: &Path, quantization: Quantization) ->
     write::write(path, &metadata, &list, |number| bytes(policy, layout, &parts[number]))
 }
 
-/// Lists the tensors of the file: those of the family, then the others of the file that the model came from (`stored`) and
-/// those in `given`, which hold factors of the rotation.
+/// Lists the tensors of the file: the weights of the family, then the remaining tensors of the file that the model came
+/// from (`stored`), then those in `given`, which hold factors of the rotation. A weight keeps its bytes in `stored` if
+/// they have the wanted format, the weight is not changed and the model is not NF4; else it is merged and converted.
+/// Errors: GGUF files have no name for a weight, or the format of a stored tensor is not read.
 fn parts(
     policy: &Policy,
     quantization: Quantization,

@@ -28,10 +28,13 @@ struct Pieces {
     answer_end: String,
 }
 
-/// The text of the `Modelfile` for a model whose GGUF file is called `file`, beside it.
+/// Writes the text of the `Modelfile` for a model whose GGUF file is called `file`, beside it: the file, the template
+/// and the stop texts, which are the end tokens of the configuration. Leaves out end tokens with a quotation mark, a
+/// backslash or a line break. A model without a chat template gets one that shows only the prompt.
 ///
 /// # Errors
-/// When the model's chat template renders conversations in a way that a template of Ollama cannot.
+/// When the model has no tokenizer, or its chat template renders conversations in a way that a template of Ollama
+/// cannot.
 pub(super) fn text(model: &Model, file: &str) -> Result<String> {
     let mut text = format!("FROM ./{file}\n");
     let template = match &model.template {
@@ -116,7 +119,7 @@ fn split<'a>(text: &'a str, words: &[&str]) -> Option<Vec<&'a str>> {
     Some(parts)
 }
 
-/// The longest text with which both texts end.
+/// The longest text with which both texts end; may be empty.
 fn common_end<'a>(one: &'a str, other: &str) -> &'a str {
     let starts = one.char_indices().map(|(at, _)| at).chain([one.len()]);
     let ends = starts.map(|at| &one[at..]);
@@ -155,7 +158,7 @@ fn go_template(pieces: &Pieces) -> String {
     )
 }
 
-/// A conversation of alternating questions and answers.
+/// Builds a conversation: the system message, if any, then `turns` as alternating messages of user and assistant.
 fn messages(system: Option<&str>, turns: &[&str]) -> Vec<Message> {
     let roles = ["user", "assistant"].into_iter().cycle();
     let turns = roles.zip(turns).map(|(role, text)| Message::new(role, *text));

@@ -71,8 +71,9 @@ impl Quantization {
     }
 }
 
-/// Whether the `_M` choices give a tensor more bits: the values and the last matrix of the feed-forward part, in the first
-/// and the last eighth of the blocks and in every third block between.
+/// Whether the `_M` choices give the tensor `name` more bits: the matrix of the attention's values, alone or fused, and
+/// the last one of the feed-forward part, in the first and the last eighth of the blocks and in every third block
+/// between.
 fn has_more_bits(name: &str, layers: usize) -> bool {
     let Some((layer, part)) = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) else { return false };
     let Ok(layer) = layer.parse::<usize>() else { return false };

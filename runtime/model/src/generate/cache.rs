@@ -70,7 +70,8 @@ impl DecodingBlocks {
 }
 
 /// Selects the sequences whose tokens are all in the cache, so that their next token can be sampled. `rows` has the
-/// last block's output for each active sequence, `[active, hidden]`; returns those of the selected ones, and these.
+/// last block's output for each active sequence, `[active, hidden]`; returns the rows of the selected sequences, and
+/// these sequences, in the order of `active`. If none is selected, returns all of `rows` beside an empty list.
 pub(super) fn ready_sequences<'a>(
     rows: &Tensor,
     active: &'a mut [&mut Sequence],
@@ -87,7 +88,7 @@ pub(super) fn ready_sequences<'a>(
     Ok((fused::gather_rows(rows, &Indices::from(places))?, ready))
 }
 
-/// Runs the next token of every active sequence that the cache does not hold yet, and adds its keys and values to the
+/// Runs for every active sequence the first token that the cache does not hold yet, and adds its keys and values to the
 /// cache. Returns the last block's output for these tokens, `[sequences, hidden]`, in the order of `active`, which puts
 /// sequences that run a token of a reply first if answer-only patches tell them apart. Errors: a sequence has no such
 /// token, or the deadline has passed.

@@ -77,8 +77,8 @@ impl CaptureRequest {
         }
     }
 
-    /// The number of first tokens of a row that the last captured one depends on, itself included; 0 if none is
-    /// captured.
+    /// How many tokens of a row, from the first, a pass has to run: up to and including the last captured token; 0 if
+    /// the row has none.
     pub(super) fn length(&self, row: usize) -> usize {
         self.tokens[row].last().map_or(0, |last| last + 1)
     }
@@ -160,7 +160,8 @@ impl Policy {
     }
 
     /// Runs one slice of rows up to the highest layer and writes the captured activations into `all`. Returns what its
-    /// backward pass needs if `save` is set. Runs nothing and saves nothing if no vector of these rows is captured.
+    /// backward pass needs if `save` is true, else `None`. Does nothing and returns `None` if no vector of these rows
+    /// is captured. `learning_pass` names the dropout masks and the noise; `None` for neither.
     fn capture_slice(
         &self,
         view: &View,
@@ -192,8 +193,8 @@ impl Policy {
 }
 
 impl CapturePacking {
-    /// Packs the rows of a slice whose parts are here, each up to the last token that is captured; `share` packs common
-    /// prefixes once.
+    /// Packs the rows of this rank's parts of a slice, each up to its last captured token, and finds the captured
+    /// tokens among the packed ones. `share` packs common prefixes once.
     pub(super) fn new(
         rows: &Rows,
         slice: &DividedSlice,

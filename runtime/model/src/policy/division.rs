@@ -23,8 +23,8 @@ pub(super) struct DividedSlice {
 }
 
 impl DividedSlice {
-    /// Packs the tokens that the targets of the parts that are here depend on; `share` packs common prefixes once.
-    /// Errors: those of [`Packing::of_targets`].
+    /// Packs the tokens on which the targets of this rank's parts depend; `share` packs common prefixes once. Errors:
+    /// those of [`Packing::of_targets`].
     pub(super) fn pack_targets(&self, rows: &Rows, share: bool, configuration: &Configuration) -> Result<Packing> {
         Packing::of_targets(rows, self.rows.clone(), &self.lengths, (&self.parts, share), configuration)
     }
@@ -80,10 +80,10 @@ impl Policy {
         self.ranks.are_several() && !(learning && self.adapter.is_full())
     }
 
-    /// Cuts a batch into slices, and each slice into parts that are divided among the ranks. One process alone cuts
-    /// parts only where gradients are added up on the CPU for an adapter, so that they have the bits of several ranks.
-    /// `share` is whether common prefixes run once. `length` returns how many tokens of the row with an index a pass
-    /// runs.
+    /// Cuts a batch into slices, and each slice into parts that are divided among the ranks. If passes are not divided,
+    /// a slice is one part, unless it is for `learning` on the CPU with a trained adapter: then it is cut as for
+    /// several ranks, so that the gradient gets the same bits. `share` says whether common prefixes run once. `length`
+    /// gets the index of a row and returns how many of its tokens, from the first, a pass runs.
     pub(super) fn divided_slices(
         &self,
         rows: &Rows,
@@ -107,7 +107,8 @@ impl Policy {
         self.slices(rows, share).into_iter().map(divide).collect()
     }
 
-    /// Where the gradients of these parts are added: to the parameters, or to buffers if they are divided among ranks.
+    /// Creates the sums to which the gradients of these parts are added: the flat gradient of the parameters itself,
+    /// or, if passes for learning are divided among ranks, new buffers of 0.
     pub(super) fn gradient_sums(&self, parts: TokenParts) -> Result<GradientSums<'_>> {
         let parameters = self.adapter.parameters();
         let sums = match self.divides(true) {
@@ -117,10 +118,11 @@ impl Policy {
         Ok(sums?)
     }
 
-    /// Fills in the values of the rows that other ranks computed. `own` has those of this rank; `indices` returns the
-    /// indices of a row's entries. `purpose` names the exchange for all ranks, and `learning` says whether the pass is
-    /// for learning. Returns `own` as it is if such passes are not divided. Errors: that of `own`, which the other
-    /// ranks get as well, or another rank failed or sent a message of another size.
+    /// Fills in the values of the rows that other ranks computed. `own` has the values that this rank computed;
+    /// `indices` gets the index of a row and returns the indices of its entries in the tables. `purpose` names the
+    /// exchange for all ranks, and `learning` says whether the pass is for learning. Returns `own` as it is if such
+    /// passes are not divided. Errors: that of `own`, which the other ranks get as well, or another rank failed or sent
+    /// a message of another size.
     pub(super) fn gather_values<I: IntoIterator<Item = usize>>(
         &self,
         (purpose, learning): (&'static str, bool),
@@ -153,9 +155,9 @@ impl Policy {
         Ok(values)
     }
 
-    /// Completes the gradient of one slice of rows, of which `own` has the sums over the parts that are here. Does
-    /// nothing more if passes for learning are not divided: `own` was then added to the flat gradient already. Else
-    /// exchanges the sums of all ranks, [`CHUNK_NUMBERS`] numbers at a time, and adds them to the flat gradient.
+    /// Completes the gradient of one slice of rows, of which `own` has the sums over this rank's parts. If passes for
+    /// learning are not divided, those sums are in the flat gradient already, and only the error of `own` is returned.
+    /// Else exchanges the sums of all ranks, [`CHUNK_NUMBERS`] numbers at a time, and adds them to the flat gradient.
     /// Errors: that of `own`, which the other ranks get as well, or another rank failed or sent a message of another
     /// size; chunks before it stay added.
     pub(super) fn add_gradient(&self, parts: &RowParts, own: Result<GradientSums<'_>>) -> Result<()> {

@@ -149,8 +149,9 @@ impl Policy {
         Ok(scored)
     }
 
-    /// Scores the rows of `scored` whose parts are here, slice by slice, and saves what their backward passes need in it if
-    /// they are scored for learning. Returns the taps, which are 0 at other rows.
+    /// Scores this rank's share of the rows of `scored`, slice by slice. Adds an element to `scored.passes` for each
+    /// slice: what its backward pass needs, or `None` if the rows are not scored for learning, there is no room to save
+    /// it, or this rank has no targets of the slice. Returns the taps, which are 0 at the rows of other ranks.
     fn score_slices(&self, scored: &mut Scored, slices: &[DividedSlice], share: bool) -> Result<BatchValues> {
         let (rows, view, asked) = (Arc::clone(&scored.rows), scored.view.clone(), scored.asked.clone());
         let configuration = &self.model_of(&view).configuration;
@@ -247,9 +248,10 @@ impl Policy {
         Ok(())
     }
 
-    /// Runs the backward pass over those parts of slice `number` of the scored rows that are here, from the seeds of its
-    /// targets, after its forward pass if nothing of it is `kept`. Frees what was kept. Returns the gradient, or where it was
-    /// added to.
+    /// Runs the backward pass over this rank's parts of slice `number`, from the seeds of its targets. Runs the forward
+    /// pass first if `kept`, what that pass saved, is `None`; else frees `kept` at the end. Runs neither pass if all
+    /// seeds of these parts are 0. `share` says whether common prefixes run once. Returns the sums of the gradient,
+    /// which are in the flat gradient already unless passes for learning are divided among ranks.
     fn backward_slice(
         &self,
         (scored, number): (&Scored, u64),
@@ -282,7 +284,8 @@ impl Policy {
         Ok(gradients)
     }
 
-    /// The network of the rows' view, under the patches with which they were scored, for a pass over slice `number`.
+    /// Builds the network of the view through which the rows were scored, with the patches, dropout masks and noise of
+    /// that time, for a pass over slice `number`.
     fn network_of<'a>(&'a self, scored: &'a Scored, number: u64, packing: &Packing) -> Result<Network<'a>> {
         let learning_pass = slice_pass(scored.learning_pass, number);
         Ok(Network { patches: &scored.patches, ..self.learning_network(&scored.view, learning_pass, packing)? })

@@ -36,13 +36,13 @@ impl TapRequest {
         Self { taps: taps.of_one_head().iter().chain(also).collect(), divergence }
     }
 
-    /// The taps, the divergence among them.
+    /// Returns the set of the requested taps, which has [`Tap::Divergence`] exactly if a divergence is requested.
     #[must_use]
     pub fn set(&self) -> TapSet {
         self.taps
     }
 
-    /// What the divergence is taken to, if it is one of the taps.
+    /// Returns the view and β of the requested divergence; `None` if none is requested.
     #[must_use]
     pub fn divergence(&self) -> Option<&DivergenceTo> {
         self.divergence.as_ref()
@@ -73,8 +73,8 @@ pub fn select_rows(taps: &Taps<Tensor>, rows: &[u32], width: usize) -> Result<Ta
 }
 
 impl BatchValues {
-    /// Writes the taps of a slice at the positions of the slice's targets; `self` has a table of `[rows, width]` for
-    /// each tap in `asked`. Ignores taps that were not asked for.
+    /// Writes the taps of a slice into the tables, at the positions of the targets in `packing`; `self` has a table of
+    /// `[rows, width]` for each tap in `asked`. Ignores taps that were not asked for.
     pub(super) fn add_taps(&mut self, asked: TapSet, packing: &Packing, taps: &HeadTaps) {
         for (number, tap) in asked.iter().enumerate() {
             if let Some(values) = taps.values.get(tap) {
@@ -100,14 +100,16 @@ impl SeedValues {
         seeds.iter().map(|(tap, seed)| Ok((tap, numbers(seed, rows)?))).collect::<Result<_>>().map(Self)
     }
 
-    /// The seeds at the targets of a slice, in their order; `None` if all of them are 0.
+    /// Selects from the seeds of the whole batch those at the targets of `packing`, in the order of the targets; `None`
+    /// if all of them are 0.
     pub(super) fn of(&self, packing: &Packing) -> Option<Self> {
         let own: Taps<Vec<f32>> = self.0.iter().map(|(tap, all)| (tap, packing.gather(all))).collect();
         let all_zero = own.iter().all(|(_, seeds)| seeds.iter().all(|seed| *seed == 0.0));
         (!all_zero).then_some(Self(own))
     }
 
-    /// Whether a target of these rows has a seed that is not 0.
+    /// Whether any target of the rows in `slice` has a seed other than 0 for any tap. `rows` is the whole batch, as are
+    /// the seeds.
     pub(super) fn has_any(&self, rows: &Rows, slice: Range<usize>) -> bool {
         let width = rows.width();
         let is_target = |(at, _): &(usize, &f32)| rows.targets[at / width].get(at % width) == Some(&true);

@@ -96,8 +96,8 @@ fn not_a_reward_model(file: &Path, why: String, hint: &str) -> crate::Error {
     Explanation::new("model", what).with_why(why).with_hint(hint).into()
 }
 
-/// Reads a whole number of an encoder that must lie in `range`. A missing key has the value `default`; without one, it
-/// is an error.
+/// Reads a whole number, such as a size, that must lie in `range`. A missing key has the value `default`; without one,
+/// it is an error.
 pub(super) fn size(
     fields: &Fields<'_>,
     key: &str,
@@ -111,8 +111,8 @@ pub(super) fn size(
     Err(fields.value_error(key, &format!("a number from {} to {}", range.start(), range.end())))
 }
 
-/// Reads a finite number of an encoder that must be at least `least`. A missing key has the value `default`; without
-/// one, it is an error.
+/// Reads a finite number that must be at least `least`. A missing key has the value `default`; without one, it is an
+/// error.
 pub(super) fn number(fields: &Fields<'_>, key: &str, default: Option<f64>, least: f64) -> Result<f64> {
     let found: f64 = fields.get_or(key, default)?;
     if found.is_finite() && found >= least {

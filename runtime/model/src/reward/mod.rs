@@ -80,10 +80,12 @@ impl RewardModel {
     }
 
     /// Computes the logit of a completion. The text is the conversation of both, if the model has a chat template, else
-    /// the pair of both texts; it is cut at its end to the tokens that the model reads. The result may be NaN or infinite.
+    /// the pair of both texts; it is cut at its end to the tokens that the model reads. The result may be NaN or
+    /// infinite.
     ///
     /// # Errors
-    /// When a text cannot be encoded, a token is not in the model's vocabulary, or, of a decoder, `deadline` has passed.
+    /// When a text cannot be encoded, a token is not in the model's vocabulary, candle panics, or, for a decoder,
+    /// `deadline` has passed. An encoder ignores `deadline`.
     pub fn score(&self, prompt: &str, completion: &str, deadline: Option<Instant>) -> Result<f32> {
         let tokens = self.text.encode(prompt, completion)?;
         let logit = || match &self.network {

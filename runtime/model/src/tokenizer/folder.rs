@@ -55,7 +55,7 @@ impl Tokenizer {
         inner.with_truncation(None).map_err(error::broken)?;
 
         let settings = Settings::read(folder)?;
-        settings.normalize(&mut inner)?;
+        settings.add_missing_normalizer(&mut inner)?;
         Steps::of(&inner).map_err(|error| error::malformed(path, error))?;
         settings.add_tokens(&mut inner)?;
         let specials = settings.specials(&mut inner)?;
@@ -109,7 +109,7 @@ impl Settings {
 
     /// Sets an NFC normalizer if `tokenizer.json` has no normalizer, as some converters leave it out, and
     /// `tokenizer_class` is `Qwen2Tokenizer` or `Qwen2TokenizerFast`; else changes nothing.
-    fn normalize(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
+    fn add_missing_normalizer(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         let class = self.tokenizer.get("tokenizer_class").and_then(Value::as_str);
         if inner.get_normalizer().is_none() && matches!(class, Some("Qwen2Tokenizer" | "Qwen2TokenizerFast")) {
             inner.with_normalizer(Some(NFC)).map_err(error::broken)?;
@@ -168,8 +168,9 @@ impl Settings {
         Ok(found)
     }
 
-    /// The text of the token with this role, such as `eos_token`, from `tokenizer_config.json`, or, if that has none or
-    /// null, from `special_tokens_map.json`. The value is a text or an object with a text `content`; else `None`.
+    /// Returns the text of the token with this role, such as `eos_token`, from `tokenizer_config.json`, or, if that has
+    /// none or null, from `special_tokens_map.json`. The value is a text or an object with a text `content`; else
+    /// `None`.
     fn role(&self, role: &str) -> Option<&str> {
         let value = self.tokenizer.get(role).filter(|value| !value.is_null()).or_else(|| self.map.get(role))?;
         value.as_str().or_else(|| value.get("content")?.as_str())

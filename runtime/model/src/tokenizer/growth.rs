@@ -250,7 +250,7 @@ fn check_pattern(pattern: &str) -> Option<()> {
     (pattern.len() <= MAX_PATTERN_BYTES && repetitions(pattern) <= MAX_REPETITIONS).then_some(())
 }
 
-/// A part of a tokenizer as the JSON that the library writes of it; null for none.
+/// Converts a part of a tokenizer to the JSON that the library writes for it; `None` to null.
 fn json(part: Option<&impl Serialize>) -> Result<Value, String> {
     serde_json::to_value(part).map_err(|error| error.to_string())
 }

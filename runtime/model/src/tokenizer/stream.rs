@@ -29,7 +29,7 @@ impl StreamDecoder {
     }
 
     /// Adds an id and returns the text that follows what was returned so far. Returns an empty text, and holds the new
-    /// one back, while the text of all ids ends in an incomplete character or is no longer than before.
+    /// text back, while the text of all ids ends in an incomplete character or is no longer than before.
     ///
     /// # Errors
     /// When the decoder cannot put the pieces together.

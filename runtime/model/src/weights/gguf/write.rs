@@ -37,9 +37,10 @@ impl TensorSpec {
     }
 }
 
-/// Writes a GGUF file that appears whole or not at all, and replaces one of this name. Calls `data` once for each tensor,
-/// with its index in `list`, in order, for its bytes in the listed format. Errors: also those of `data`, another number of
-/// bytes than announced, or a format or value that GGUF files do not have.
+/// Writes a GGUF file that appears whole or not at all, and replaces one of this name. Calls `data` once for each
+/// tensor, with its index in `list`, in order, for its bytes in the listed format. Errors: also those of `data`,
+/// another number of bytes than announced, a tensor format that GGUF files do not have, or a metadata list with values
+/// of several types.
 pub(crate) fn write(
     path: &Path,
     metadata: &TypedMetadata,
@@ -76,7 +77,8 @@ pub(crate) fn quantize(values: &[f32], dtype: GgmlDType) -> Result<Vec<u8>> {
     Ok(pieces.concat())
 }
 
-/// The header of a file, up to the padded start of the data. Errors: a format or a value that GGUF files do not have.
+/// The header of a file, up to the padded start of the data. Errors: a tensor format that GGUF files do not have, or a
+/// metadata list with values of several types.
 fn header(metadata: &TypedMetadata, list: &[TensorSpec]) -> Result<Vec<u8>> {
     let mut out = b"GGUF".to_vec();
     put(&mut out, &3_u32.to_le_bytes());
@@ -107,7 +109,7 @@ fn padding(length: usize) -> Vec<u8> {
     vec![0; length.next_multiple_of(ALIGNMENT) - length]
 }
 
-/// Appends bytes.
+/// Appends bytes as they are.
 fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
@@ -118,7 +120,7 @@ fn put_text(out: &mut Vec<u8>, text: &str) {
     put(out, text.as_bytes());
 }
 
-/// GGUF's number of a value's type. Errors: a type of values that candle added later.
+/// Returns GGUF's number for the type of a metadata value. Knows all types, so it does not fail.
 fn kind(value: &Value) -> Result<u32> {
     Ok(match value {
         Value::U8(_) => 0,
