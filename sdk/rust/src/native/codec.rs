@@ -59,6 +59,7 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.0)
     }
 
+    /// Reads the next `count` bytes. Errors: fewer are left, and none is read.
     fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let short = || Malformed(format!("{count} bytes were announced, {} are there", self.0.len()));
         let (taken, rest) = self.0.split_at_checked(count).ok_or_else(short)?;
