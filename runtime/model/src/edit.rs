@@ -74,7 +74,7 @@ impl Matrix {
         };
         configuration.check_layer(layer)?;
         let rows = site.shape(configuration).0;
-        let (stored, first) = Self::part(configuration, site);
+        let (stored, first) = Self::locate_in_stored_map(configuration, site);
         let path = stored.path(layer);
         let bias = stored.has_bias(configuration).then(|| format!("{path}.bias"));
         let (name, columns) = (format!("{path}.weight"), stored.shape(configuration).1);
@@ -83,7 +83,7 @@ impl Matrix {
 
     /// Returns the stored linear map that holds the rows of `site`, and the index of the site's first row in it. For a
     /// site that is stored alone, returns `site` and 0.
-    fn part(configuration: &Configuration, site: Site) -> (Site, usize) {
+    fn locate_in_stored_map(configuration: &Configuration, site: Site) -> (Site, usize) {
         let rows = |site: Site| site.shape(configuration).0;
         match site {
             _ if !configuration.fused_projections => (site, 0),

@@ -164,7 +164,7 @@ impl Model {
         let _mark = work.begin();
         let (configuration, weights, metadata) = if source.is_gguf() {
             let mut header = Header::read(path)?;
-            let configuration = Configuration::from_gguf(&header.metadata, facts(&header)?)?;
+            let configuration = Configuration::from_gguf(&header.metadata, tensor_facts(&header)?)?;
             let metadata = std::mem::take(&mut header.metadata);
             let weights = Weights::from_gguf(path, header, &configuration, device)?;
             (configuration, weights, Some(metadata))
@@ -210,7 +210,7 @@ const LONG_FACTORS: &str = "rope_factors_long.weight";
 /// without it), a tied head (no `output.weight`), biases (`attn_q.bias`, `attn_output.bias` and `ffn_down.bias` of
 /// block 0 stand for all), the rotation divisors of `rope_freqs.weight`, and LongRoPE's factors. Errors: the file has
 /// the rotation factors for short sequences without those for long ones, or the reverse.
-fn facts(header: &Header) -> Result<TensorFacts> {
+fn tensor_facts(header: &Header) -> Result<TensorFacts> {
     let rows = header.tensors.get("token_embd.weight").and_then(|location| location.shape.first());
     let read = |name: &str| -> Result<Option<Vec<f64>>> {
         let Some(location) = header.tensors.get(name) else { return Ok(None) };
@@ -255,7 +255,7 @@ impl Model {
         let tensors: Result<BTreeMap<String, Tensor>> = weight_shapes(&configuration)
             .into_par_iter()
             .map(|(name, shape)| {
-                let values = values(&name, &shape, deviation, seed, &configuration);
+                let values = initial_values(&name, &shape, deviation, seed, &configuration);
                 Ok((name, Tensor::from_vec(values, shape, &Device::Cpu)?))
             })
             .collect();
@@ -267,7 +267,7 @@ impl Model {
 /// Computes the initial values of a weight in row-major order: 0 for a name that ends in `.bias`; for other vectors, the
 /// weights of norms, 1, or 0 if the norm's factor is 1 + weight; for matrices, normal values with this deviation, from a
 /// random stream named after the weight.
-fn values(name: &str, shape: &[usize], deviation: f32, seed: u64, configuration: &Configuration) -> Vec<f32> {
+fn initial_values(name: &str, shape: &[usize], deviation: f32, seed: u64, configuration: &Configuration) -> Vec<f32> {
     let count = shape.iter().product();
     if name.ends_with(".bias") {
         return vec![0.0; count];

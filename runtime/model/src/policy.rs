@@ -132,8 +132,8 @@ impl Policy {
         Ok(Self::assemble(model, adapter, Some(reference), settings))
     }
 
-    /// A policy from its parts, with update count 0 and without snapshots, edits, patches and deadline. `reference` is the
-    /// initial state of the adapter; `None` makes the base model the reference.
+    /// A policy from its parts, with update count 0 and without teachers, snapshots, edits, patches, noise, ranks and
+    /// deadline. `reference` is the initial state of the adapter; `None` makes the base model the reference.
     fn assemble(model: Arc<Model>, adapter: Adapter, reference: Option<Adapter>, settings: PolicySettings) -> Self {
         Self {
             model,
@@ -329,10 +329,11 @@ impl Policy {
         self.adapter.read_values(&self.model, folder)
     }
 
-    /// Builds the network of a view, with the policy's deadline, and without dropout, noise, readers and decoding.
-    /// [`View::Policy`] has the adapter, edits and patches as they are now; a snapshot the adapter and edits stored in
-    /// it; the reference the initial adapter, if training continues one and the base alone is not the reference, and no
-    /// edits; a teacher its model alone. Only [`View::Policy`] has patches. Errors: no snapshot or teacher of this name.
+    /// Builds the network of a view, with the policy's deadline, and without a learning pass, so without dropout and
+    /// embedding noise, and without readers and decoding. [`View::Policy`] has the adapter, edits and patches as they
+    /// are now; a snapshot the adapter and edits stored in it; the reference the initial adapter, if training continues
+    /// one and the base alone is not the reference, and no edits; a teacher its model alone. Only [`View::Policy`] has
+    /// patches. Errors: no snapshot or teacher of this name.
     pub(crate) fn network(&self, view: &View) -> Result<Network<'_>> {
         let (mut model, mut tables) = (&self.model, &self.tables);
         let (adapter, edits, patches) = match view {

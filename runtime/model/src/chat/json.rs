@@ -158,18 +158,18 @@ impl Writer {
                 self.out.push_str(&self.between);
             }
             empty = false;
-            self.line(depth + 1);
+            self.start_line(depth + 1);
             write(self, &item)?;
         }
         if !empty {
-            self.line(depth);
+            self.start_line(depth);
         }
         self.out.push(close);
         Ok(())
     }
 
-    /// Appends a line break and `depth` indents. Does nothing if JSON is written in one line.
-    fn line(&mut self, depth: usize) {
+    /// Appends a line break and the indent of `depth` levels. Does nothing if the JSON is written in one line.
+    fn start_line(&mut self, depth: usize) {
         if let Some(indent) = &self.indent {
             self.out.push('\n');
             self.out.push_str(&indent.repeat(depth));

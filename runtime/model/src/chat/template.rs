@@ -61,7 +61,7 @@ impl ChatTemplate {
     /// line and column where known.
     pub fn parse(source: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let sources = HashMap::from([("default".to_owned(), source.to_owned())]);
-        let template = Self::choose(&sources, tokenizer, Path::new("chat template"))?;
+        let template = Self::compile_sources(&sources, tokenizer, Path::new("chat template"))?;
         template.ok_or_else(|| error::broken("is missing"))
     }
 
@@ -79,7 +79,7 @@ impl ChatTemplate {
         if let Some(source) = read_optional(&folder.join("additional_chat_templates/tool_use.jinja"))? {
             sources.insert("tool_use".into(), source);
         }
-        Self::choose(&sources, tokenizer, folder)
+        Self::compile_sources(&sources, tokenizer, folder)
     }
 
     /// Compiles the template in a GGUF file's metadata, `tokenizer.chat_template`, and
@@ -91,12 +91,16 @@ impl ChatTemplate {
         let keys = [("default", "tokenizer.chat_template"), ("tool_use", "tokenizer.chat_template.tool_use")];
         let source = |key| metadata.string(key).map(str::to_owned);
         let sources = keys.iter().filter_map(|(name, key)| Some(((*name).to_owned(), source(*key)?)));
-        Self::choose(&sources.collect(), tokenizer, metadata.path())
+        Self::compile_sources(&sources.collect(), tokenizer, metadata.path())
     }
 
     /// Compiles the sources named `default` and, for conversations with tools, `tool_use`; ignores all others. `sources`
     /// are template sources by name; `origin` is the file or folder that they come from. `None` without a `default`.
-    fn choose(sources: &HashMap<String, String>, tokenizer: &Tokenizer, origin: &Path) -> Result<Option<Self>> {
+    fn compile_sources(
+        sources: &HashMap<String, String>,
+        tokenizer: &Tokenizer,
+        origin: &Path,
+    ) -> Result<Option<Self>> {
         let compile = |name| sources.get(name).map(|source| Compiled::new(source, origin)).transpose();
         let Some(default) = compile("default")? else { return Ok(None) };
         let names = tokenizer.special_tokens().map(|(role, text)| (role.to_owned(), text.to_owned())).collect();
@@ -136,7 +140,7 @@ impl ChatTemplate {
     /// # Errors
     /// When [`ChatTemplate::render`] fails.
     pub fn render_conversation(&self, conversation: &Conversation<'_>, add_generation_prompt: bool) -> Result<String> {
-        self.for_conversation(conversation).run(PLAIN, self.context(conversation, add_generation_prompt))
+        self.for_conversation(conversation).render_form(PLAIN, self.context(conversation, add_generation_prompt))
     }
 
     /// Renders a conversation in its plain and its marked form, and finds the answers that the template marks. `None` if it
@@ -147,14 +151,14 @@ impl ChatTemplate {
         if !template.marked {
             return Ok(None);
         }
-        let plain = template.run(PLAIN, self.context(conversation, false))?;
+        let plain = template.render_form(PLAIN, self.context(conversation, false))?;
         if let Some(found) = plain.chars().find(|character| [markers::OPEN, markers::CLOSE].contains(character)) {
             let marker = error::explain(format!("the conversation holds the noncharacter U+{:04X}", u32::from(found)));
             let why = "it is not a character of any text, and marks where answers begin and end while rendering";
             return Err(marker.with_why(why).with_hint("remove it from the record").into());
         }
 
-        let marked = template.run(MARKED, self.context(conversation, false))?;
+        let marked = template.render_form(MARKED, self.context(conversation, false))?;
         Ok(markers::extract_answers(&marked).filter(|(text, spans)| *text == plain && !spans.is_empty()))
     }
 
@@ -237,7 +241,7 @@ impl Compiled {
 
     /// Renders one form, [`PLAIN`] or [`MARKED`], with these variables. The watchdog ends renderings that together take far
     /// longer than their texts explain. Errors: those of the template and its limits; a panic of the engine becomes one too.
-    fn run(&self, form: &str, context: Value) -> Result<String> {
+    fn render_form(&self, form: &str, context: Value) -> Result<String> {
         let failed = |error: minijinja::Error| error::from_engine(&error, &self.source);
         let _mark = self.work.begin();
         let mut text = BoundedText(Vec::new());

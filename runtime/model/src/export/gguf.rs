@@ -46,17 +46,17 @@ pub(super) fn write(policy: &Policy, path: &Path, quantization: Quantization) ->
         Some(from) => (metadata::of_file(from, quantization)?, Header::read(from)?.tensors, Vec::new()),
         None => (metadata::of_model(model, quantization)?, BTreeMap::new(), metadata::tensors(model)),
     };
-    let parts = parts(policy, quantization, stored, given)?;
+    let parts = list_parts(policy, quantization, stored, given)?;
     let list: Vec<TensorSpec> = parts.iter().map(|part| part.spec.clone()).collect();
     let layout = gguf_layout(&model.configuration);
-    write::write(path, &metadata, &list, |number| bytes(policy, layout, &parts[number]))
+    write::write(path, &metadata, &list, |number| tensor_bytes(policy, layout, &parts[number]))
 }
 
 /// Lists the tensors of the file: the weights of the family, then the remaining tensors of the file that the model came
 /// from (`stored`), then those in `given`, which hold factors of the rotation. A weight keeps its bytes in `stored` if
 /// they have the wanted format, the weight is not changed and the model is not NF4; else it is merged and converted.
 /// Errors: GGUF files have no name for a weight, or the format of a stored tensor is not read.
-fn parts(
+fn list_parts(
     policy: &Policy,
     quantization: Quantization,
     mut stored: BTreeMap<String, Location>,
@@ -89,9 +89,10 @@ fn parts(
     Ok(parts)
 }
 
-/// The bytes of a tensor in its format. A merged weight gets the changes that GGUF writers make to weights of this
-/// layout. Errors: the format of a stored tensor has changed, or a file cannot be read.
-fn bytes(policy: &Policy, layout: GgufLayout, part: &Part) -> Result<Vec<u8>> {
+/// Computes or reads the bytes of a tensor of the file, in the tensor's format. A merged weight gets the changes that
+/// GGUF writers make to weights of this layout. Errors: the format of a stored tensor has changed, or a file cannot be
+/// read.
+fn tensor_bytes(policy: &Policy, layout: GgufLayout, part: &Part) -> Result<Vec<u8>> {
     let (model, TensorSpec { dtype, shape, .. }) = (policy.model(), &part.spec);
     match &part.source {
         Values::Stored(location) => {

@@ -71,7 +71,7 @@ fn template_of(template: &ChatTemplate, bos: &str) -> Option<String> {
         let text = template.render(&messages(system, turns), true, None).ok()?;
         Some(text.strip_prefix(bos).map_or(text.clone(), str::to_owned))
     };
-    let pieces = pieces(render)?;
+    let pieces = find_pieces(render)?;
     for length in [1, 3, 5] {
         let turns = &TURNS[..length];
         let systems = [None, pieces.system.as_ref().map(|_| SYSTEM)];
@@ -91,14 +91,14 @@ fn template_of(template: &ChatTemplate, bos: &str) -> Option<String> {
 /// Finds the fixed texts around messages in what `render` returns for a system message, if any, and turns. `system` is
 /// `None` if the template refuses or does not show a system message. `None` if the turns are not shown one after
 /// another.
-fn pieces(render: impl Fn(Option<&str>, &[&str]) -> Option<String>) -> Option<Pieces> {
+fn find_pieces(render: impl Fn(Option<&str>, &[&str]) -> Option<String>) -> Option<Pieces> {
     let plain = render(None, &TURNS[..3])?;
-    let [before, question_end, between, _] = <[&str; 4]>::try_from(split(&plain, &TURNS[..3])?).ok()?;
+    let [before, question_end, between, _] = <[&str; 4]>::try_from(split_at_words(&plain, &TURNS[..3])?).ok()?;
     let user = common_end(before, between);
     let opening = before.strip_suffix(user)?.to_owned();
     let answer_end = between.strip_suffix(user)?.to_owned();
     let system = render(Some(SYSTEM), &TURNS[..1]).and_then(|text| {
-        let parts = split(&text, &[SYSTEM, TURNS[0]])?;
+        let parts = split_at_words(&text, &[SYSTEM, TURNS[0]])?;
         Some((parts[0].to_owned(), parts[1].strip_suffix(user)?.to_owned()))
     });
     let (user, question_end) = (user.to_owned(), question_end.to_owned());
@@ -107,7 +107,7 @@ fn pieces(render: impl Fn(Option<&str>, &[&str]) -> Option<String>) -> Option<Pi
 
 /// Splits a text at the first occurrence of each of these words, in order. Returns one part more than there are words;
 /// `None` if a word is missing.
-fn split<'a>(text: &'a str, words: &[&str]) -> Option<Vec<&'a str>> {
+fn split_at_words<'a>(text: &'a str, words: &[&str]) -> Option<Vec<&'a str>> {
     let mut rest = text;
     let mut parts = Vec::new();
     for word in words {
@@ -189,7 +189,7 @@ mod tests {
     fn the_pieces_of_a_template_compose_to_what_it_renders() {
         for (opening, takes_system) in [("", true), ("", false), ("<system>You help.</>", true)] {
             let render = render(opening, takes_system);
-            let pieces = pieces(&render).unwrap();
+            let pieces = find_pieces(&render).unwrap();
             assert_eq!(pieces.system.is_some(), takes_system);
             for length in [1, 3, 5] {
                 assert_eq!(compose(&pieces, None, &TURNS[..length]), render(None, &TURNS[..length]).unwrap());
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_template_in_the_language_of_ollama_has_the_pieces_around_the_texts() {
-        let pieces = pieces(render("", true)).unwrap();
+        let pieces = find_pieces(render("", true)).unwrap();
         let wanted = "{{ if .System }}<system>{{ .System }}</>{{ else }}{{ end }}\
             {{ range .Messages }}{{ if eq .Role \"user\" }}<user>{{ .Content }}</><assistant>\
             {{ else if eq .Role \"assistant\" }}{{ .Content }}</>{{ end }}{{ end }}";

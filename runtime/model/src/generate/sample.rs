@@ -92,7 +92,7 @@ fn draw_token(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, 
 /// top-k leaves. Top-k 0 keeps all tokens.
 fn candidates(weights: &[f32], sampling: &Sampling) -> Vec<u32> {
     let limit = if sampling.top_k == 0 { weights.len() } else { sampling.top_k.min(weights.len()) };
-    let mut kept = ranked(weights, sampling, limit);
+    let mut kept = top_p_tokens(weights, sampling, limit);
     // The largest weight is 1: it belongs to the largest logit.
     kept.retain(|id| weights[*id as usize] >= sampling.min_p);
     kept
@@ -100,7 +100,7 @@ fn candidates(weights: &[f32], sampling: &Sampling) -> Vec<u32> {
 
 /// The fewest of the `limit` likeliest tokens that together hold at least the share top-p of the weight of these `limit`
 /// tokens, by descending weight; ties by lower id. All `limit` tokens at top-p 1.
-fn ranked(weights: &[f32], sampling: &Sampling, limit: usize) -> Vec<u32> {
+fn top_p_tokens(weights: &[f32], sampling: &Sampling, limit: usize) -> Vec<u32> {
     if sampling.top_p >= 1.0 {
         return top_tokens(weights, limit);
     }

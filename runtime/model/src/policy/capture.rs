@@ -127,9 +127,10 @@ impl Policy {
         Ok(self.run_capture(view, rows, &request, false)?.values)
     }
 
-    /// Captures what `request` asks for. With `learning`, which is for [`View::Policy`] alone, adapter dropout and the
-    /// noise on embeddings apply, the counter that names them advances by the number of slices, and slices save what
-    /// their backward passes need while there is room.
+    /// Captures what `request` asks for, each rank a share of the rows, and gathers the activations of all rows. With
+    /// `learning`, which is for [`View::Policy`] alone, adapter dropout and the noise on embeddings apply, the counter
+    /// that names them advances by the number of slices, and slices save what their backward passes need while there is
+    /// room.
     pub(super) fn run_capture(
         &self,
         view: &View,

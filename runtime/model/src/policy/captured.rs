@@ -37,7 +37,7 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// The bytes of activations saved for a backward pass.
+    /// The bytes of activations that are saved for the backward pass on this rank; 0 after it.
     #[must_use]
     pub fn saved_bytes(&self) -> usize {
         self.passes.iter().flatten().map(|pass| pass.blocks.bytes()).sum()

@@ -63,7 +63,7 @@ impl BatchValues {
         }
     }
 
-    /// The entries of all tables at these indices: table after table, in the order of the indices.
+    /// Copies the entries at these indices from all tables: table after table, in the order of the indices.
     fn entries(&self, indices: &[usize]) -> Vec<f32> {
         let tables = self.numbers.chunks_exact(self.length.max(1));
         tables

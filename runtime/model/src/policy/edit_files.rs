@@ -46,7 +46,7 @@ impl Policy {
     /// # Errors
     /// When the file cannot be written.
     pub fn save_edits(&self, folder: &Path) -> Result<()> {
-        write(&self.edits, &folder.join(EDITS))
+        write_edits(&self.edits, &folder.join(EDITS))
     }
 
     /// Writes the edits of a snapshot to the safetensors file `path`. Without edits, writes a file without tensors if
@@ -57,7 +57,7 @@ impl Policy {
     /// When there is no such snapshot, or the file cannot be written.
     pub fn save_snapshot_edits(&self, name: &str, path: &Path) -> Result<()> {
         let snapshot = self.snapshots.get(name).ok_or_else(|| self.no_snapshot(name))?;
-        write(&snapshot.1, path)
+        write_edits(&snapshot.1, path)
     }
 
     /// Replaces the edits, and the [`Form`] of later ones, by those of a checkpoint folder. If the folder has no file
@@ -164,7 +164,7 @@ fn factor_name(layer: usize, site: Site, number: usize, side: &str) -> String {
 
 /// Writes all edited weights, in their own types, and all adapter factors to a safetensors file. Without edits, writes
 /// a file without tensors if the form is [`Form::Adapter`], else no file. Replaces a file of this name.
-fn write(edits: &Edits, path: &Path) -> Result<()> {
+fn write_edits(edits: &Edits, path: &Path) -> Result<()> {
     if edits.is_empty() && edits.form == Form::Weights {
         return Ok(());
     }

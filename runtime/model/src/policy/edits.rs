@@ -83,7 +83,7 @@ impl Policy {
         Ok((matrix.rows, matrix.columns))
     }
 
-    /// The edits so far.
+    /// The weights edited so far, and how edits are stored.
     pub(crate) fn edits(&self) -> &Edits {
         &self.edits
     }

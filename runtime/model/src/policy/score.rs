@@ -52,7 +52,7 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// The bytes of all saved tensors.
+    /// The bytes of all tensors that the pass saved, of the blocks and of the head.
     fn bytes(&self) -> usize {
         self.blocks.bytes() + self.head.bytes()
     }
@@ -94,7 +94,7 @@ impl Scored {
         self.taps.get(tap).ok_or_else(|| Error::Argument(missing()))
     }
 
-    /// The bytes of activations saved for a backward pass.
+    /// The bytes of activations that are saved for the backward pass on this rank; 0 after it.
     #[must_use]
     pub fn saved_bytes(&self) -> usize {
         self.passes.iter().flatten().map(Pass::bytes).sum()

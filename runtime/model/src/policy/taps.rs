@@ -83,7 +83,7 @@ impl BatchValues {
         }
     }
 
-    /// Converts the tables of the taps in `asked` to tensors `[rows, width]` on the CPU.
+    /// Converts the tables, which are those of the taps in `asked`, to tensors `[rows, width]` on the CPU.
     pub(super) fn into_taps(mut self, asked: TapSet, rows: &Rows) -> Result<Taps<Tensor>> {
         let shape = (rows.count(), rows.width());
         let mut tensor = |number| Tensor::from_slice(self.table(number), shape, &Device::Cpu);
@@ -97,7 +97,7 @@ pub(super) struct SeedValues(Taps<Vec<f32>>);
 impl SeedValues {
     /// Copies seeds `[rows, width]` to host memory as `f32`. Errors: another shape.
     pub(super) fn read(seeds: &Seeds, rows: &Rows) -> Result<Self> {
-        seeds.iter().map(|(tap, seed)| Ok((tap, numbers(seed, rows)?))).collect::<Result<_>>().map(Self)
+        seeds.iter().map(|(tap, seed)| Ok((tap, seed_numbers(seed, rows)?))).collect::<Result<_>>().map(Self)
     }
 
     /// Selects from the seeds of the whole batch those at the targets of `packing`, in the order of the targets; `None`
@@ -121,14 +121,14 @@ impl SeedValues {
         self.0.iter().any(|(_, seeds)| any(seeds))
     }
 
-    /// The seeds as slices, in the form that the head's backward pass takes.
+    /// Borrows the seeds in the form that the backward pass of the output head takes.
     pub(super) fn head(&self) -> TapGradients<'_> {
         self.0.iter().map(|(tap, seeds)| (tap, seeds.as_slice())).collect()
     }
 }
 
 /// The values of one seed as `f32`, in row-major order. Errors: a shape other than `[rows, width]`.
-fn numbers(seed: &Tensor, rows: &Rows) -> Result<Vec<f32>> {
+fn seed_numbers(seed: &Tensor, rows: &Rows) -> Result<Vec<f32>> {
     let (count, width) = (rows.count(), rows.width());
     if seed.dims() != [count, width] {
         let found = seed.dims();

@@ -34,16 +34,16 @@ pub(super) fn from_scores(tokens: &[String], scores: &[f64]) -> Vec<(String, Str
             continue;
         }
         let score = scores.get(id).copied().unwrap_or(0.0);
-        pairs.extend(halves(token, score, &ids));
+        pairs.extend(token_pairs(token, score, &ids));
     }
 
     pairs.sort_by(|a, b| b.score.total_cmp(&a.score).then_with(|| b.lengths.cmp(&a.lengths)));
     pairs.into_iter().map(|pair| (pair.left.to_owned(), pair.right.to_owned())).collect()
 }
 
-/// Every way to split a token into two tokens of the vocabulary, ordered by the id of the left part, then of the right
-/// part. `ids` are the ids by spelling; `score` is the score of the token, which each pair gets.
-fn halves<'a>(token: &'a str, score: f64, ids: &HashMap<&str, usize>) -> Vec<Pair<'a>> {
+/// Finds every way to split a token into two tokens of the vocabulary, ordered by the id of the left part, then of the
+/// right part. `ids` are the ids by spelling; `score` is the score of the token, which each pair gets.
+fn token_pairs<'a>(token: &'a str, score: f64, ids: &HashMap<&str, usize>) -> Vec<Pair<'a>> {
     let total = token.chars().count();
     let mut found: Vec<((usize, usize), Pair<'a>)> = token
         .char_indices()

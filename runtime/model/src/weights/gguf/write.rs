@@ -86,7 +86,7 @@ fn header(metadata: &TypedMetadata, list: &[TensorSpec]) -> Result<Vec<u8>> {
     put(&mut out, &(metadata.len() as u64).to_le_bytes());
     for (key, value) in metadata {
         put_text(&mut out, key);
-        put(&mut out, &kind(value)?.to_le_bytes());
+        put(&mut out, &type_number(value)?.to_le_bytes());
         put_value(&mut out, value)?;
     }
     let mut offset = 0_u64;
@@ -114,14 +114,14 @@ fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends a text with its length before it.
+/// Appends a text's length in bytes as `u64`, then the text.
 fn put_text(out: &mut Vec<u8>, text: &str) {
     put(out, &(text.len() as u64).to_le_bytes());
     put(out, text.as_bytes());
 }
 
 /// Returns GGUF's number for the type of a metadata value. Knows all types, so it does not fail.
-fn kind(value: &Value) -> Result<u32> {
+fn type_number(value: &Value) -> Result<u32> {
     Ok(match value {
         Value::U8(_) => 0,
         Value::I8(_) => 1,
@@ -156,11 +156,11 @@ fn put_value(out: &mut Vec<u8>, value: &Value) -> Result<()> {
         Value::Bool(truth) => out.push(u8::from(*truth)),
         Value::String(text) => put_text(out, text),
         Value::Array(list) => {
-            let first = list.first().map_or(Ok(4), kind)?;
+            let first = list.first().map_or(Ok(4), type_number)?;
             put(out, &first.to_le_bytes());
             put(out, &(list.len() as u64).to_le_bytes());
             for item in list {
-                if kind(item)? != first {
+                if type_number(item)? != first {
                     return Err(Error::Argument("a list of GGUF metadata has values of several types".into()));
                 }
                 put_value(out, item)?;
