@@ -140,7 +140,7 @@ impl Hub {
         // Everything comes from one commit, whatever is pushed meanwhile.
         let commit = api.repo(repository(&listed.sha));
         let pinned = cache.repo(repository(&listed.sha));
-        let there: Vec<&str> = listed.siblings.iter().map(|file| file.rfilename.as_str()).collect();
+        let files: Vec<&str> = listed.siblings.iter().map(|file| file.rfilename.as_str()).collect();
         // Files that an earlier call fetched are in the cache.
         let mut fetch = |file: &str| match pinned.get(file) {
             Some(path) => Ok(path),
@@ -148,7 +148,7 @@ impl Hub {
         };
         let result = match &name.file {
             Some(file) => fetch(file)?,
-            None => fetch_folder(&there, check, &mut fetch)?.ok_or_else(|| self.no_weights(name, &there))?,
+            None => fetch_folder(&files, check, &mut fetch)?.ok_or_else(|| self.no_weights(name, &files))?,
         };
         // Offline work finds the commit by the name of the revision.
         named.create_ref(&listed.sha).map_err(|error| Error::file(folder, error))?;
@@ -198,10 +198,10 @@ impl Hub {
             .build()
     }
 
-    /// The error for a repository that lacks `config.json` or safetensors weights. `there` are its files; the hint names
-    /// the first GGUF file among them, if there is one.
-    fn no_weights(&self, name: &Name, there: &[&str]) -> Error {
-        let gguf: Vec<&str> = there.iter().copied().filter(|file| file.ends_with(".gguf")).take(3).collect();
+    /// The error for a repository that lacks `config.json` or safetensors weights. `files` are the names of its files;
+    /// the hint names the first GGUF file among them, if there is one.
+    fn no_weights(&self, name: &Name, files: &[&str]) -> Error {
+        let gguf: Vec<&str> = files.iter().copied().filter(|file| file.ends_with(".gguf")).take(3).collect();
         let hint = match gguf.first() {
             Some(file) => format!("it has GGUF files; name one, as in `{}/{file}`", name.owner_and_model),
             None => "look for a version of it with safetensors weights".into(),
@@ -233,14 +233,14 @@ impl Hub {
 
 /// Fetches `config.json`, those of `README.md` and [`COMPANIONS`] that exist, and all weight files: those of the index
 /// if there is one, else [`SINGLE`]. Returns their folder; `None`, without fetching anything, if the repository lacks
-/// `config.json` or weights. `there` are the files of the repository. `fetch` gets a file by its name and returns its
-/// path. Calls `check` with the folder before any weights are fetched, and fails if it fails.
+/// `config.json` or weights. `files` are the names of the repository's files. `fetch` gets a file by its name and
+/// returns its path. Calls `check` with the folder before any weights are fetched, and fails if it fails.
 fn fetch_folder(
-    there: &[&str],
+    files: &[&str],
     check: fn(&Path) -> Result<()>,
     fetch: &mut dyn FnMut(&str) -> Result<PathBuf>,
 ) -> Result<Option<PathBuf>> {
-    let has = |file: &str| there.contains(&file);
+    let has = |file: &str| files.contains(&file);
     if !has("config.json") || !(has(SINGLE) || has(INDEX)) {
         return Ok(None);
     }

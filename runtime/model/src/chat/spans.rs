@@ -98,35 +98,35 @@ impl Search<'_> {
         let before = self.conversation.first(turn);
         let render = |opening| self.template.render_conversation(&before, opening);
 
-        let asked = render(true)
+        let opened = render(true)
             .map_err(|error| unclear(&format!("the template cannot render the {turn} messages before it: {error}")))?;
         let plain = render(false).ok();
         let words = self.conversation.messages[turn].content.trim();
-        if !self.text.starts_with(&asked) {
+        if !self.text.starts_with(&opened) {
             return self
-                .start_apart(&asked, plain.as_deref(), words)
+                .start_apart(&opened, plain.as_deref(), words)
                 .ok_or_else(|| unclear("the template renders the messages before it differently once it is there"));
         }
 
         // Without an opening of an answer, the name of the role follows here: the answer begins at its words.
-        let rest = &self.text[asked.len()..];
-        if plain.as_ref() != Some(&asked) || words.is_empty() || rest.trim_start().starts_with(words) {
-            return Ok(asked.len());
+        let rest = &self.text[opened.len()..];
+        if plain.as_ref() != Some(&opened) || words.is_empty() || rest.trim_start().starts_with(words) {
+            return Ok(opened.len());
         }
-        let place = rest.find(words).map(|at| asked.len() + at);
+        let place = rest.find(words).map(|at| opened.len() + at);
         place.ok_or_else(|| unclear("the template changes its words"))
     }
 
     /// The byte at which an answer begins if the template's opening of a coming answer differs from that of an existing
-    /// one (some add an empty thought): the end of the common prefix of `asked` and the text, but not after the first
-    /// of `words`. `asked` is the rendering of the messages before the answer with the opening of an answer, `plain`
+    /// one (some add an empty thought): the end of the common prefix of `opened` and the text, but not after the first
+    /// of `words`. `opened` is the rendering of the messages before the answer with the opening of an answer, `plain`
     /// the one without, and `words` the answer's content. `None` if `plain` is missing or not a prefix of both, or if
     /// they share nothing after it.
-    fn start_apart(&self, asked: &str, plain: Option<&str>, words: &str) -> Option<usize> {
-        let plain = plain.filter(|plain| self.text.starts_with(plain) && asked.starts_with(plain))?;
+    fn start_apart(&self, opened: &str, plain: Option<&str>, words: &str) -> Option<usize> {
+        let plain = plain.filter(|plain| self.text.starts_with(plain) && opened.starts_with(plain))?;
         let agree = |(left, right): &(char, char)| left == right;
         let shared: usize =
-            asked.chars().zip(self.text.chars()).take_while(agree).map(|(same, _)| same.len_utf8()).sum();
+            opened.chars().zip(self.text.chars()).take_while(agree).map(|(same, _)| same.len_utf8()).sum();
         if shared <= plain.len() {
             return None;
         }

@@ -42,25 +42,25 @@ enum Values {
 pub(super) fn write(policy: &Policy, path: &Path, quantization: Quantization) -> Result<()> {
     let model = policy.model();
     let from = model.source().filter(|source| source.is_gguf()).map(|source| source.path());
-    let (metadata, stored, given) = match from {
+    let (metadata, stored, extra) = match from {
         Some(from) => (metadata::of_file(from, quantization)?, Header::read(from)?.tensors, Vec::new()),
         None => (metadata::of_model(model, quantization)?, BTreeMap::new(), metadata::tensors(model)),
     };
-    let parts = list_parts(policy, quantization, stored, given)?;
+    let parts = list_parts(policy, quantization, stored, extra)?;
     let list: Vec<TensorSpec> = parts.iter().map(|part| part.spec.clone()).collect();
     let layout = gguf_layout(&model.configuration);
     write::write(path, &metadata, &list, |number| tensor_bytes(policy, layout, &parts[number]))
 }
 
 /// Lists the tensors of the file: the weights of the family, then the remaining tensors of the file that the model came
-/// from (`stored`), then those in `given`, which hold factors of the rotation. A weight keeps its bytes in `stored` if
+/// from (`stored`), then those in `extra`, which hold factors of the rotation. A weight keeps its bytes in `stored` if
 /// they have the wanted format, the weight is not changed and the model is not NF4; else it is merged and converted.
 /// Errors: GGUF files have no name for a weight, or the format of a stored tensor is not read.
 fn list_parts(
     policy: &Policy,
     quantization: Quantization,
     mut stored: BTreeMap<String, Location>,
-    given: Vec<(String, Vec<f32>)>,
+    extra: Vec<(String, Vec<f32>)>,
 ) -> Result<Vec<Part>> {
     let model = policy.model();
     let (configuration, layout) = (&model.configuration, gguf_layout(&model.configuration));
@@ -82,7 +82,7 @@ fn list_parts(
         let spec = TensorSpec { name, shape: location.shape.clone(), dtype: location.dtype()? };
         parts.push(Part { spec, source: Values::Stored(location) });
     }
-    for (name, values) in given {
+    for (name, values) in extra {
         let spec = TensorSpec { name, shape: vec![values.len()], dtype: GgmlDType::F32 };
         parts.push(Part { spec, source: Values::Given(values) });
     }

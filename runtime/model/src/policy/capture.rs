@@ -160,16 +160,17 @@ impl Policy {
         Ok(CaptureResult { values, learning_pass, passes })
     }
 
-    /// Runs one slice of rows up to the highest layer and writes the captured activations into `all`. Returns what its
-    /// backward pass needs if `save` is true, else `None`. Does nothing and returns `None` if no vector of these rows
-    /// is captured. `learning_pass` names the dropout masks and the noise; `None` for neither.
+    /// Runs one slice of rows up to the highest layer and writes the captured activations into `values`, the tables of
+    /// the whole batch. Returns what its backward pass needs if `save` is true, else `None`. Does nothing and returns
+    /// `None` if no vector of these rows is captured. `learning_pass` names the dropout masks and the noise; `None` for
+    /// neither.
     fn capture_slice(
         &self,
         view: &View,
         packed: CapturePacking,
         request: &CaptureRequest,
         (learning_pass, save): (Option<(u64, u64)>, bool),
-        all: &mut BatchValues,
+        values: &mut BatchValues,
     ) -> Result<Option<CapturePass>> {
         if packed.indices.is_empty() {
             return Ok(None);
@@ -185,7 +186,7 @@ impl Policy {
             stack::forward_to(&network, &packed.packing, request.last)?;
         }
         for (table, layer) in request.layers.iter().enumerate() {
-            all.set_entries(table, &packed.indices, &readers.layers[layer].take()?);
+            values.set_entries(table, &packed.indices, &readers.layers[layer].take()?);
         }
         let Some(blocks) = blocks else { return Ok(None) };
         let reservation = Some(self.saved.reserve(blocks.bytes() as u64)?);

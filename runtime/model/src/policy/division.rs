@@ -118,20 +118,20 @@ impl Policy {
         Ok(sums?)
     }
 
-    /// Fills in the values of the rows that other ranks computed. `own` has the values that this rank computed;
+    /// Fills in the values of the rows that other ranks computed. `local` has the values that this rank computed;
     /// `indices` gets the index of a row and returns the indices of its entries in the tables. `purpose` names the
-    /// exchange for all ranks, and `learning` says whether the pass is for learning. Returns `own` as it is if such
-    /// passes are not divided. Errors: that of `own`, which the other ranks get as well, or another rank failed or sent
-    /// a message of another size.
+    /// exchange for all ranks, and `learning` says whether the pass is for learning. Returns `local` as it is if such
+    /// passes are not divided. Errors: that of `local`, which the other ranks get as well, or another rank failed or
+    /// sent a message of another size.
     pub(super) fn gather_values<I: IntoIterator<Item = usize>>(
         &self,
         (purpose, learning): (&'static str, bool),
         slices: &[DividedSlice],
         indices: impl Fn(usize) -> I,
-        own: Result<BatchValues>,
+        local: Result<BatchValues>,
     ) -> Result<BatchValues> {
         if !self.divides(learning) {
-            return own;
+            return local;
         }
         let (rank, ranks) = self.ranks.position();
         let mut of_ranks = vec![Vec::new(); ranks];
@@ -140,9 +140,9 @@ impl Policy {
                 all.extend(numbers.into_iter().flat_map(|number| indices(slice.rows.start + number)));
             }
         }
-        let message = own.as_ref().map(|values| bytes_of(&values.entries(&of_ranks[rank])));
+        let message = local.as_ref().map(|values| bytes_of(&values.entries(&of_ranks[rank])));
         let gathered = self.ranks.gather(purpose, message.map_err(ToString::to_string));
-        let (mut values, gathered) = (own?, gathered?);
+        let (mut values, gathered) = (local?, gathered?);
         for (indices, message) in of_ranks.iter().zip(gathered) {
             let length = indices.len() * values.width;
             if message.len() != 4 * length * values.tables {
@@ -155,26 +155,27 @@ impl Policy {
         Ok(values)
     }
 
-    /// Completes the gradient of one slice of rows, of which `own` has the sums over this rank's parts. If passes for
-    /// learning are not divided, those sums are in the flat gradient already, and only the error of `own` is returned.
-    /// Else exchanges the sums of all ranks, [`CHUNK_NUMBERS`] numbers at a time, and adds them to the flat gradient.
-    /// Errors: that of `own`, which the other ranks get as well, or another rank failed or sent a message of another
-    /// size; chunks before it stay added.
-    pub(super) fn add_gradient(&self, parts: &RowParts, own: Result<GradientSums<'_>>) -> Result<()> {
+    /// Completes the gradient of one slice of rows, of which `local` has the sums over this rank's parts. If passes for
+    /// learning are not divided, those sums are in the flat gradient already, and only the error of `local` is
+    /// returned. Else exchanges the sums of all ranks, [`CHUNK_NUMBERS`] numbers at a time, and adds them to the flat
+    /// gradient. Errors: that of `local`, which the other ranks get as well, or another rank failed or sent a message
+    /// of another size; chunks before it stay added.
+    pub(super) fn add_gradient(&self, parts: &RowParts, local: Result<GradientSums<'_>>) -> Result<()> {
         if !self.divides(true) {
-            return own.map(|_| ());
+            return local.map(|_| ());
         }
         let parameters = self.adapter.parameters();
-        let own: Result<Vec<Vec<f32>>> = own.and_then(|sums| {
+        let local: Result<Vec<Vec<f32>>> = local.and_then(|sums| {
             let flat = sums.into_subtrees().into_iter().map(|(_, flat)| Ok(flat.to_vec1::<f32>()?));
             flat.collect()
         });
         let subtrees = parts.subtrees();
         for start in (0..parameters.flat_len()).step_by(CHUNK_NUMBERS) {
             let range = start..(start + CHUNK_NUMBERS).min(parameters.flat_len());
-            let message = own.as_ref().map(|flat| flat.iter().flat_map(|all| bytes_of(&all[range.clone()])).collect());
+            let message =
+                local.as_ref().map(|flat| flat.iter().flat_map(|all| bytes_of(&all[range.clone()])).collect());
             let gathered = self.ranks.gather("gradient", message.map_err(ToString::to_string));
-            let gathered = match &own {
+            let gathered = match &local {
                 Ok(_) => gathered?,
                 Err(_) => break,
             };
@@ -188,6 +189,6 @@ impl Policy {
             }
             parameters.add_subtrees(start, parts.count(), &found)?;
         }
-        own.map(|_| ())
+        local.map(|_| ())
     }
 }

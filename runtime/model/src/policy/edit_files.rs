@@ -117,21 +117,21 @@ impl Policy {
         Ok(Some(edits))
     }
 
-    /// Moves the factors of one linear map, left and right vectors, from the tensors `found` in a file to the edits, in
-    /// the order of their numbers from 0 to the first number that is not there, and sets the form to [`Form::Adapter`] if
-    /// there are any. Errors: a factor of another shape, a left vector without its right one or the reverse, or more
-    /// factors than one map may have. `path` is the file, for messages.
+    /// Moves the factors of one linear map, left and right vectors, from `tensors`, those of a file by name, to the
+    /// edits, in the order of their numbers from 0 to the first number that is not there, and sets the form to
+    /// [`Form::Adapter`] if there are any. Errors: a factor of another shape, a left vector without its right one or
+    /// the reverse, or more factors than one map may have. `path` is the file, for messages.
     fn read_factors(
         &self,
         path: &Path,
-        found: &mut BTreeMap<String, Location>,
+        tensors: &mut BTreeMap<String, Location>,
         (layer, site): (usize, Site),
         edits: &mut Edits,
     ) -> Result<()> {
         let (rows, columns) = site.shape(&self.model.configuration);
         for number in 0.. {
             let mut read = |side, length| {
-                let location = found.remove(&factor_name(layer, site, number, side));
+                let location = tensors.remove(&factor_name(layer, site, number, side));
                 location.map(|location| read_shaped(&location, &[length])).transpose()
             };
             match (read("left", rows)?, read("right", columns)?) {
