@@ -130,8 +130,8 @@ impl Edits {
         self.changed.is_empty()
     }
 
-    /// Appends the outer product of an edit to those of the linear map `place`, a layer and its map. Errors: the map has
-    /// [`MOST_FACTORS`] already.
+    /// Appends the outer product of an edit to those of the linear map `place`, a layer and its map. Errors: the map
+    /// has [`MOST_FACTORS`] already.
     pub(crate) fn record_factor(&mut self, place: (usize, Site), factor: Factor) -> Result<()> {
         let list = self.factors.entry(place).or_default();
         if list.len() >= MOST_FACTORS {
@@ -200,9 +200,9 @@ fn restore_row_norms(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
     Ok(changed.broadcast_mul(&factor)?)
 }
 
-/// Copies a stored weight as `dtype`, with the rows of `matrix` replaced by what `change` returns for them. Calls `change`
-/// for blocks of at most [`BLOCK`] rows, in `f32` and in order, with the index within the matrix of the block's first
-/// row, and the block. Other rows of the weight are only converted.
+/// Copies a stored weight as `dtype`, with the rows of `matrix` replaced by what `change` returns for them. Calls
+/// `change` for blocks of at most [`BLOCK`] rows, in `f32` and in order, with the index within the matrix of the
+/// block's first row, and the block. Other rows of the weight are only converted.
 fn change_rows(
     weight: &Tensor,
     matrix: &Matrix,

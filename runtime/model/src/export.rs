@@ -42,8 +42,8 @@ pub enum Format {
     Mlx,
     /// The adapter alone as a folder, for PEFT.
     Peft,
-    /// A folder with adapter and edits merged, for transformers and the programs that read its folders. The type is that of
-    /// the weights: `F32`, `BF16` or `F16`.
+    /// A folder with adapter and edits merged, for transformers and the programs that read its folders. The type is
+    /// that of the weights: `F32`, `BF16` or `F16`.
     HuggingFace(DType),
 }
 
@@ -118,8 +118,8 @@ fn through_peft(policy: &Policy, folder: &Path) -> Result<Adapter> {
     Adapter::load(model, folder)
 }
 
-/// The name by which other programs find the base model: its absolute path if it is on this machine, else its name on the
-/// hub, without a revision.
+/// The name by which other programs find the base model: its absolute path if it is on this machine, else its name on
+/// the hub, without a revision.
 fn base_name(model: &Model) -> String {
     let given = Path::new(&model.name);
     if given.exists() {

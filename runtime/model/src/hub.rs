@@ -93,8 +93,8 @@ impl Hub {
 
     /// A hub configured by environment variables that `look_up` reads; empty ones count as missing. The cache is
     /// `HF_HUB_CACHE`, else `HF_HOME/hub`, else `.cache/huggingface/hub` in `home`, the user's home folder. The hub is
-    /// offline if `offline` is true or `HF_HUB_OFFLINE` is one of [`TRUE_VALUES`], in upper or lower case. `HF_ENDPOINT`
-    /// replaces [`ENDPOINT`]; `HF_TOKEN` is the access token. Makes no request and creates no folder.
+    /// offline if `offline` is true or `HF_HUB_OFFLINE` is one of [`TRUE_VALUES`], in upper or lower case.
+    /// `HF_ENDPOINT` replaces [`ENDPOINT`]; `HF_TOKEN` is the access token. Makes no request and creates no folder.
     fn from_variables(offline: bool, look_up: impl Fn(&str) -> Option<String>, home: Option<PathBuf>) -> Self {
         let variable = |name| look_up(name).filter(|value| !value.is_empty());
         let root = variable("HF_HOME").map(PathBuf::from).or(home.map(|home| home.join(".cache/huggingface")));
@@ -185,8 +185,8 @@ impl Hub {
         names
     }
 
-    /// A client for this endpoint and cache, without progress bars and with [`RETRIES`] retries. Uses the token of the hub,
-    /// else the one stored in the cache.
+    /// A client for this endpoint and cache, without progress bars and with [`RETRIES`] retries. Uses the token of the
+    /// hub, else the one stored in the cache.
     fn api(&self, cache: Cache) -> std::result::Result<Api, ApiError> {
         let token = self.token.clone().or_else(|| cache.token());
         ApiBuilder::from_cache(cache)

@@ -188,9 +188,9 @@ impl Policy {
         self.noise = noise;
     }
 
-    /// Divides the rows of all passes of this policy among ranks, each of which has a policy with the same state and makes
-    /// the same calls; they return the same bits as without ranks. Generation is not divided, and passes for learning are
-    /// not if all weights are trained.
+    /// Divides the rows of all passes of this policy among ranks, each of which has a policy with the same state and
+    /// makes the same calls; they return the same bits as without ranks. Generation is not divided, and passes for
+    /// learning are not if all weights are trained.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for several ranks if the model is on another device than the CPU.
@@ -281,8 +281,8 @@ impl Policy {
         self.resume_at(self.generation + 1);
     }
 
-    /// Sets the update count to `generation`, that of a checkpoint, and restarts the numbering of dropout passes at 0, so
-    /// that dropout masks are those of an uninterrupted run.
+    /// Sets the update count to `generation`, that of a checkpoint, and restarts the numbering of dropout passes at 0,
+    /// so that dropout masks are those of an uninterrupted run.
     pub fn resume_at(&mut self, generation: u64) {
         self.generation = generation;
         *self.learning_slices.get_mut() = 0;

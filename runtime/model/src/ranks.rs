@@ -1,7 +1,7 @@
 //! Division of the work of one run among several processes (ranks), each of which has the whole model.
 //!
-//! Every rank makes the same calls with the same arguments. A call that is heavy computes a share of the rows on each rank
-//! and gathers the results, so that it returns the same bits on every rank and for every number of ranks.
+//! Every rank makes the same calls with the same arguments. A call that is heavy computes a share of the rows on each
+//! rank and gathers the results, so that it returns the same bits on every rank and for every number of ranks.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -86,8 +86,8 @@ impl RankGroup {
         divide(weights, self.position().1)
     }
 
-    /// Sends a message of any length to all ranks and returns the messages of all, in the order of the ranks; that of this
-    /// process alone if there are no others. An `Err` is the message of the error with which this rank failed.
+    /// Sends a message of any length to all ranks and returns the messages of all, in the order of the ranks; that of
+    /// this process alone if there are no others. An `Err` is the message of the error with which this rank failed.
     ///
     /// # Errors
     /// Those of [`Ranks::gather`]; a message that is an `Err`.

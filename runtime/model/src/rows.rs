@@ -85,8 +85,8 @@ impl Rows {
         Ok(Self { ids, targets })
     }
 
-    /// A copy of some rows, in the order of `numbers` (row indices, which may repeat); `None` if an index is past the last
-    /// row.
+    /// A copy of some rows, in the order of `numbers` (row indices, which may repeat); `None` if an index is past the
+    /// last row.
     #[must_use]
     pub fn select(&self, numbers: &[u32]) -> Option<Self> {
         let row = |number: &u32| {

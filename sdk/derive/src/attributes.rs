@@ -45,8 +45,8 @@ impl Written {
 
 impl Setting {
     /// Reads all `#[setting(…)]` of a field; of a key that is given twice, the last value counts. Errors: an unknown
-    /// key, a default that is no string, boolean or number literal and no list of them, a bound that is no number literal, and a default
-    /// number outside of the bounds.
+    /// key, a default that is no string, boolean or number literal and no list of them, a bound that is no number
+    /// literal, and a default number outside of the bounds.
     pub(crate) fn read(attributes: &[Attribute]) -> syn::Result<Self> {
         let (mut setting, mut written) = (Self::default(), None);
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("setting")) {
@@ -80,8 +80,8 @@ impl Setting {
         }
     }
 
-    /// Describes the first bound that the default, or an item of a list, violates, of `low`, `high`, `above` and `below`.
-    /// `None` if it violates none, or if there is no default. Texts and booleans violate none.
+    /// Describes the first bound that the default, or an item of a list, violates, of `low`, `high`, `above` and
+    /// `below`. `None` if it violates none, or if there is no default. Texts and booleans violate none.
     fn describe_violation(&self) -> Option<String> {
         self.default.iter().flat_map(|default| &default.items).find_map(|item| self.describe_item_violation(item))
     }

@@ -138,9 +138,10 @@ impl Writer {
         })
     }
 
-    /// Appends items between brackets, each by `write`, with the separator between them. With an indent, each item and the
-    /// closing bracket begin a line; without items, there are no line breaks. `depth` is the number of lists and maps
-    /// around this one. Errors: those of `write`, or `out` is longer than [`python_repr::MAX_TEXT`] before an item.
+    /// Appends items between brackets, each by `write`, with the separator between them. With an indent, each item and
+    /// the closing bracket begin a line; without items, there are no line breaks. `depth` is the number of lists and
+    /// maps around this one. Errors: those of `write`, or `out` is longer than [`python_repr::MAX_TEXT`] before an
+    /// item.
     fn items(
         &mut self,
         [open, close]: [char; 2],

@@ -156,9 +156,10 @@ pub fn encode_prompt(
 }
 
 impl Example<'_> {
-    /// The token ids of the prompt alone, and of prompt and completion together, in this order. Texts get the tokenizer's
-    /// leading ids; both together also get an end-of-text token and the trailing ids, unless they end with them. Messages
-    /// are rendered by the template, the prompt alone with the opening of an answer, and get no further ids.
+    /// The token ids of the prompt alone, and of prompt and completion together, in this order. Texts get the
+    /// tokenizer's leading ids; both together also get an end-of-text token and the trailing ids, unless they end with
+    /// them. Messages are rendered by the template, the prompt alone with the opening of an answer, and get no further
+    /// ids.
     fn ids(&self, tokenizer: &Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
         match self {
             Self::Text { prompt, completion } => {

@@ -49,9 +49,9 @@ pub(super) fn find(
 }
 
 /// Selects the marked spans of the last answer: the last span if there are as many spans as answers, else those that
-/// end after the rendering of all messages before the last answer. The pair holds the index of the last answer's message
-/// and the number of answers. Errors: the numbers differ, and `text` does not begin with the rendering of the messages
-/// before, with or without the opening of an answer.
+/// end after the rendering of all messages before the last answer. The pair holds the index of the last answer's
+/// message and the number of answers. Errors: the numbers differ, and `text` does not begin with the rendering of the
+/// messages before, with or without the opening of an answer.
 fn select_last_answer(
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
@@ -82,8 +82,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The byte range of the answer in message `turn` (an index), from [`start`](Self::start) to [`end`](Self::end), its
-    /// end-of-turn token included. `number` counts answers from 1, for errors.
+    /// The byte range of the answer in message `turn` (an index), from [`start`](Self::start) to [`end`](Self::end),
+    /// its end-of-turn token included. `number` counts answers from 1, for errors.
     fn answer(&self, turn: usize, number: usize) -> Result<Range<usize>> {
         let start = self.start(turn, number)?;
         let end = self.end(turn, number, start)?;
@@ -91,8 +91,9 @@ impl Search<'_> {
     }
 
     /// The byte at which the answer in message `turn` begins: where the rendering of the messages before it, with the
-    /// opening of an answer, ends. If the template has no such opening, the answer begins at its first words. If the text
-    /// does not begin with that rendering, [`start_apart`](Self::start_apart) decides. Errors: no such byte is found.
+    /// opening of an answer, ends. If the template has no such opening, the answer begins at its first words. If the
+    /// text does not begin with that rendering, [`start_apart`](Self::start_apart) decides. Errors: no such byte is
+    /// found.
     fn start(&self, turn: usize, number: usize) -> Result<usize> {
         let unclear = |why: &str| error::unclear(number, "begins", why);
         let before = self.conversation.first(turn);
@@ -134,10 +135,10 @@ impl Search<'_> {
         Some(place.filter(|_| !words.is_empty()).map_or(shared, |place| shared.min(place)))
     }
 
-    /// The byte at which the answer in message `turn`, which begins at byte `start`, ends: the end of the text for the last
-    /// message, else where the rendering of all messages up to this one ends. If that rendering fails or is not the
-    /// beginning of the text, the answer ends after the end-of-turn token that follows its words. Errors: there is no such
-    /// token.
+    /// The byte at which the answer in message `turn`, which begins at byte `start`, ends: the end of the text for the
+    /// last message, else where the rendering of all messages up to this one ends. If that rendering fails or is not
+    /// the beginning of the text, the answer ends after the end-of-turn token that follows its words. Errors: there is
+    /// no such token.
     fn end(&self, turn: usize, number: usize, start: usize) -> Result<usize> {
         if turn + 1 == self.conversation.messages.len() {
             return Ok(self.text.len());

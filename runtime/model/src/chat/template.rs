@@ -65,8 +65,8 @@ impl ChatTemplate {
         template.ok_or_else(|| error::broken("is missing"))
     }
 
-    /// Reads the template of a Hugging Face folder: `chat_template.jinja`, else the one in `tokenizer_config.json`; and for
-    /// conversations with tools, `additional_chat_templates/tool_use.jinja`, else the one named `tool_use` in
+    /// Reads the template of a Hugging Face folder: `chat_template.jinja`, else the one in `tokenizer_config.json`; and
+    /// for conversations with tools, `additional_chat_templates/tool_use.jinja`, else the one named `tool_use` in
     /// `tokenizer_config.json`, if any. `None` if the folder has no default template.
     ///
     /// # Errors
@@ -94,8 +94,9 @@ impl ChatTemplate {
         Self::compile_sources(&sources.collect(), tokenizer, metadata.path())
     }
 
-    /// Compiles the sources named `default` and, for conversations with tools, `tool_use`; ignores all others. `sources`
-    /// are template sources by name; `origin` is the file or folder that they come from. `None` without a `default`.
+    /// Compiles the sources named `default` and, for conversations with tools, `tool_use`; ignores all others.
+    /// `sources` are template sources by name; `origin` is the file or folder that they come from. `None` without a
+    /// `default`.
     fn compile_sources(
         sources: &HashMap<String, String>,
         tokenizer: &Tokenizer,
@@ -143,9 +144,9 @@ impl ChatTemplate {
         self.for_conversation(conversation).render_form(PLAIN, self.context(conversation, add_generation_prompt))
     }
 
-    /// Renders a conversation in its plain and its marked form, and finds the answers that the template marks. `None` if it
-    /// marks none, if marks are nested or unpaired, or if the text with marks removed differs from the plain one. Errors:
-    /// those of rendering, or the plain text of a template with marks holds a mark character.
+    /// Renders a conversation in its plain and its marked form, and finds the answers that the template marks. `None`
+    /// if it marks none, if marks are nested or unpaired, or if the text with marks removed differs from the plain one.
+    /// Errors: those of rendering, or the plain text of a template with marks holds a mark character.
     pub(super) fn render_marked(&self, conversation: &Conversation<'_>) -> Result<Option<Marked>> {
         let template = self.for_conversation(conversation);
         if !template.marked {
@@ -201,8 +202,9 @@ struct Compiled {
 }
 
 impl Compiled {
-    /// Compiles a source on its own thread with a stack for its length: the engine compiles long expressions by recursion.
-    /// `origin` is where it comes from. Errors: a source longer than [`LONGEST`], a syntax error, or a panic of the engine.
+    /// Compiles a source on its own thread with a stack for its length: the engine compiles long expressions by
+    /// recursion. `origin` is where it comes from. Errors: a source longer than [`LONGEST`], a syntax error, or a panic
+    /// of the engine.
     fn new(source: &str, origin: &Path) -> Result<Self> {
         if source.len() > LONGEST {
             return Err(error::broken(&format!("has {} bytes, at most {LONGEST} are read", source.len())));
@@ -220,8 +222,8 @@ impl Compiled {
     }
 
     /// Rewrites generation tags, and compiles the same source under the names [`PLAIN`] and [`MARKED`], with limits of
-    /// steps and recursion. As in transformers, renderings leave out the line break after a block tag, and the white space
-    /// before the tag in its line. Errors: a syntax error.
+    /// steps and recursion. As in transformers, renderings leave out the line break after a block tag, and the white
+    /// space before the tag in its line. Errors: a syntax error.
     fn compile(source: &str, work: Work) -> Result<Self> {
         let failed = |error: minijinja::Error| error::from_engine(&error, source);
         let rewritten = markers::rewrite_generation_tags(source);
@@ -239,8 +241,9 @@ impl Compiled {
         Ok(Self { environment: Arc::new(environment), source: source.to_owned(), marked, work })
     }
 
-    /// Renders one form, [`PLAIN`] or [`MARKED`], with these variables. The watchdog ends renderings that together take far
-    /// longer than their texts explain. Errors: those of the template and its limits; a panic of the engine becomes one too.
+    /// Renders one form, [`PLAIN`] or [`MARKED`], with these variables. The watchdog ends renderings that together take
+    /// far longer than their texts explain. Errors: those of the template and its limits; a panic of the engine becomes
+    /// one too.
     fn render_form(&self, form: &str, context: Value) -> Result<String> {
         let failed = |error: minijinja::Error| error::from_engine(&error, &self.source);
         let _mark = self.work.begin();

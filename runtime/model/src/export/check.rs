@@ -22,7 +22,8 @@ const MAX_TOKENS: usize = 192;
 pub struct Difference {
     /// The number of compared tokens.
     pub tokens: usize,
-    /// The largest absolute difference of a token's log-probability, in nats; not a number if one of the models gives none.
+    /// The largest absolute difference of a token's log-probability, in nats; not a number if one of the models gives
+    /// none.
     pub largest: f32,
     /// The mean absolute difference, in nats.
     pub mean: f32,

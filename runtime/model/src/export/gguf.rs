@@ -33,8 +33,8 @@ enum Values {
     Given(Vec<f32>),
 }
 
-/// Writes the policy's model, with adapter and edits merged, to the GGUF file `path`. Metadata and tensors of a model from a
-/// GGUF file are kept, but for the weights that changed and those that get another format.
+/// Writes the policy's model, with adapter and edits merged, to the GGUF file `path`. Metadata and tensors of a model
+/// from a GGUF file are kept, but for the weights that changed and those that get another format.
 ///
 /// # Errors
 /// When the model comes from a folder and is of a family or has a tokenizer that GGUF metadata is not written for; or a

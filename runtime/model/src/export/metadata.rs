@@ -25,8 +25,8 @@ const DROPPED: [&str; 2] = ["quantize.", "split."];
 /// The families for which metadata is written. llama.cpp needs more keys, or another kind of tokenizer, for the others.
 const FAMILIES: [&str; 3] = ["llama", "qwen2", "qwen3"];
 
-/// The metadata of the GGUF file `path`, with the number format of the new file. Sorted by key, so that equal models are
-/// equal bytes.
+/// The metadata of the GGUF file `path`, with the number format of the new file. Sorted by key, so that equal models
+/// are equal bytes.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -43,8 +43,8 @@ pub(super) fn of_file(path: &Path, quantization: Quantization) -> Result<TypedMe
 /// The metadata of a model from a folder: architecture, sizes, rotation, tokenizer and chat template.
 ///
 /// # Errors
-/// When the family is none of [`FAMILIES`], the model has a part that the family has no key for, or its tokenizer is none
-/// that GGUF metadata is written for.
+/// When the family is none of [`FAMILIES`], the model has a part that the family has no key for, or its tokenizer is
+/// none that GGUF metadata is written for.
 pub(super) fn of_model(model: &Model, quantization: Quantization) -> Result<TypedMetadata> {
     let configuration = &model.configuration;
     check(model)?;

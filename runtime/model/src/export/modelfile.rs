@@ -1,5 +1,5 @@
-//! Writes the `Modelfile` of a folder for Ollama. Ollama renders conversations by a template of its own language, which is
-//! derived from what the model's chat template renders, and then compared with it.
+//! Writes the `Modelfile` of a folder for Ollama. Ollama renders conversations by a template of its own language, which
+//! is derived from what the model's chat template renders, and then compared with it.
 
 use std::fmt::Write as _;
 

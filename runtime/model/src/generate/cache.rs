@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 /// The most prompt tokens of one pass; a longer prompt has a pass of its own.
 const PASS: usize = 4096;
 
-/// Builds all blocks of a network, in order, with rotation tables for sequences of up to `longest` tokens. `answer_mask`
-/// says which tokens answer-only patches change. Errors: the deadline has passed, or a weight is missing.
+/// Builds all blocks of a network, in order, with rotation tables for sequences of up to `longest` tokens.
+/// `answer_mask` says which tokens answer-only patches change. Errors: the deadline has passed, or a weight is missing.
 pub(super) fn build_blocks(network: &Network<'_>, longest: usize, answer_mask: &AnswerMask) -> Result<Vec<Block>> {
     let rows = first_table_row(&network.model.configuration, longest) + longest;
     (0..network.model.configuration.layers).map(|layer| network.block(layer, rows, answer_mask)).collect()
@@ -186,8 +186,9 @@ pub(super) fn recompute_outgrown(
 
 /// Runs tokens through all blocks and stores their keys and values in the cache. `ids` are the token ids and
 /// `positions` their rows in the rotation tables; `pass` says which slots of the cache grow by these tokens. `attend`
-/// computes attention from the cache, the layer, and queries, keys and values, after the cache has the new keys and values
-/// of that layer. Returns the last block's output, `[tokens, hidden]`. Errors: the deadline has passed before a block.
+/// computes attention from the cache, the layer, and queries, keys and values, after the cache has the new keys and
+/// values of that layer. Returns the last block's output, `[tokens, hidden]`. Errors: the deadline has passed before a
+/// block.
 fn run_blocks(
     network: &Network<'_>,
     blocks: &[Block],

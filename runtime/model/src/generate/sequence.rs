@@ -38,8 +38,8 @@ pub(super) struct StopCriteria<'a> {
 }
 
 impl<'a> StopCriteria<'a> {
-    /// Collects the end tokens of the model's configuration and tokenizer, and the stop texts. Errors: there are stop texts
-    /// but the model has no tokenizer.
+    /// Collects the end tokens of the model's configuration and tokenizer, and the stop texts. Errors: there are stop
+    /// texts but the model has no tokenizer.
     pub(super) fn new(model: &'a Model, sampling: &'a Sampling) -> Result<Self> {
         let tokenizer = if sampling.stop.is_empty() { None } else { Some(model.tokenizer()?) };
         let ends = model.end_tokens();

@@ -53,8 +53,8 @@ impl Policy {
         adapter.is_full() || adapter.modules().iter().any(|module| module.layer < layers)
     }
 
-    /// Returns [`Error::Argument`] if the update count is no longer `generation`, at which rows were scored or captured.
-    /// `done` and `again` are the verbs of the message, such as `scored` and `score`.
+    /// Returns [`Error::Argument`] if the update count is no longer `generation`, at which rows were scored or
+    /// captured. `done` and `again` are the verbs of the message, such as `scored` and `score`.
     pub(super) fn check_generation(&self, generation: u64, [done, again]: [&str; 2]) -> Result<()> {
         if generation == self.generation {
             return Ok(());

@@ -112,8 +112,8 @@ impl Policy {
     /// has no effect. A divergence runs each slice through its view as well, without anything that is for learning.
     ///
     /// # Errors
-    /// When the temperature is not positive and finite, a token is not in the vocabulary, a snapshot or a teacher does not
-    /// exist, or the deadline has passed.
+    /// When the temperature is not positive and finite, a token is not in the vocabulary, a snapshot or a teacher does
+    /// not exist, or the deadline has passed.
     pub fn score(
         &self,
         view: &View,
@@ -181,8 +181,8 @@ impl Policy {
         Ok(all)
     }
 
-    /// Runs blocks and head over one slice and saves what its backward pass needs. `other` is the head that a divergence is
-    /// taken to, if any. Reserves no bytes.
+    /// Runs blocks and head over one slice and saves what its backward pass needs. `other` is the head that a
+    /// divergence is taken to, if any. Reserves no bytes.
     fn forward_pass(
         &self,
         network: &Network<'_>,
@@ -291,8 +291,8 @@ impl Policy {
         Ok(Network { patches: &scored.patches, ..self.learning_network(&scored.view, learning_pass, packing)? })
     }
 
-    /// Checks that rows were scored through [`View::Policy`], that the update count has not changed since, and that each
-    /// tap with seeds was asked for when the rows were scored.
+    /// Checks that rows were scored through [`View::Policy`], that the update count has not changed since, and that
+    /// each tap with seeds was asked for when the rows were scored.
     fn check(&self, scored: &Scored, seeds: &Seeds) -> Result<()> {
         if scored.view != View::Policy {
             return Err(Error::Argument("only rows scored through the policy can be learned from".into()));

@@ -27,8 +27,8 @@ pub(crate) enum Classifier {
 }
 
 impl Classifier {
-    /// Reads a parsed `config.json`; `file` names it in errors. Errors: another architecture than those of reward models,
-    /// another number of labels than one, or a setting that is missing or cannot be run.
+    /// Reads a parsed `config.json`; `file` names it in errors. Errors: another architecture than those of reward
+    /// models, another number of labels than one, or a setting that is missing or cannot be run.
     pub(crate) fn read(config: &Value, file: &Path) -> Result<Self> {
         let fields = Fields::new(config, file)?;
         let architectures: Vec<&str> = fields.list("architectures")?.unwrap_or_default();
@@ -132,8 +132,8 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Reads the sizes of an encoder. Errors: one is missing, 0 or larger than that of any real model, or the heads do not
-    /// divide the hidden width.
+    /// Reads the sizes of an encoder. Errors: one is missing, 0 or larger than that of any real model, or the heads do
+    /// not divide the hidden width.
     pub(super) fn read(fields: &Fields<'_>) -> Result<Self> {
         let sizes = Self {
             vocabulary: size(fields, "vocab_size", None, 1..=1 << 24)?,

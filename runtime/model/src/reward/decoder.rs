@@ -37,8 +37,8 @@ pub(super) fn weight_shapes(configuration: &Configuration) -> Vec<(String, Vec<u
 }
 
 impl Decoder {
-    /// Reads the weights onto a device. `configuration` has a tied head, so that none is looked for. Errors: a weight is
-    /// missing, of another shape or in a format that is not read, or the classifier's is not finite.
+    /// Reads the weights onto a device. `configuration` has a tied head, so that none is looked for. Errors: a weight
+    /// is missing, of another shape or in a format that is not read, or the classifier's is not finite.
     pub(super) fn open(
         configuration: Configuration,
         source: &Source,

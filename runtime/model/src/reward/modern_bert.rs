@@ -34,8 +34,8 @@ pub(super) struct ModernBert {
 }
 
 impl Settings {
-    /// Reads the configuration. Errors: a setting is missing, out of bounds, or one that candle does not compute, such as
-    /// biases.
+    /// Reads the configuration. Errors: a setting is missing, out of bounds, or one that candle does not compute, such
+    /// as biases.
     pub(super) fn read(fields: &Fields<'_>) -> Result<Self> {
         let sizes = Sizes::read(fields)?;
         if !(sizes.hidden / sizes.heads).is_multiple_of(2) {

@@ -39,8 +39,8 @@ impl Tokenizer {
     }
 
     /// Does the work of [`Tokenizer::from_folder`], without catching panics of the library. `path` is the
-    /// `tokenizer.json`, of at most [`MAX_BYTES`]. Removes its padding and truncation, and checks the growth of its steps
-    /// before any of them runs.
+    /// `tokenizer.json`, of at most [`MAX_BYTES`]. Removes its padding and truncation, and checks the growth of its
+    /// steps before any of them runs.
     fn read(folder: &Path, path: &Path) -> Result<Self> {
         let bytes = match bounded::read(path, MAX_BYTES) {
             Ok(bytes) => bytes,
@@ -117,9 +117,9 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds the tokens of `added_tokens_decoder` in `tokenizer_config.json` whose ids are not added tokens yet. Their ids
-    /// only give the order: the library numbers new tokens itself. Skips entries without a numeric id or a text. Does
-    /// nothing if the key is missing. Errors: the normalizer may lengthen the tokens too much.
+    /// Adds the tokens of `added_tokens_decoder` in `tokenizer_config.json` whose ids are not added tokens yet. Their
+    /// ids only give the order: the library numbers new tokens itself. Skips entries without a numeric id or a text.
+    /// Does nothing if the key is missing. Errors: the normalizer may lengthen the tokens too much.
     fn add_tokens(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         let Some(listed) = self.tokenizer.get("added_tokens_decoder").and_then(Value::as_object) else {
             return Ok(());
@@ -137,9 +137,9 @@ impl Settings {
     }
 
     /// Finds the tokens that have a role, skipping those without an id in `inner`, and registers them as special unless
-    /// they are added tokens already. Collects the ids that end an answer: first that of `eos_token`, then `eos_token_id`
-    /// of `generation_config.json`, or, if that has none, `eos_token_id` of `config.json` and the special tokens spelled
-    /// as in [`TURN_ENDS`](super::special::TURN_ENDS).
+    /// they are added tokens already. Collects the ids that end an answer: first that of `eos_token`, then
+    /// `eos_token_id` of `generation_config.json`, or, if that has none, `eos_token_id` of `config.json` and the
+    /// special tokens spelled as in [`TURN_ENDS`](super::special::TURN_ENDS).
     fn specials(&self, inner: &mut tokenizers::Tokenizer) -> Result<Specials> {
         let mut found = Specials::default();
         for role in ROLES {
@@ -176,9 +176,9 @@ impl Settings {
         value.as_str().or_else(|| value.get("content")?.as_str())
     }
 
-    /// The ids before and after a whole text, in this order. If `tokenizer_config.json` has a boolean `add_bos_token` or
-    /// `add_eos_token`: the `bos_token` before if the first is true, the `eos_token` after if the second is; a missing one
-    /// counts as false. Else those that `tokenizer.json` puts around the sample text `a`.
+    /// The ids before and after a whole text, in this order. If `tokenizer_config.json` has a boolean `add_bos_token`
+    /// or `add_eos_token`: the `bos_token` before if the first is true, the `eos_token` after if the second is; a
+    /// missing one counts as false. Else those that `tokenizer.json` puts around the sample text `a`.
     fn surrounding_ids(&self, inner: &tokenizers::Tokenizer, specials: &Specials) -> Result<(Vec<u32>, Vec<u32>)> {
         let flag = |key| self.tokenizer.get(key).and_then(Value::as_bool);
         let flags = (flag("add_bos_token"), flag("add_eos_token"));
@@ -197,8 +197,8 @@ impl Settings {
     }
 }
 
-/// Reads a JSON object from a file; empty if there is no file. Errors: the file cannot be read, is longer than 32 MiB, or
-/// is not a JSON object.
+/// Reads a JSON object from a file; empty if there is no file. Errors: the file cannot be read, is longer than 32 MiB,
+/// or is not a JSON object.
 pub(crate) fn object(path: &Path) -> Result<Map<String, Value>> {
     let Some(text) = read_optional(path)? else { return Ok(Map::new()) };
     serde_json::from_str(&text).map_err(|error| error::malformed(path, error))

@@ -17,12 +17,12 @@ struct Pair<'a> {
     lengths: (usize, usize),
 }
 
-/// Derives the merges that a vocabulary implies: every pair (left, right) of tokens whose joined spelling is a token too.
-/// Sorts by descending score of the joined token; ties by longer left part, then longer right part (in characters), then
-/// lower id of the joined token, of the left part and of the right part.
+/// Derives the merges that a vocabulary implies: every pair (left, right) of tokens whose joined spelling is a token
+/// too. Sorts by descending score of the joined token; ties by longer left part, then longer right part (in
+/// characters), then lower id of the joined token, of the left part and of the right part.
 ///
-/// `tokens` are the spellings by id and `scores` their scores by id, 0 if missing. A spelling that occurs twice gives its
-/// pairs once: with the score of its last id, but in ties in the place of its first.
+/// `tokens` are the spellings by id and `scores` their scores by id, 0 if missing. A spelling that occurs twice gives
+/// its pairs once: with the score of its last id, but in ties in the place of its first.
 pub(super) fn from_scores(tokens: &[String], scores: &[f64]) -> Vec<(String, String)> {
     let ids: HashMap<&str, usize> = tokens.iter().enumerate().map(|(id, token)| (token.as_str(), id)).collect();
     let mut seen = vec![false; tokens.len()];

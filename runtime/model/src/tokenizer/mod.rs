@@ -64,9 +64,10 @@ pub struct Spans {
 }
 
 impl Tokenizer {
-    /// Builds the tokenizer from its parts. Computes the growth bounds of its steps, `size` and `longest`, and registers
-    /// its encoding and decoding with the watchdog. `leading` and `trailing` are the ids put before and after a whole
-    /// text; `file` is the tokenizer's file, for messages. Errors: those of [`Steps::of`], such as an unknown step.
+    /// Builds the tokenizer from its parts. Computes the growth bounds of its steps, `size` and `longest`, and
+    /// registers its encoding and decoding with the watchdog. `leading` and `trailing` are the ids put before and after
+    /// a whole text; `file` is the tokenizer's file, for messages. Errors: those of [`Steps::of`], such as an unknown
+    /// step.
     fn assemble(
         inner: tokenizers::Tokenizer,
         leading: Vec<u32>,
@@ -146,8 +147,8 @@ impl Tokenizer {
     }
 
     /// Encodes `text` without adding special ids, and gives the byte range of the text that each id stands for. A range
-    /// that would begin after the end of the one before it begins at that end instead; the last range ends with the text.
-    /// Ranges overlap where tokens share a character.
+    /// that would begin after the end of the one before it begins at that end instead; the last range ends with the
+    /// text. Ranges overlap where tokens share a character.
     ///
     /// # Errors
     /// When [`encode`](Self::encode) fails.
@@ -187,8 +188,8 @@ impl Tokenizer {
         decoded.map_err(error::decode)?.map_err(error::decode)
     }
 
-    /// An upper bound, in bytes, of the text that [`decode`](Self::decode) returns for any `ids` ids (a count). Computed
-    /// from the longest spelling in the vocabulary; at most 64 MiB.
+    /// An upper bound, in bytes, of the text that [`decode`](Self::decode) returns for any `ids` ids (a count).
+    /// Computed from the longest spelling in the vocabulary; at most 64 MiB.
     pub fn most_decoded(&self, ids: usize) -> u64 {
         self.steps.decode.max_bytes(ids.saturating_mul(self.longest + 1)).min(MAX_BYTES)
     }
@@ -236,8 +237,8 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
-    /// The lowest id of this tokenizer whose spelling in `other` is another, or that `other` does not have; `None` if there is
-    /// none.
+    /// The lowest id of this tokenizer whose spelling in `other` is another, or that `other` does not have; `None` if
+    /// there is none.
     pub fn first_difference(&self, other: &Self) -> Option<u32> {
         (0..u32::try_from(self.size).unwrap_or(u32::MAX)).find(|id| self.token(*id) != other.token(*id))
     }

@@ -139,8 +139,8 @@ fn type_number(value: &Value) -> Result<u32> {
     })
 }
 
-/// Appends a value without the number of its type; a list with the type of its first value, which all have. An empty list is
-/// one of `u32`. Errors: a list of values of several types.
+/// Appends a value without the number of its type; a list with the type of its first value, which all have. An empty
+/// list is one of `u32`. Errors: a list of values of several types.
 fn put_value(out: &mut Vec<u8>, value: &Value) -> Result<()> {
     match value {
         Value::U8(number) => put(out, &number.to_le_bytes()),
