@@ -212,8 +212,8 @@ fn run_blocks(
     Ok(hidden)
 }
 
-/// Groups the prompts of sequences, in their order, into passes of at most [`PASS`] tokens; a longer prompt is alone.
-/// Returns, for each pass, the cache slot and the tokens of each prompt.
+/// Groups the prompts of `firsts`, the first sequence of each prompt, in their order, into passes of at most [`PASS`]
+/// tokens; a longer prompt is alone. Returns, for each pass, the cache slot and the tokens of each prompt.
 fn prompt_groups<'a>(firsts: &[&Sequence], prompts: &'a [Vec<u32>]) -> Vec<Vec<(usize, &'a [u32])>> {
     let mut groups: Vec<Vec<(usize, &[u32])>> = Vec::new();
     let mut tokens = 0;
