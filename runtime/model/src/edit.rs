@@ -74,16 +74,16 @@ impl Matrix {
         };
         configuration.check_layer(layer)?;
         let rows = site.shape(configuration).0;
-        let (stored, first) = Self::part(configuration, site);
+        let (stored, first) = Self::locate_in_stored_map(configuration, site);
         let path = stored.path(layer);
         let bias = stored.has_bias(configuration).then(|| format!("{path}.bias"));
         let (name, columns) = (format!("{path}.weight"), stored.shape(configuration).1);
         Ok(Self { name, bias, place: Some((layer, stored)), first, rows, columns })
     }
 
-    /// Returns the stored linear map that holds the rows of `site`, and the index of the site's first row in it. Without
-    /// fused projections, and for sites that are stored alone, that is `site` and 0.
-    fn part(configuration: &Configuration, site: Site) -> (Site, usize) {
+    /// Returns the stored linear map that holds the rows of `site`, and the index of the site's first row in it. For a
+    /// site that is stored alone, returns `site` and 0.
+    fn locate_in_stored_map(configuration: &Configuration, site: Site) -> (Site, usize) {
         let rows = |site: Site| site.shape(configuration).0;
         match site {
             _ if !configuration.fused_projections => (site, 0),
@@ -130,8 +130,8 @@ impl Edits {
         self.changed.is_empty()
     }
 
-    /// Appends the outer product of an edit to those of the linear map `place`, a layer and its map. Errors: the map has
-    /// [`MOST_FACTORS`] already.
+    /// Appends the outer product of an edit to those of the linear map `place`, a layer and its map. Errors: the map
+    /// has [`MOST_FACTORS`] already.
     pub(crate) fn record_factor(&mut self, place: (usize, Site), factor: Factor) -> Result<()> {
         let list = self.factors.entry(place).or_default();
         if list.len() >= MOST_FACTORS {
@@ -157,7 +157,8 @@ pub(crate) fn add_outer(
     })
 }
 
-/// Computes rᵀ·W over the rows of `matrix`: `[1, in]`, `f32`, for `direction` r, `[1, rows]`.
+/// Computes rᵀ·W, `[1, in]`, in `f32`, where r is `direction`, `[1, rows]`, and W the rows of `weight` that belong to
+/// `matrix`.
 pub(crate) fn component_along(weight: &Tensor, matrix: &Matrix, direction: &Tensor) -> Result<Tensor> {
     let mut total = Tensor::zeros((1, matrix.columns), DType::F32, weight.device())?;
     for at in (0..matrix.rows).step_by(BLOCK) {
@@ -199,9 +200,9 @@ fn restore_row_norms(changed: &Tensor, before: &Tensor) -> Result<Tensor> {
     Ok(changed.broadcast_mul(&factor)?)
 }
 
-/// Copies a stored weight as `dtype`, with the rows of `matrix` replaced by what `change` returns for them. Calls `change`
-/// for blocks of at most [`BLOCK`] rows, in `f32` and in order, with the index within the matrix of the block's first
-/// row, and the block. Other rows of the weight are only converted.
+/// Copies a stored weight as `dtype`, with the rows of `matrix` replaced by what `change` returns for them. Calls
+/// `change` for blocks of at most [`BLOCK`] rows, in `f32` and in order, with the index within the matrix of the
+/// block's first row, and the block. Other rows of the weight are only converted.
 fn change_rows(
     weight: &Tensor,
     matrix: &Matrix,

@@ -109,8 +109,8 @@ impl Error {
         Explanation::new("model", format!("`{name}` is not a model")).with_why(why).with_hint(hint).into()
     }
 
-    /// The error for a setting or a weight of the model, `what`, that is missing in the file or folder `place`. Its hint is
-    /// to fetch the model again.
+    /// The error for a setting or a weight of the model, `what`, that is missing in the file or folder `place`. Its
+    /// hint is to fetch the model again.
     pub(crate) fn missing(what: impl Display, place: &Path) -> Self {
         Self::explained(format!("{what} is missing"), place).with_why("the model needs it").with_hint(REFETCH).into()
     }
@@ -143,8 +143,8 @@ impl Error {
         Self::explained(what, path).into()
     }
 
-    /// An explanation in the category `model`, with the message `what` and the file or folder `place`, without reason and
-    /// hint.
+    /// An explanation in the category `model`, with the message `what` and the file or folder `place`, without reason
+    /// and hint.
     fn explained(what: impl Into<String>, place: &Path) -> Explanation {
         Explanation::new("model", what).with_location(place.display().to_string())
     }
@@ -165,8 +165,8 @@ fn suggest_setting(key: &str) -> &'static str {
     }
 }
 
-/// The hint for a module name that the model does not have. Lists `known`, the names of the model's maps, after the name
-/// among them that is most similar to `name`, or before `all-linear` if none is similar.
+/// The hint for a module name that the model does not have. Lists `known`, the names of the model's maps, after the
+/// name among them that is most similar to `name`, or before `all-linear` if none is similar.
 fn suggest_module(name: &str, known: &[&str]) -> String {
     let list = known.join(", ");
     match nearest(name, known.iter().copied()) {

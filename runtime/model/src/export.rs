@@ -42,8 +42,8 @@ pub enum Format {
     Mlx,
     /// The adapter alone as a folder, for PEFT.
     Peft,
-    /// A folder with adapter and edits merged, for transformers and the programs that read its folders. The type is that of
-    /// the weights: `F32`, `BF16` or `F16`.
+    /// A folder with adapter and edits merged, for transformers and the programs that read its folders. The type is
+    /// that of the weights: `F32`, `BF16` or `F16`.
     HuggingFace(DType),
 }
 
@@ -55,7 +55,8 @@ impl Format {
     }
 
     /// The largest difference of a token's log-probability, in nats, at which an export counts as equal. The limits of
-    /// quantized formats are those of [`Quantization::limit`]; what keeps every number leaves only the rounding of sums.
+    /// quantized formats are those of [`Quantization::limit`]; formats that keep every number get that of `F32`, which
+    /// covers the rounding of sums.
     #[must_use]
     pub fn limit(self) -> f32 {
         match self {
@@ -68,12 +69,12 @@ impl Format {
 }
 
 /// Writes the policy's model, with its adapter and edits and without patches, into the existing folder `folder`: as the
-/// file `name` if the format is one file, else as files of the folder itself. Then reads it back and returns how far its
-/// log-probabilities are from those of the policy. `name` ends in `.gguf`.
+/// file `name`, which ends in `.gguf`, if the format is one file, else as files with fixed names (`name` is then
+/// ignored). Then reads it back and returns how far its log-probabilities are from those of the policy.
 ///
 /// # Errors
-/// When the format cannot hold the model or its adapter, a file cannot be read or written, what was written cannot be read
-/// back or gives other tokens, or the difference is above [`Format::limit`]. Files may be left in the folder then.
+/// When the format cannot hold the model or its adapter, a file cannot be read or written, what was written cannot be
+/// read back or gives other tokens, or the difference is above [`Format::limit`]. Files may be left in the folder then.
 pub fn export(policy: &Policy, format: Format, folder: &Path, name: &str) -> Result<Difference> {
     let file = folder.join(if format.is_file() { name } else { OLLAMA_MODEL });
     let written = match format {
@@ -108,8 +109,8 @@ fn open_merged(policy: &Policy, path: &Path) -> Result<Policy> {
     Policy::open(Arc::new(model), None, PolicySettings::default())
 }
 
-/// Writes the adapter in PEFT's layout and loads it again. A local base model is named by its absolute path, so that PEFT
-/// finds it from any folder.
+/// Writes the adapter in PEFT's layout and loads it again. A local base model is named by its absolute path, so that
+/// PEFT finds it from any folder. Errors: those of [`adapters::check`], or a file cannot be written or read.
 fn through_peft(policy: &Policy, folder: &Path) -> Result<Adapter> {
     adapters::check(policy)?;
     let model = policy.model();
@@ -117,8 +118,8 @@ fn through_peft(policy: &Policy, folder: &Path) -> Result<Adapter> {
     Adapter::load(model, folder)
 }
 
-/// The name by which other programs find the base model: its absolute path if it is on this machine, else its name on the
-/// hub, without a revision.
+/// The name by which other programs find the base model: its absolute path if it is on this machine, else its name on
+/// the hub, without a revision.
 fn base_name(model: &Model) -> String {
     let given = Path::new(&model.name);
     if given.exists() {
@@ -127,7 +128,8 @@ fn base_name(model: &Model) -> String {
     model.name.split('@').next().unwrap_or(&model.name).to_owned()
 }
 
-/// Whether the weight of this name is another than that of the base model's files.
+/// Whether the merged weight of this name differs from the base model's: all weights are trained, this one was edited,
+/// or an adapter module is on it.
 fn is_changed(policy: &Policy, name: &str) -> bool {
     merging::is_changed(policy.adapter(), policy.edits(), name)
 }

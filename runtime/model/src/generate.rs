@@ -51,8 +51,8 @@ pub struct Sampling {
 }
 
 impl Default for Sampling {
-    /// One completion of at most 256 tokens for each prompt, at temperature 1, without filters and stop texts, with seed
-    /// 42.
+    /// One completion of at most 256 tokens for each prompt, at temperature 1, without filters and stop texts, with
+    /// seed 42.
     fn default() -> Self {
         Self {
             temperature: 1.0,
@@ -70,8 +70,8 @@ impl Default for Sampling {
 }
 
 impl Sampling {
-    /// How many tokens at the end of a completion are decoded after each new token to look for a stop text; 0 without stop
-    /// texts.
+    /// How many tokens at the end of a completion are decoded after each new token to look for a stop text; 0 without
+    /// stop texts.
     #[must_use]
     pub fn decoded_tokens(&self) -> usize {
         // A token is at least a byte long, and a character may lie across four.
@@ -127,7 +127,7 @@ impl Completion {
         self.ids.len() - self.replies.iter().map(Range::len).sum::<usize>()
     }
 
-    /// Whether the token at this place in `ids` is of a reply.
+    /// Whether the token at this place in `ids` belongs to a reply, not to what the model wrote.
     fn is_reply(&self, place: usize) -> bool {
         self.replies.iter().any(|reply| reply.contains(&place))
     }

@@ -83,8 +83,8 @@ impl Hub {
         Self::from_variables(offline, look_up, environment::home_folder())
     }
 
-    /// A hub at this address, without a slash at its end, with this cache folder. Has no token of its own, so it uses
-    /// the one stored in the cache, if any.
+    /// A hub at the address `endpoint`, from which slashes at the end are removed, with this cache folder. It sends the
+    /// token stored in the cache, if there is one.
     #[must_use]
     pub fn at(endpoint: &str, cache: &Path, offline: bool) -> Self {
         let endpoint = endpoint.trim_end_matches('/').to_owned();
@@ -93,8 +93,8 @@ impl Hub {
 
     /// A hub configured by environment variables that `look_up` reads; empty ones count as missing. The cache is
     /// `HF_HUB_CACHE`, else `HF_HOME/hub`, else `.cache/huggingface/hub` in `home`, the user's home folder. The hub is
-    /// offline if `offline` is true or `HF_HUB_OFFLINE` is one of [`TRUE_VALUES`], in upper or lower case. `HF_ENDPOINT`
-    /// replaces [`ENDPOINT`]; `HF_TOKEN` is the access token. Makes no request and creates no folder.
+    /// offline if `offline` is true or `HF_HUB_OFFLINE` is one of [`TRUE_VALUES`], in upper or lower case.
+    /// `HF_ENDPOINT` replaces [`ENDPOINT`]; `HF_TOKEN` is the access token. Makes no request and creates no folder.
     fn from_variables(offline: bool, look_up: impl Fn(&str) -> Option<String>, home: Option<PathBuf>) -> Self {
         let variable = |name| look_up(name).filter(|value| !value.is_empty());
         let root = variable("HF_HOME").map(PathBuf::from).or(home.map(|home| home.join(".cache/huggingface")));
@@ -140,7 +140,7 @@ impl Hub {
         // Everything comes from one commit, whatever is pushed meanwhile.
         let commit = api.repo(repository(&listed.sha));
         let pinned = cache.repo(repository(&listed.sha));
-        let there: Vec<&str> = listed.siblings.iter().map(|file| file.rfilename.as_str()).collect();
+        let files: Vec<&str> = listed.siblings.iter().map(|file| file.rfilename.as_str()).collect();
         // Files that an earlier call fetched are in the cache.
         let mut fetch = |file: &str| match pinned.get(file) {
             Some(path) => Ok(path),
@@ -148,7 +148,7 @@ impl Hub {
         };
         let result = match &name.file {
             Some(file) => fetch(file)?,
-            None => fetch_folder(&there, check, &mut fetch)?.ok_or_else(|| self.no_weights(name, &there))?,
+            None => fetch_folder(&files, check, &mut fetch)?.ok_or_else(|| self.no_weights(name, &files))?,
         };
         // Offline work finds the commit by the name of the revision.
         named.create_ref(&listed.sha).map_err(|error| Error::file(folder, error))?;
@@ -185,8 +185,8 @@ impl Hub {
         names
     }
 
-    /// A client for this endpoint and cache, without progress bars and with [`RETRIES`] retries. Uses the token of the hub,
-    /// else the one stored in the cache.
+    /// A client for this endpoint and cache, without progress bars and with [`RETRIES`] retries. Uses the token of the
+    /// hub, else the one stored in the cache.
     fn api(&self, cache: Cache) -> std::result::Result<Api, ApiError> {
         let token = self.token.clone().or_else(|| cache.token());
         ApiBuilder::from_cache(cache)
@@ -198,10 +198,10 @@ impl Hub {
             .build()
     }
 
-    /// The error for a repository that lacks `config.json` or safetensors weights. `there` are its files; the hint names
-    /// the first GGUF file among them, if there is one.
-    fn no_weights(&self, name: &Name, there: &[&str]) -> Error {
-        let gguf: Vec<&str> = there.iter().copied().filter(|file| file.ends_with(".gguf")).take(3).collect();
+    /// The error for a repository that lacks `config.json` or safetensors weights. `files` are the names of its files;
+    /// the hint names the first GGUF file among them, if there is one.
+    fn no_weights(&self, name: &Name, files: &[&str]) -> Error {
+        let gguf: Vec<&str> = files.iter().copied().filter(|file| file.ends_with(".gguf")).take(3).collect();
         let hint = match gguf.first() {
             Some(file) => format!("it has GGUF files; name one, as in `{}/{file}`", name.owner_and_model),
             None => "look for a version of it with safetensors weights".into(),
@@ -209,9 +209,9 @@ impl Hub {
         self.error(name, "it has no `config.json` with safetensors weights", &hint)
     }
 
-    /// Converts an error of the client. The client gives the HTTP status only within its text, so the hint follows from
-    /// that text: about a token if it contains `401` or `403`, else about the name if it contains `404`, else about the
-    /// connection.
+    /// Converts an error of the hub's client to the error that the model `name` cannot be fetched. The client gives the
+    /// HTTP status only within its text, so the hint follows from that text: about a token if it contains `401` or
+    /// `403`, else about the name if it contains `404`, else about the connection.
     fn failure(&self, name: &Name, error: &ApiError) -> Error {
         let why = error.to_string();
         let hint = if why.contains("401") || why.contains("403") {
@@ -233,14 +233,14 @@ impl Hub {
 
 /// Fetches `config.json`, those of `README.md` and [`COMPANIONS`] that exist, and all weight files: those of the index
 /// if there is one, else [`SINGLE`]. Returns their folder; `None`, without fetching anything, if the repository lacks
-/// `config.json` or weights. `there` are the files of the repository. `fetch` gets a file by its name and returns its
-/// path. Calls `check` with the folder before any weights are fetched, and fails if it fails.
+/// `config.json` or weights. `files` are the names of the repository's files. `fetch` gets a file by its name and
+/// returns its path. Calls `check` with the folder before any weights are fetched, and fails if it fails.
 fn fetch_folder(
-    there: &[&str],
+    files: &[&str],
     check: fn(&Path) -> Result<()>,
     fetch: &mut dyn FnMut(&str) -> Result<PathBuf>,
 ) -> Result<Option<PathBuf>> {
-    let has = |file: &str| there.contains(&file);
+    let has = |file: &str| files.contains(&file);
     if !has("config.json") || !(has(SINGLE) || has(INDEX)) {
         return Ok(None);
     }

@@ -50,8 +50,8 @@ impl Model {
     }
 
     /// Opens a model in the precision `asked` and reads all weights onto a device, then tokenizer and chat template.
-    /// Quantizes block matrices one by one while they are read, if `asked` says so. Passes compute in the precision's type
-    /// of activations.
+    /// Quantizes block matrices one by one while they are read, if `asked` says so. Passes compute in the precision's
+    /// type of activations.
     ///
     /// # Errors
     /// When [`Model::open`] fails, or a weight cannot be quantized or placed on the device in this precision.
@@ -82,8 +82,8 @@ impl Model {
         Self { configuration, weights, tokenizer: None, template: None, name: name.into(), source: None }
     }
 
-    /// The files that the model was opened from, or that a random model took its shape from; `None` for a model made from
-    /// parts.
+    /// The files that the model was opened from, or that a random model took its shape from; `None` for a model made
+    /// from parts.
     #[must_use]
     pub fn source(&self) -> Option<&Source> {
         self.source.as_ref()
@@ -155,16 +155,16 @@ impl Model {
         Ok(configuration)
     }
 
-    /// Opens a model's configuration and weight files, as work that the watchdog limits. Returns the model, whose weights
-    /// are not read yet and which has no tokenizer and template yet, and the file's metadata if the model is a GGUF file,
-    /// else `None`.
+    /// Opens a model's configuration and weight files, as work that the watchdog limits. Returns the model, whose
+    /// weights are not read yet and which has no tokenizer and template yet, and the file's metadata if the model is a
+    /// GGUF file, else `None`.
     fn open_without_weights(source: &Source, device: &Device) -> Result<(Self, Option<Metadata>)> {
         let path = source.path();
         let work = Work::on_file("reading the headers of the model's files", path);
         let _mark = work.begin();
         let (configuration, weights, metadata) = if source.is_gguf() {
             let mut header = Header::read(path)?;
-            let configuration = Configuration::from_gguf(&header.metadata, facts(&header)?)?;
+            let configuration = Configuration::from_gguf(&header.metadata, tensor_facts(&header)?)?;
             let metadata = std::mem::take(&mut header.metadata);
             let weights = Weights::from_gguf(path, header, &configuration, device)?;
             (configuration, weights, Some(metadata))
@@ -182,8 +182,8 @@ impl Model {
 /// A tokenizer and a chat template, where there are any.
 type Text = (Option<Tokenizer>, Option<ChatTemplate>);
 
-/// Reads tokenizer and chat template from the metadata of a GGUF file, or from `folder` if `metadata` is `None`. Both are
-/// `None`, without an error, if the metadata has no `tokenizer.ggml.model` or the folder no `tokenizer.json`.
+/// Reads tokenizer and chat template from the metadata of a GGUF file, or from `folder` if `metadata` is `None`. Both
+/// are `None`, without an error, if the metadata has no `tokenizer.ggml.model` or the folder no `tokenizer.json`.
 fn read_text(folder: &Path, metadata: Option<&Metadata>) -> Result<Text> {
     let (tokenizer, template) = match metadata {
         Some(metadata) if metadata.value("tokenizer.ggml.model").is_some() => {
@@ -210,7 +210,7 @@ const LONG_FACTORS: &str = "rope_factors_long.weight";
 /// without it), a tied head (no `output.weight`), biases (`attn_q.bias`, `attn_output.bias` and `ffn_down.bias` of
 /// block 0 stand for all), the rotation divisors of `rope_freqs.weight`, and LongRoPE's factors. Errors: the file has
 /// the rotation factors for short sequences without those for long ones, or the reverse.
-fn facts(header: &Header) -> Result<TensorFacts> {
+fn tensor_facts(header: &Header) -> Result<TensorFacts> {
     let rows = header.tensors.get("token_embd.weight").and_then(|location| location.shape.first());
     let read = |name: &str| -> Result<Option<Vec<f64>>> {
         let Some(location) = header.tensors.get(name) else { return Ok(None) };
@@ -255,7 +255,7 @@ impl Model {
         let tensors: Result<BTreeMap<String, Tensor>> = weight_shapes(&configuration)
             .into_par_iter()
             .map(|(name, shape)| {
-                let values = values(&name, &shape, deviation, seed, &configuration);
+                let values = initial_values(&name, &shape, deviation, seed, &configuration);
                 Ok((name, Tensor::from_vec(values, shape, &Device::Cpu)?))
             })
             .collect();
@@ -264,10 +264,10 @@ impl Model {
     }
 }
 
-/// Computes the initial values of a weight in row-major order: 0 for a name that ends in `.bias`; for other vectors, the
-/// weights of norms, 1, or 0 if the norm's factor is 1 + weight; for matrices, normal values with this deviation, from a
-/// random stream named after the weight.
-fn values(name: &str, shape: &[usize], deviation: f32, seed: u64, configuration: &Configuration) -> Vec<f32> {
+/// Computes the initial values of a weight in row-major order: 0 for a name that ends in `.bias`; for other vectors,
+/// the weights of norms, 1, or 0 if the norm's factor is 1 + weight; for matrices, normal values with this deviation,
+/// from a random stream named after the weight.
+fn initial_values(name: &str, shape: &[usize], deviation: f32, seed: u64, configuration: &Configuration) -> Vec<f32> {
     let count = shape.iter().product();
     if name.ends_with(".bias") {
         return vec![0.0; count];

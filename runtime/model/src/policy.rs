@@ -132,8 +132,8 @@ impl Policy {
         Ok(Self::assemble(model, adapter, Some(reference), settings))
     }
 
-    /// A policy from its parts, with update count 0 and without snapshots, edits, patches and deadline. `reference` is the
-    /// initial state of the adapter; `None` makes the base model the reference.
+    /// A policy from its parts, with update count 0 and without teachers, snapshots, edits, patches, noise, ranks and
+    /// deadline. `reference` is the initial state of the adapter; `None` makes the base model the reference.
     fn assemble(model: Arc<Model>, adapter: Adapter, reference: Option<Adapter>, settings: PolicySettings) -> Self {
         Self {
             model,
@@ -175,8 +175,8 @@ impl Policy {
         self.deadline
     }
 
-    /// Makes the base model alone the reference of a policy that continues an adapter. Without an adapter it is that
-    /// anyway.
+    /// Makes the base model alone the reference of a policy that continues an adapter. For a policy with a new adapter
+    /// or none, the base model is the reference anyway.
     pub fn set_base_reference(&mut self) {
         self.has_base_reference = true;
     }
@@ -188,9 +188,9 @@ impl Policy {
         self.noise = noise;
     }
 
-    /// Divides the rows of all passes of this policy among ranks, each of which has a policy with the same state and makes
-    /// the same calls; they return the same bits as without ranks. Generation is not divided, and passes for learning are
-    /// not if all weights are trained.
+    /// Divides the rows of all passes of this policy among ranks, each of which has a policy with the same state and
+    /// makes the same calls; they return the same bits as without ranks. Generation is not divided, and passes for
+    /// learning are not if all weights are trained.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for several ranks if the model is on another device than the CPU.
@@ -231,7 +231,8 @@ impl Policy {
         self.teachers.iter().map(|(name, (model, _))| (name.as_str(), model.as_ref()))
     }
 
-    /// The model that a view computes with: a teacher's own, else, and for a teacher that does not exist, that of the policy.
+    /// Returns the model that a view computes with: for [`View::Teacher`] that teacher, for every other view the
+    /// policy's base model. A teacher that does not exist also gives the base model.
     #[must_use]
     pub fn model_of(&self, view: &View) -> &Model {
         let teacher = match view {
@@ -241,7 +242,8 @@ impl Policy {
         teacher.map_or(&self.model, |(model, _)| model)
     }
 
-    /// The teacher of this name, with its rotation tables. Errors: there is none.
+    /// The teacher of this name, with its rotation tables. Errors: no teacher has this name; the message lists the
+    /// known names.
     fn teacher(&self, name: &str) -> Result<&(Arc<Model>, RopeTables)> {
         let missing =
             || Error::Argument(format!("there is no teacher `{name}` (known: {})", names(self.teachers.keys())));
@@ -279,8 +281,8 @@ impl Policy {
         self.resume_at(self.generation + 1);
     }
 
-    /// Sets the update count to `generation`, that of a checkpoint, and restarts the numbering of dropout passes at 0, so
-    /// that dropout masks are those of an uninterrupted run.
+    /// Sets the update count to `generation`, that of a checkpoint, and restarts the numbering of dropout passes at 0,
+    /// so that dropout masks are those of an uninterrupted run.
     pub fn resume_at(&mut self, generation: u64) {
         self.generation = generation;
         *self.learning_slices.get_mut() = 0;
@@ -289,7 +291,8 @@ impl Policy {
     /// Stores a frozen copy of the adapter and the edits under a name, replacing an earlier one of that name.
     ///
     /// # Errors
-    /// Under full fine-tuning, where a snapshot would copy the whole model.
+    /// Under full fine-tuning, where a snapshot would copy the whole model; or when there is too little memory for the
+    /// copy.
     pub fn snapshot(&mut self, name: &str) -> Result<()> {
         if self.adapter.is_full() {
             return Err(Error::Unsupported(format!(
@@ -326,10 +329,11 @@ impl Policy {
         self.adapter.read_values(&self.model, folder)
     }
 
-    /// Builds the network of a view, with the policy's deadline, and without dropout, noise, readers and decoding.
-    /// [`View::Policy`] has the adapter, edits and patches as they are now; a snapshot the adapter and edits stored in
-    /// it; the reference the initial adapter, if training continues one and the base alone is not the reference, and no
-    /// edits; a teacher its model alone. Only [`View::Policy`] has patches. Errors: no snapshot or teacher of this name.
+    /// Builds the network of a view, with the policy's deadline, and without a learning pass, so without dropout and
+    /// embedding noise, and without readers and decoding. [`View::Policy`] has the adapter, edits and patches as they
+    /// are now; a snapshot the adapter and edits stored in it; the reference the initial adapter, if training continues
+    /// one and the base alone is not the reference, and no edits; a teacher its model alone. Only [`View::Policy`] has
+    /// patches. Errors: no snapshot or teacher of this name.
     pub(crate) fn network(&self, view: &View) -> Result<Network<'_>> {
         let (mut model, mut tables) = (&self.model, &self.tables);
         let (adapter, edits, patches) = match view {

@@ -1,7 +1,7 @@
 //! Division of the work of one run among several processes (ranks), each of which has the whole model.
 //!
-//! Every rank makes the same calls with the same arguments. A call that is heavy computes a share of the rows on each rank
-//! and gathers the results, so that it returns the same bits on every rank and for every number of ranks.
+//! Every rank makes the same calls with the same arguments. A call that is heavy computes a share of the rows on each
+//! rank and gathers the results, so that it returns the same bits on every rank and for every number of ranks.
 
 use std::fmt::Debug;
 use std::ops::Range;
@@ -53,13 +53,15 @@ impl Ranks for RankCount {
 }
 
 impl RankGroup {
-    /// This many ranks, to estimate what a run on them needs. They exchange no messages.
+    /// Creates a group of `count` ranks that do not exist, seen from rank 0, to estimate what a run on them needs.
+    /// Exchanges among several of them fail.
     #[must_use]
     pub fn planned(count: usize) -> Self {
         Self::new(Arc::new(RankCount(count)))
     }
 
-    /// The ranks among which the work is divided.
+    /// Creates the group of these ranks. If there is only one, the group is that of one process alone, which exchanges
+    /// no messages.
     #[must_use]
     pub fn new(ranks: Arc<dyn Ranks>) -> Self {
         Self((ranks.count() > 1).then_some(ranks))
@@ -77,14 +79,15 @@ impl RankGroup {
         self.0.is_some()
     }
 
-    /// Divides items with these weights among the ranks, and returns the range of items of each rank.
+    /// Divides items among the ranks, into consecutive ranges whose `weights` add up to about equal sums. Returns the
+    /// range of each rank; some may be empty.
     #[must_use]
     pub fn divide(&self, weights: &[usize]) -> Vec<Range<usize>> {
         divide(weights, self.position().1)
     }
 
-    /// Sends a message of any length to all ranks and returns the messages of all, in the order of the ranks; that of this
-    /// process alone if there are no others. An `Err` is the message of the error with which this rank failed.
+    /// Sends a message of any length to all ranks and returns the messages of all, in the order of the ranks; that of
+    /// this process alone if there are no others. An `Err` is the message of the error with which this rank failed.
     ///
     /// # Errors
     /// Those of [`Ranks::gather`]; a message that is an `Err`.
@@ -112,12 +115,14 @@ impl RankGroup {
         }
     }
 
-    /// Computes something for each of `weights.len()` items, a share of them on each rank. `compute` gets the range of
-    /// this rank and returns for each item as many numbers as for every other one. Returns the numbers of all items, in
-    /// order. `weights` says how much work an item is.
+    /// Computes equally many numbers for each of `weights.len()` items, each rank for a range of them, and returns the
+    /// numbers of all items, in order, on every rank. `weights` says how much work each item is, `purpose` names the
+    /// exchange. `compute` gets this rank's range, that of all items for one process alone, and returns the numbers of
+    /// the items in it.
     ///
     /// # Errors
-    /// Those of `compute`, and of [`Ranks::gather`].
+    /// Those of `compute`, on any rank, and of [`Ranks::gather`]; also messages of lengths that do not fit the number
+    /// of items.
     pub fn map_items(
         &self,
         purpose: &'static str,
@@ -144,12 +149,12 @@ pub(crate) fn bytes_of(numbers: &[f32]) -> Vec<u8> {
     numbers.iter().flat_map(|number| number.to_le_bytes()).collect()
 }
 
-/// The numbers that bytes hold; a rest of less than four bytes is ignored.
+/// The `f32` numbers that little-endian bytes hold, four bytes each; ignores up to three bytes left at the end.
 pub(crate) fn numbers_of(bytes: &[u8]) -> impl Iterator<Item = f32> {
     bytes.as_chunks::<4>().0.iter().map(|bytes| f32::from_le_bytes(*bytes))
 }
 
-/// The error for a message of another rank that is not what the call sends.
+/// The error for a message of another rank that has another size than the exchange `purpose` sends.
 pub(crate) fn wrong_message(purpose: &str) -> Error {
     Error::Argument(format!("a rank sent a message of another size than `{purpose}` has"))
 }

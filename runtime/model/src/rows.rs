@@ -37,9 +37,9 @@ impl Rows {
         Ok(Self { ids, targets })
     }
 
-    /// Makes rows of padded ids and masks, `[rows, width]` each in row-major order. `presence` is 1 where there is a token
-    /// and 0 in the padding after it, `mask` is 1 at targets, else 0. Clears the mark of each row's first token. The lists
-    /// have equal lengths, a multiple of `width`.
+    /// Builds rows from padded ids and masks, `[rows, width]` each in row-major order. `presence` is 1 where there is a
+    /// token and 0 in the padding after it, `mask` is 1 at targets, else 0. Clears the mark of each row's first token.
+    /// The lists have equal lengths, a multiple of `width`.
     ///
     /// # Errors
     /// When a mask has another number than 0 and 1, a row has no token, or a token or a target follows its padding.
@@ -74,7 +74,7 @@ impl Rows {
     /// The tokens before each row's first target, as rows without targets.
     ///
     /// # Errors
-    /// The index of a row without a target.
+    /// The index of the first row without a target.
     pub fn prompts(&self) -> std::result::Result<Self, usize> {
         let prompt = |(row, (ids, marks)): (usize, (&Vec<u32>, &Vec<bool>))| {
             let first = marks.iter().position(|mark| *mark).ok_or(row)?;
@@ -85,8 +85,8 @@ impl Rows {
         Ok(Self { ids, targets })
     }
 
-    /// A copy of some rows, in the order of `numbers` (row indices, which may repeat); `None` if an index is past the last
-    /// row.
+    /// A copy of some rows, in the order of `numbers` (row indices, which may repeat); `None` if an index is past the
+    /// last row.
     #[must_use]
     pub fn select(&self, numbers: &[u32]) -> Option<Self> {
         let row = |number: &u32| {
@@ -115,7 +115,8 @@ impl Rows {
         self.targets.iter().map(|row| marked(row)).sum()
     }
 
-    /// The number of tokens of a row that scoring its targets needs: those before its last target, 0 without targets.
+    /// How many tokens of a row, from the first, a pass has to run to score the row's targets: those before the last
+    /// target; 0 without targets.
     pub(crate) fn scored_length(&self, row: usize) -> usize {
         self.targets[row].iter().rposition(|mark| *mark).unwrap_or(0)
     }
@@ -126,7 +127,7 @@ impl Rows {
         self.ids.iter().map(Vec::len).sum()
     }
 
-    /// Token ids `[rows, width]`, `u32`, 0 in the padding.
+    /// Copies the token ids to a device: `[rows, width]`, `u32`, 0 in the padding.
     ///
     /// # Errors
     /// When the device has no room.
@@ -134,7 +135,7 @@ impl Rows {
         self.padded(device, |row, at| self.ids[row][at])
     }
 
-    /// 1 where a token is a target, else 0: `[rows, width]`, `f32`.
+    /// Creates the target mask on a device: `[rows, width]`, `f32`, 1 where a token is a target, else 0.
     ///
     /// # Errors
     /// When the device has no room.
@@ -142,7 +143,7 @@ impl Rows {
         self.padded(device, |row, at| f32::from(u8::from(self.targets[row][at])))
     }
 
-    /// 1 where there is a token, 0 in the padding: `[rows, width]`, `f32`.
+    /// Creates the mask of tokens on a device: `[rows, width]`, `f32`, 1 where there is a token, 0 in the padding.
     ///
     /// # Errors
     /// When the device has no room.
@@ -150,8 +151,8 @@ impl Rows {
         self.padded(device, |_, _| 1.0f32)
     }
 
-    /// The numbers of `values` at the targets, row by row, 0 elsewhere: `[rows, width]`, `f32`. A target without a number
-    /// gets 0.
+    /// Places the numbers of each row in `values` at the row's targets, in order: `[rows, width]`, `f32`, on a device,
+    /// 0 elsewhere. A target without a number gets 0; a number without a target is left out.
     ///
     /// # Errors
     /// When the device has no room.
@@ -165,7 +166,7 @@ impl Rows {
         Ok(Tensor::from_vec(padded, (self.count(), width), device)?)
     }
 
-    /// The number of target tokens of each row: `[rows]`, `f32`.
+    /// Counts the target tokens of each row: `[rows]`, `f32`, on a device.
     ///
     /// # Errors
     /// When the device has no room.
@@ -174,8 +175,8 @@ impl Rows {
         Ok(Tensor::from_vec(lengths, self.count(), device)?)
     }
 
-    /// Creates a `[rows, width]` tensor on a device: `value(row, token)`, with the indices of a row and of a token in it,
-    /// and 0 after the end of each row.
+    /// Creates a `[rows, width]` tensor on a device: calls `value` with the index of a row and of a token in the row,
+    /// and fills up each row with 0.
     fn padded<T: WithDType + Default>(&self, device: &Device, value: impl Fn(usize, usize) -> T) -> Result<Tensor> {
         let width = self.width();
         let padded = |row: usize| {

@@ -84,8 +84,8 @@ impl Source {
         Ok(Self { name: name.into(), path, weights, digest: Arc::default() })
     }
 
-    /// A source for a folder with `config.json` and safetensors weights of any family. `name` is what the user gave. Errors:
-    /// no weights, or a broken index of weight files.
+    /// A source for a folder with `config.json` and safetensors weights of any family. `name` is what the user gave.
+    /// Errors: no weights, or a broken index of weight files.
     pub(crate) fn of_folder(name: &str, folder: &Path) -> Result<Self> {
         let (name, path) = (name.into(), folder.to_path_buf());
         Ok(Self { name, weights: safetensors::files(folder)?, path, digest: Arc::default() })
@@ -133,8 +133,8 @@ impl Source {
         self.weights.iter().map(|file| std::fs::metadata(file).map_or(0, |metadata| metadata.len())).sum()
     }
 
-    /// The sha256 over the weight files, in hexadecimal. Reads all files at the first call, and caches the result for this
-    /// source and its clones.
+    /// The sha256 over the weight files, in hexadecimal. Reads all files at the first call, and caches the result for
+    /// this source and its clones.
     ///
     /// # Errors
     /// When a file cannot be read.

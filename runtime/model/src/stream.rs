@@ -82,8 +82,8 @@ pub struct Patch {
     pub(crate) site: Site,
     /// `[1, hidden]`, `f32`.
     pub(crate) vector: Tensor,
-    /// None: the vector v is added, x + v. Otherwise the vector r has length 1, and the component of x along r is set to
-    /// this value c: x + (c − x·r) r.
+    /// None: the vector v is added, x + v. Otherwise the vector r has length 1, and the component of x along r is set
+    /// to this value c: x + (c − x·r) r.
     pub(crate) component: Option<f64>,
     /// Whether the patch changes only tokens of answers.
     pub(crate) answers_only: bool,

@@ -84,12 +84,12 @@ impl Vectors {
         files::write(path, bytes.get_ref())
     }
 
-    /// Reads vectors, as `f32`, from a GGUF control vector if the file begins with `GGUF`, else from safetensors. A GGUF
-    /// file gives no metadata.
+    /// Reads vectors, as `f32`, from a GGUF control vector if the file begins with `GGUF`, else from safetensors. A
+    /// GGUF file gives no metadata.
     ///
     /// # Errors
-    /// When the file cannot be read, has more than 1 GiB, is neither, holds no vectors or tensors of other names or more
-    /// axes, or its vectors are empty, differ in width or are not finite.
+    /// When the file cannot be read, has more than 1 GiB, is neither, holds no vectors or tensors of other names or
+    /// more axes, or its vectors are empty, differ in width or are not finite.
     pub fn load(path: &Path) -> Result<Self> {
         let failed = |error| Error::file(path, error);
         let bytes = bounded::read(path, LARGEST).map_err(failed)?;

@@ -37,8 +37,8 @@ static ACCOUNTS: Mutex<Vec<Weak<Account>>> = Mutex::new(Vec::new());
 
 /// Starts a thread that checks all marked work every 100 ms for the life of the process, and calls `end` when some work
 /// has taken more time or memory than it may. `end` is expected to show the explanation and end the process with
-/// [`Exit::Usage`](tunebox_foundation::explain::Exit::Usage); if `end` returns, the checks go on. Each check adds at most
-/// 200 ms to the time of work. Call `start` once, since each call starts a thread.
+/// [`Exit::Usage`](tunebox_foundation::explain::Exit::Usage); if `end` returns, the checks go on. Each check adds at
+/// most 200 ms to the time of work. Call `start` once, since each call starts a thread.
 ///
 /// # Errors
 /// The system gives no thread.
@@ -58,9 +58,9 @@ pub fn start(end: impl Fn(Explanation) + Send + 'static) -> io::Result<()> {
     thread::Builder::new().name("watchdog".into()).spawn(watch).map(drop)
 }
 
-/// Charges `elapsed` to all work under way, oldest first, while the process holds `resident` bytes of memory. Stops at the
-/// first work that has taken more time or memory than it may, and returns its explanation; else `None`. Drops the entries
-/// of work of which no [`Work`] is left.
+/// Charges `elapsed` to all work under way, oldest first, while the process holds `resident` bytes of memory. Stops at
+/// the first work that has taken more time or memory than it may, and returns its explanation; else `None`. Drops the
+/// entries of work of which no [`Work`] is left.
 fn charge_all(elapsed: Duration, resident: u64) -> Option<Explanation> {
     let mut accounts = ACCOUNTS.lock().unwrap_or_else(PoisonError::into_inner);
     accounts.retain(|account| account.strong_count() > 0);
@@ -101,8 +101,8 @@ impl Work {
         Self::new(what, file, PER_TEXT_BYTE)
     }
 
-    /// Registers work on a file, described by `what`, such as "reading the tokenizer". Its bytes are the size of the file,
-    /// at most [`MAX_FILE_BYTES`]; 0 if the size cannot be read.
+    /// Registers work on a file, described by `what`, such as "reading the tokenizer". Its bytes are the size of the
+    /// file, at most [`MAX_FILE_BYTES`]; 0 if the size cannot be read.
     pub(crate) fn on_file(what: &'static str, file: &Path) -> Self {
         let work = Self::new(what, file, PER_FILE_BYTE);
         work.add_bytes(std::fs::metadata(file).map_or(0, |metadata| metadata.len().min(MAX_FILE_BYTES)));
@@ -139,10 +139,10 @@ impl Drop for Mark<'_> {
 }
 
 impl Account {
-    /// Adds `elapsed` to this work's time for each thread that does it, while the process holds `resident` bytes of memory.
-    /// If no thread does it, only stores `resident` as the memory before the work, and returns `None`. Returns an
-    /// explanation if the process has grown since then by more than [`MEMORY`] and [`MEMORY_PER_BYTE`] for each byte, or
-    /// the total time exceeds [`ALLOWANCE`] and `per_byte` for each byte; else `None`.
+    /// Adds `elapsed` to this work's time for each thread that does it, while the process holds `resident` bytes of
+    /// memory. If no thread does it, only stores `resident` as the memory before the work, and returns `None`. Returns
+    /// an explanation if the process has grown since then by more than [`MEMORY`] and [`MEMORY_PER_BYTE`] for each
+    /// byte, or the total time exceeds [`ALLOWANCE`] and `per_byte` for each byte; else `None`.
     fn charge(&self, elapsed: Duration, resident: u64) -> Option<Explanation> {
         let threads = self.threads.load(Ordering::Relaxed);
         if threads == 0 {
@@ -160,8 +160,8 @@ impl Account {
         (spent > allowed).then(|| self.explain(&format!("{} s", allowed.as_secs()), bytes))
     }
 
-    /// The explanation that this work takes more than `allowed`, a time or memory as text, for so many bytes; 0 bytes are
-    /// called "its first text". Names the file, and ends with a hint.
+    /// The explanation that this work takes more than `allowed`, a time or memory as text, for so many bytes; 0 bytes
+    /// are called "its first text". Names the file, and ends with a hint.
     fn explain(&self, allowed: &str, bytes: u64) -> Explanation {
         let work = if bytes == 0 { "its first text".into() } else { format!("{bytes} bytes") };
         Explanation::new("model", format!("{} takes more than {allowed} for {work}", self.what))

@@ -63,12 +63,12 @@ impl Weights {
     }
 
     /// Locates the weights in a GGUF file, maps the file, and checks names and shapes against the configuration. Reads
-    /// no tensor yet; a format that is not supported is an error only when the tensor is read. `header` is the header of
-    /// this file. Ignores unused tensors outside of blocks.
+    /// no tensor yet; a format that is not supported is an error only when the tensor is read. `header` is the header
+    /// of this file. Ignores unused tensors outside of blocks.
     ///
     /// # Errors
-    /// When the file cannot be opened, a weight is missing or of another shape, or a block (`blk.`) has a tensor that the
-    /// model does not use.
+    /// When the file cannot be opened, a weight is missing or of another shape, or a block (`blk.`) has a tensor that
+    /// the model does not use.
     pub(crate) fn from_gguf(
         path: &Path,
         mut header: gguf::Header,
@@ -90,8 +90,8 @@ impl Weights {
     }
 
     /// Wraps weights in CPU memory, in any stored format, by their Hugging Face names, after a check against the
-    /// configuration. Ignores weights that the configuration does not need. If `device` is not the CPU, copies each weight
-    /// to the device when the weight is first asked for.
+    /// configuration. Ignores weights that the configuration does not need. If `device` is not the CPU, copies each
+    /// weight to the device when the weight is first asked for.
     ///
     /// # Errors
     /// When a weight is missing or of another shape.
@@ -135,9 +135,9 @@ impl Weights {
         Ok(weights)
     }
 
-    /// Sets the precision of the block matrices and of computation. On an accelerator, drops the weights that are loaded,
-    /// so that they are read again. On the CPU, converts them; a matrix that is loaded in NF4 stays so. Weights that are
-    /// not loaded are converted one by one when they are read.
+    /// Sets the precision of the block matrices and of computation. On an accelerator, drops the weights that are
+    /// loaded, so that they are read again. On the CPU, converts them; a matrix that is loaded in NF4 stays so. Weights
+    /// that are not loaded are converted one by one when they are read.
     ///
     /// # Errors
     /// When NF4 is asked for and a block matrix is quantized already, in its file or as loaded, or a loaded one holds a
@@ -191,9 +191,9 @@ impl Weights {
         if self.device.is_cpu() { self.weight(name) } else { self.read(name, self.entry(name)?) }
     }
 
-    /// A weight as a CPU tensor with exact values: those of its file or source, or those of NF4 if the precision quantizes
-    /// it. In `f32` if it is quantized. A weight in a file is copied; if the model is not on the CPU, the mapped pages are
-    /// released afterwards.
+    /// A weight as a CPU tensor with exact values: those of its file or source, or those of NF4 if the precision
+    /// quantizes it. In `f32` if it is quantized. A weight in a file is copied; if the model is not on the CPU, the
+    /// mapped pages are released afterwards.
     ///
     /// # Errors
     /// When there is no such weight, or its file cannot be read any more.
@@ -205,8 +205,8 @@ impl Weights {
         Ok(tensor)
     }
 
-    /// Reads all weights that are not loaded yet and copies them to the device, on all cores. Without this call, each is
-    /// read when it is first asked for.
+    /// Reads all weights that are not loaded yet and copies them to the device, on all cores. Without this call, each
+    /// is read when it is first asked for.
     ///
     /// # Errors
     /// When a file cannot be read any more.
@@ -247,8 +247,8 @@ impl Weights {
         self.entries.values().map(|entry| entry.bytes(self.precision)).sum()
     }
 
-    /// The bytes of the loaded weights that have their own memory, on the CPU or the device, and are not parts of the mapped
-    /// files.
+    /// The bytes of the loaded weights that have their own memory, on the CPU or the device, and are not parts of the
+    /// mapped files.
     #[must_use]
     pub fn bytes_in_memory(&self) -> u64 {
         self.entries.values().filter(|entry| entry.is_copy()).map(|entry| entry.bytes(self.precision)).sum()
@@ -263,8 +263,8 @@ impl Weights {
         self.entries.iter().map(|(name, entry)| entry.bytes_in(name, precision, &self.place)).sum()
     }
 
-    /// The number of block matrices that the precision does not quantize to NF4, and the number of all block matrices, in
-    /// this order.
+    /// The number of block matrices that the precision does not quantize to NF4, and the number of all block matrices,
+    /// in this order.
     #[must_use]
     pub fn linear_as_stored(&self) -> (usize, usize) {
         let linear = self.entries.iter().filter(|(name, entry)| entry.purpose(name) == Purpose::Linear);

@@ -45,8 +45,8 @@ impl Written {
 
 impl Setting {
     /// Reads all `#[setting(…)]` of a field; of a key that is given twice, the last value counts. Errors: an unknown
-    /// key, a default that is no string, boolean or number literal and no list of them, a bound that is no number literal, and a default
-    /// number outside of the bounds.
+    /// key, a default that is no string, boolean or number literal and no list of them, a bound that is no number
+    /// literal, and a default number outside of the bounds.
     pub(crate) fn read(attributes: &[Attribute]) -> syn::Result<Self> {
         let (mut setting, mut written) = (Self::default(), None);
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("setting")) {
@@ -74,20 +74,21 @@ impl Setting {
                 Ok(())
             })?;
         }
-        match written.zip(setting.outside()) {
+        match written.zip(setting.describe_violation()) {
             Some((value, problem)) => Err(syn::Error::new_spanned(value, problem)),
             None => Ok(setting),
         }
     }
 
-    /// Describes the first bound that the default, or an item of a list, violates, of `low`, `high`, `above` and `below`.
-    /// `None` if it violates none, or if there is no default. Texts and booleans violate none.
-    fn outside(&self) -> Option<String> {
-        self.default.iter().flat_map(|default| &default.items).find_map(|item| self.item_outside(item))
+    /// Describes the first bound that the default, or an item of a list, violates, of `low`, `high`, `above` and
+    /// `below`. `None` if it violates none, or if there is no default. Texts and booleans violate none.
+    fn describe_violation(&self) -> Option<String> {
+        self.default.iter().flat_map(|default| &default.items).find_map(|item| self.describe_item_violation(item))
     }
 
-    /// Describes how one value of the default violates the range; `None` if it does not, or if it is not a number.
-    fn item_outside(&self, text: &str) -> Option<String> {
+    /// Describes how `text`, one value of the default as JSON, violates `low`, `high`, `above` or `below`; `None` if it
+    /// violates none, or if it is not a number.
+    fn describe_item_violation(&self, text: &str) -> Option<String> {
         let default: f64 = text.parse().ok()?;
         let number = |bound: &Option<String>| bound.as_deref().and_then(|bound| bound.parse::<f64>().ok());
         let rules = [

@@ -208,7 +208,7 @@ fn twin(method: &Path, manifest: &TokenStream) -> TokenStream {
 }
 
 /// Generates the native build of a verifier or environment, a check of the type by `module` only: it calls no host, so
-/// it has no twin.
+/// it has no twin. `module` is the SDK's module with the function `check`.
 fn check(implementor: &Path, module: &TokenStream) -> TokenStream {
     quote! {
         #[cfg(not(target_arch = "wasm32"))]

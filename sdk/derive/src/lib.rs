@@ -33,11 +33,11 @@ pub fn choice(input: TokenStream) -> TokenStream {
 
 /// Makes a type the component's method and writes its manifest.
 ///
-/// `method! { Type, shape: "supervised", batch: "micro", update: "host", metrics: ["loss"], paper: "…" }`; batch, update
-/// and paper may be left out. The shape is that of the records: `supervised`, `preference`, `unpaired`, `prompts`,
-/// `instructions` or `contrast`. With `batch: "window"` a step gets all records of an update at once: for losses that
-/// couple records, which micro-batches would change. With `update: "method"` the method updates the parameters itself.
-/// Name, version, description and license come from the package table of `Cargo.toml`.
+/// `method! { Type, shape: "supervised", batch: "micro", update: "host", metrics: ["loss"], paper: "…" }`; batch,
+/// update and paper may be left out. The shape is that of the records: `supervised`, `preference`, `unpaired`,
+/// `prompts`, `instructions` or `contrast`. With `batch: "window"` a step gets all records of an update at once: for
+/// losses that couple records, which micro-batches would change. With `update: "method"` the method updates the
+/// parameters itself. Name, version, description and license come from the package table of `Cargo.toml`.
 #[proc_macro]
 pub fn method(input: TokenStream) -> TokenStream {
     expand(input, World::Method)

@@ -92,7 +92,8 @@ fn export(place: &Place<'_>) -> syn::Result<TokenStream> {
         /// What the host calls.
         pub trait Guest { #(#signatures)* }
 
-        /// Runs a call of the host: the number of the function in the interface, its arguments, the buffer for its result.
+        /// Runs a call of the host: the number of the function in the interface, its arguments, the buffer for its
+        /// result.
         pub fn dispatch<G: Guest>(
             function: u8,
             arguments: &mut Reader<'_>,

@@ -21,7 +21,7 @@ pub(crate) struct Place<'a> {
 type Case<'a> = (Ident, &'a Docs, Option<Type>);
 
 impl<'a> Place<'a> {
-    /// The name of the interface in requests to the host, such as `tensor`.
+    /// The name of the interface in requests to the host, such as `tensor`; empty for an interface without a name.
     pub(crate) fn wire(&self) -> &'a str {
         self.resolve.interfaces[self.interface].name.as_deref().unwrap_or_default()
     }
@@ -167,8 +167,9 @@ impl<'a> Place<'a> {
         })
     }
 
-    /// Generates an enum or a variant. It is encoded as the number of the case in a byte, then its value if it has one.
-    /// Errors: more than 256 cases, or a type that [`owned`](Self::owned) rejects.
+    /// Generates an enum `name` of these cases, which derives `derived`, for an enum or a variant of WIT, and the call
+    /// of the macro `cases!`, which makes it encodable. A value is encoded as the number of the case in a byte, then
+    /// its value if it has one. Errors: more than 256 cases, or a type that [`owned`](Self::owned) rejects.
     fn cases<'c>(
         &self,
         name: &Ident,

@@ -126,7 +126,9 @@ impl<M: Method + Declared> Bench<M> {
         self.over(stream, Some(host))
     }
 
-    /// Starts the run over a connection. `host` is the child process to end with the run.
+    /// Starts the run over a connection to a host: sends the manifest and what to run, and answers the host's calls
+    /// until its first report. `host` is the child process to end with the run; `None` if the host is no child process.
+    /// Errors: the thread has a connection already, or the start fails.
     fn over(self, stream: UnixStream, host: Option<Host>) -> Result<Run<M>, Error> {
         let wanted = self.wanted.to_string();
         let connected = Connected::new(stream, Role::Bench).map_err(|ended| Error(ended.to_string()))?;
@@ -136,6 +138,7 @@ impl<M: Method + Declared> Bench<M> {
         Ok(run)
     }
 
+    /// Sets a key of the object that the host reads.
     fn want(mut self, key: &str, value: impl Into<Value>) -> Self {
         self.wanted[key] = value.into();
         self
@@ -181,7 +184,8 @@ impl<M: Method + Declared> Run<M> {
         &self.report
     }
 
-    /// Asks the host to call `what`, answers calls until its report, and returns the encoded result of the last call.
+    /// Asks the host to call the function `what`, such as `step`, answers calls until its report, and returns the
+    /// encoded result of the last call.
     fn next(&mut self, what: &str) -> Result<Vec<u8>, Error> {
         let done = request_next(what).and_then(|()| self.serve());
         self.describe_end(done)

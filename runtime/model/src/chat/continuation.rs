@@ -58,11 +58,12 @@ impl Continuation {
         Ok(Self { template: template.clone(), closing, closing_ids, before, after })
     }
 
-    /// Encodes what follows the end-of-turn token of an answer: the user's message as the chat template renders it,
-    /// up to the opening of the next answer. The names of control tokens in the message are plain text.
+    /// Encodes what follows the end-of-turn token of an answer: the user's message as the chat template renders it, up
+    /// to the opening of the next answer. The names of control tokens in the message are plain text.
     ///
     /// # Errors
-    /// A message that the template refuses or changes what stands around it for, and those of encoding.
+    /// When the template refuses the message or writes other text around it than around others, the end-of-turn token
+    /// merges with what follows it, or encoding fails.
     pub fn encode(&self, tokenizer: &Tokenizer, message: &str) -> Result<Vec<u32>> {
         let text = render(&self.template, message)?;
         let rest = text.split_once(ANSWER).map_or("", |(_, rest)| rest);
@@ -78,7 +79,8 @@ impl Continuation {
     }
 }
 
-/// Renders a question, the answer to it and a message, with the opening of the next answer.
+/// Renders a chat of a fixed question, a fixed answer and the user's `message`, with the opening of the next answer at
+/// its end.
 fn render(template: &ChatTemplate, message: &str) -> Result<String> {
     let turns = [("user", QUESTION), ("assistant", ANSWER), ("user", message)];
     template.render(&turns.map(|(role, text)| Message::new(role, text)), true, None)

@@ -23,9 +23,9 @@ pub(super) fn unclear(number: usize, edge: &str, why: impl Into<String>) -> Erro
     explain(format!("it cannot be told where answer {number} {edge}")).with_why(why).with_hint(hint).into()
 }
 
-/// Converts an error of the template engine. If the template called `raise_exception`, the result shows only its message
-/// and a hint about the order of roles. Else it shows the cause, and the line and column where known; a template that
-/// used up its steps gets a hint. `source` is the template before its generation tags were rewritten.
+/// Converts an error of the template engine. If the template called `raise_exception`, the result shows only its
+/// message and a hint about the order of roles. Else it shows the cause, and the line and column where known; a
+/// template that used up its steps gets a hint. `source` is the template before its generation tags were rewritten.
 pub(super) fn from_engine(error: &minijinja::Error, source: &str) -> Error {
     if let Some(refusal) = find_refusal(error) {
         let refused = explain(format!("the chat template refuses this conversation: {}", refusal.0));

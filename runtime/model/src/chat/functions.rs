@@ -20,11 +20,12 @@ pub(super) struct Refusal(pub(super) String);
 pub(super) const MARKED: &str = "marked";
 
 /// Sets up an engine for chat templates: no HTML escaping, values printed as Python prints them, Python's methods of
-/// values by [`method`], the function `raise_exception`, the filters `tojson`, `string` and [`markers::FILTER`], the
-/// tests `iterable` and `sequence` as in Python's Jinja, and `strftime_now` at the current time.
+/// values by [`call_python_method`], the function `raise_exception`, the filters `tojson`, `string` and
+/// [`markers::FILTER`], the tests `iterable` and `sequence` as in Python's Jinja, and `strftime_now` at the current
+/// time.
 pub(super) fn register(environment: &mut Environment<'static>) {
     environment.set_auto_escape_callback(|_| minijinja::AutoEscape::None);
-    environment.set_unknown_method_callback(method);
+    environment.set_unknown_method_callback(call_python_method);
     environment.set_formatter(|out, _, value| {
         out.write_str(&python_repr::text(value))
             .map_err(|_| Error::new(ErrorKind::WriteFailure, "no room for the text"))
@@ -32,7 +33,7 @@ pub(super) fn register(environment: &mut Environment<'static>) {
     environment.add_filter("tojson", json::tojson);
     environment.add_filter("string", |value: &Value| python_repr::text(value));
     environment.add_function("raise_exception", refuse);
-    environment.add_filter(markers::FILTER, answer);
+    environment.add_filter(markers::FILTER, mark_answer);
     environment.add_test("iterable", |value: &Value| kind_is(value, &[Seq, Map, Iterable, Text, Undefined]));
     environment.add_test("sequence", |value: &Value| kind_is(value, &[Seq, Map, Text, Undefined]));
     set_clock(environment, None);
@@ -53,9 +54,9 @@ fn refuse(message: &Value) -> Result<Value, Error> {
     Err(Error::new(ErrorKind::InvalidOperation, message.clone()).with_source(Refusal(message)))
 }
 
-/// The filter that replaces a `{% generation %}` block: returns the text of the block, between [`OPEN`] and [`CLOSE`]
-/// if the engine renders the form [`MARKED`], else unchanged.
-fn answer(state: &State, text: &str) -> String {
+/// Implements the filter that replaces a `{% generation %}` block: returns the text of the block, between [`OPEN`] and
+/// [`CLOSE`] if the engine renders the form [`MARKED`], else unchanged.
+fn mark_answer(state: &State, text: &str) -> String {
     if state.name() == MARKED { format!("{OPEN}{text}{CLOSE}") } else { text.to_owned() }
 }
 
@@ -67,7 +68,7 @@ fn kind_is(value: &Value, kinds: &[ValueKind]) -> bool {
 /// Calls a method that the engine does not know: `title`, `removeprefix`, `removesuffix`, `partition`, `rpartition` and
 /// `rsplit` of texts as Python defines them. All but `title` need a text as first argument. Every other call goes to
 /// minijinja's `pycompat`, which fails for names that it does not know.
-fn method(state: &mut State, value: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error> {
+fn call_python_method(state: &mut State, value: &Value, name: &str, arguments: &[Value]) -> Result<Value, Error> {
     if let ("title", Some(text)) = (name, value.as_str()) {
         return Ok(Value::from(title(text)));
     }
@@ -78,7 +79,7 @@ fn method(state: &mut State, value: &Value, name: &str, arguments: &[Value]) -> 
             "removesuffix" => return Ok(Value::from(text.strip_suffix(argument).unwrap_or(text))),
             "partition" => return Ok(partition(text, text.split_once(argument), argument, false)),
             "rpartition" => return Ok(partition(text, text.rsplit_once(argument), argument, true)),
-            "rsplit" => return Ok(from_the_right(text, argument, arguments.get(1))),
+            "rsplit" => return Ok(rsplit(text, argument, arguments.get(1))),
             _ => {}
         }
     }
@@ -114,7 +115,7 @@ fn partition(text: &str, halves: Option<(&str, &str)>, separator: &str, from_rig
 
 /// Implements Python's `str.rsplit(separator, most)`: at most `most` splits from the right; all if `most` is missing,
 /// negative or not an integer. Returns the parts from left to right.
-fn from_the_right(text: &str, separator: &str, most: Option<&Value>) -> Value {
+fn rsplit(text: &str, separator: &str, most: Option<&Value>) -> Value {
     let limit = most.and_then(Value::as_i64).and_then(|most| usize::try_from(most).ok());
     let mut parts: Vec<&str> = match limit {
         Some(limit) => text.rsplitn(limit + 1, separator).collect(),

@@ -53,7 +53,8 @@ fn indentation(value: &Value) -> Result<Option<String>, Error> {
     Ok(Some(" ".repeat(usize::try_from(wide.min(64)).unwrap_or(0))))
 }
 
-/// The string at an index of the argument `separators`. Errors: there is no string at this index.
+/// Returns the string at an index of the argument `separators`: 0 is between items, 1 after keys. Errors: there is no
+/// string at this index.
 fn part(separators: &Value, index: usize) -> Result<String, Error> {
     let item = separators.get_item_by_index(index)?;
     let text = item.as_str().map(str::to_owned);
@@ -102,7 +103,8 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends a number in Python's notation, with `NaN`, `Infinity` and `-Infinity` as `json.dumps` writes them.
+    /// Appends a number as JSON, in Python's notation, with `NaN`, `Infinity` and `-Infinity` as `json.dumps` writes
+    /// them.
     fn number(&mut self, value: &Value) {
         let written = python_repr::number(value);
         self.out.push_str(match written.as_str() {
@@ -136,9 +138,10 @@ impl Writer {
         })
     }
 
-    /// Appends items between brackets, each by `write`, with the separator between them. With an indent, each item and the
-    /// closing bracket begin a line; without items, there are no line breaks. `depth` is the number of lists and maps
-    /// around this one. Errors: those of `write`, or `out` is longer than [`python_repr::MAX_TEXT`] before an item.
+    /// Appends items between brackets, each by `write`, with the separator between them. With an indent, each item and
+    /// the closing bracket begin a line; without items, there are no line breaks. `depth` is the number of lists and
+    /// maps around this one. Errors: those of `write`, or `out` is longer than [`python_repr::MAX_TEXT`] before an
+    /// item.
     fn items(
         &mut self,
         [open, close]: [char; 2],
@@ -156,18 +159,18 @@ impl Writer {
                 self.out.push_str(&self.between);
             }
             empty = false;
-            self.line(depth + 1);
+            self.start_line(depth + 1);
             write(self, &item)?;
         }
         if !empty {
-            self.line(depth);
+            self.start_line(depth);
         }
         self.out.push(close);
         Ok(())
     }
 
-    /// Appends a line break and `depth` indents. Does nothing if JSON is written in one line.
-    fn line(&mut self, depth: usize) {
+    /// Appends a line break and the indent of `depth` levels. Does nothing if the JSON is written in one line.
+    fn start_line(&mut self, depth: usize) {
         if let Some(indent) = &self.indent {
             self.out.push('\n');
             self.out.push_str(&indent.repeat(depth));

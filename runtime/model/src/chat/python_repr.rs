@@ -9,8 +9,8 @@ pub(super) const MAX_DEPTH: usize = 100;
 /// The most bytes of a printed value, and of a whole rendering: more than any model reads.
 pub(super) const MAX_TEXT: usize = 32 << 20;
 
-/// Formats a value as Python's `str` does: strings without quotes, other values as [`repr`] prints them. Undefined gives
-/// an empty text.
+/// Formats a value as Python's `str` does: strings without quotes, other values as [`repr`] prints them. Undefined
+/// gives an empty text.
 pub(super) fn text(value: &Value) -> String {
     match value.as_str() {
         Some(text) => text.to_owned(),
@@ -69,8 +69,8 @@ pub(super) fn number(value: &Value) -> String {
     f64::try_from(value.clone()).map_or_else(|_| value.to_string(), float)
 }
 
-/// Formats a float in Python's notation, with an exponent if its absolute value is below 1e-4, but not 0, or from 1e16 on;
-/// `nan`, `inf` and `-inf` for the values that are not finite.
+/// Formats a float in Python's notation, with an exponent if its absolute value is below 1e-4, but not 0, or from 1e16
+/// on; `nan`, `inf` and `-inf` for the values that are not finite.
 fn float(number: f64) -> String {
     if number.is_nan() {
         return "nan".into();
@@ -89,8 +89,8 @@ fn float(number: f64) -> String {
 }
 
 /// Quotes and escapes a text as Python's `repr` does: in single quotes, or in double quotes if it holds single and no
-/// double quotes. Escapes backslashes, the quote, control and format characters, and all spaces but the ASCII one. Unlike
-/// `repr`, leaves code points as they are that Unicode has not assigned, or for private use.
+/// double quotes. Escapes backslashes, the quote, control and format characters, and all spaces but the ASCII one.
+/// Unlike `repr`, leaves code points as they are that Unicode has not assigned, or for private use.
 fn quoted(text: &str) -> String {
     let quote = if text.contains('\'') && !text.contains('"') { '"' } else { '\'' };
     let mut out = String::from(quote);

@@ -110,7 +110,7 @@ pub fn encode_conversation(
 pub fn encode_prompt_completion(tokenizer: &Tokenizer, example: &Example<'_>) -> Result<Encoded> {
     let (prompt, whole) = example.ids(tokenizer)?;
     let shared = shared_length(&prompt, &whole);
-    split(whole, shared, shared < prompt.len())
+    build_example(whole, shared, shared < prompt.len())
 }
 
 /// Encodes a prompt with its chosen and its rejected completion; returns the chosen example first. The targets of both
@@ -128,7 +128,7 @@ pub fn encode_preference(
     let (_, worse) = rejected.ids(tokenizer)?;
     let shared = shared_length(&prompt, &better).min(shared_length(&prompt, &worse));
     let merged = shared < prompt.len();
-    Ok((split(better, shared, merged)?, split(worse, shared, merged)?))
+    Ok((build_example(better, shared, merged)?, build_example(worse, shared, merged)?))
 }
 
 /// Encodes a text, with the end-of-text token appended unless the text ends with it; all tokens but the first are
@@ -137,7 +137,7 @@ pub fn encode_preference(
 /// # Errors
 /// When the tokenizer names no end-of-text token, or the text is one token, and the errors of encoding.
 pub fn encode_text(tokenizer: &Tokenizer, text: &str) -> Result<Encoded> {
-    let ids = tokenizer.encode_whole(&ended(tokenizer, text)?)?;
+    let ids = tokenizer.encode_whole(&append_end_text(tokenizer, text)?)?;
     let targets = vec![true; ids.len()];
     Encoded::new(ids, targets)
 }
@@ -156,13 +156,14 @@ pub fn encode_prompt(
 }
 
 impl Example<'_> {
-    /// The token ids of the prompt alone, and of prompt and completion together, in this order. Texts get the tokenizer's
-    /// leading ids; both together also get an end-of-text token and the trailing ids, unless they end with them. Messages
-    /// are rendered by the template, the prompt alone with the opening of an answer, and get no further ids.
+    /// The token ids of the prompt alone, and of prompt and completion together, in this order. Texts get the
+    /// tokenizer's leading ids; both together also get an end-of-text token and the trailing ids, unless they end with
+    /// them. Messages are rendered by the template, the prompt alone with the opening of an answer, and get no further
+    /// ids.
     fn ids(&self, tokenizer: &Tokenizer) -> Result<(Vec<u32>, Vec<u32>)> {
         match self {
             Self::Text { prompt, completion } => {
-                let whole = format!("{prompt}{}", ended(tokenizer, completion)?);
+                let whole = format!("{prompt}{}", append_end_text(tokenizer, completion)?);
                 Ok((tokenizer.encode_opening(prompt)?, tokenizer.encode_whole(&whole)?))
             }
             Self::Messages { template, prompt, completion } => {
@@ -175,9 +176,9 @@ impl Example<'_> {
     }
 }
 
-/// The text, with the tokenizer's end-of-text token appended unless it already ends with it. Errors: the tokenizer has
-/// no end-of-text token.
-fn ended(tokenizer: &Tokenizer, text: &str) -> Result<String> {
+/// Returns the text with the tokenizer's end-of-text token appended, or unchanged if it ends with that token. Errors:
+/// the tokenizer has no end-of-text token.
+fn append_end_text(tokenizer: &Tokenizer, text: &str) -> Result<String> {
     let end = tokenizer.eos_text().ok_or_else(|| {
         error::explain("the tokenizer names no end-of-text token")
             .with_why("without one the model never learns to stop")
@@ -186,14 +187,14 @@ fn ended(tokenizer: &Tokenizer, text: &str) -> Result<String> {
     Ok(if text.ends_with(end) { text.to_owned() } else { format!("{text}{end}") })
 }
 
-/// The length of the common prefix, in tokens.
+/// The length of the longest common prefix of two encodings, in tokens.
 fn shared_length(left: &[u32], right: &[u32]) -> usize {
     left.iter().zip(right).take_while(|(left, right)| left == right).count()
 }
 
-/// Builds an example whose targets are all tokens from index `at` on, except the first token; sets its `merged` flag.
-/// Errors: no target is left.
-fn split(ids: Vec<u32>, at: usize, merged: bool) -> Result<Encoded> {
-    let targets = (0..ids.len()).map(|place| place >= at).collect();
+/// Builds an example whose targets are all tokens from index `first_target` on, but never token 0, and sets the
+/// example's `merged` flag. Errors: no target is left.
+fn build_example(ids: Vec<u32>, first_target: usize, merged: bool) -> Result<Encoded> {
+    let targets = (0..ids.len()).map(|place| place >= first_target).collect();
     Ok(Encoded { merged, ..Encoded::new(ids, targets)? })
 }

@@ -49,9 +49,9 @@ pub(super) fn find(
 }
 
 /// Selects the marked spans of the last answer: the last span if there are as many spans as answers, else those that
-/// end after the rendering of all messages before the last answer. The pair holds the index of the last answer's message
-/// and the number of answers. Errors: the numbers differ, and `text` does not begin with the rendering of the messages
-/// before, with or without the opening of an answer.
+/// end after the rendering of all messages before the last answer. The pair holds the index of the last answer's
+/// message and the number of answers. Errors: the numbers differ, and `text` does not begin with the rendering of the
+/// messages before, with or without the opening of an answer.
 fn select_last_answer(
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
@@ -82,8 +82,8 @@ struct Search<'a> {
 }
 
 impl Search<'_> {
-    /// The byte range of the answer in message `turn` (an index), from [`start`](Self::start) to [`end`](Self::end), its
-    /// end-of-turn token included. `number` counts answers from 1, for errors.
+    /// The byte range of the answer in message `turn` (an index), from [`start`](Self::start) to [`end`](Self::end),
+    /// its end-of-turn token included. `number` counts answers from 1, for errors.
     fn answer(&self, turn: usize, number: usize) -> Result<Range<usize>> {
         let start = self.start(turn, number)?;
         let end = self.end(turn, number, start)?;
@@ -91,42 +91,43 @@ impl Search<'_> {
     }
 
     /// The byte at which the answer in message `turn` begins: where the rendering of the messages before it, with the
-    /// opening of an answer, ends. If the template has no such opening, the answer begins at its first words. If the text
-    /// does not begin with that rendering, [`start_apart`](Self::start_apart) decides. Errors: no such byte is found.
+    /// opening of an answer, ends. If the template has no such opening, the answer begins at its first words. If the
+    /// text does not begin with that rendering, [`start_apart`](Self::start_apart) decides. Errors: no such byte is
+    /// found.
     fn start(&self, turn: usize, number: usize) -> Result<usize> {
         let unclear = |why: &str| error::unclear(number, "begins", why);
         let before = self.conversation.first(turn);
         let render = |opening| self.template.render_conversation(&before, opening);
 
-        let asked = render(true)
+        let opened = render(true)
             .map_err(|error| unclear(&format!("the template cannot render the {turn} messages before it: {error}")))?;
         let plain = render(false).ok();
         let words = self.conversation.messages[turn].content.trim();
-        if !self.text.starts_with(&asked) {
+        if !self.text.starts_with(&opened) {
             return self
-                .start_apart(&asked, plain.as_deref(), words)
+                .start_apart(&opened, plain.as_deref(), words)
                 .ok_or_else(|| unclear("the template renders the messages before it differently once it is there"));
         }
 
         // Without an opening of an answer, the name of the role follows here: the answer begins at its words.
-        let rest = &self.text[asked.len()..];
-        if plain.as_ref() != Some(&asked) || words.is_empty() || rest.trim_start().starts_with(words) {
-            return Ok(asked.len());
+        let rest = &self.text[opened.len()..];
+        if plain.as_ref() != Some(&opened) || words.is_empty() || rest.trim_start().starts_with(words) {
+            return Ok(opened.len());
         }
-        let place = rest.find(words).map(|at| asked.len() + at);
+        let place = rest.find(words).map(|at| opened.len() + at);
         place.ok_or_else(|| unclear("the template changes its words"))
     }
 
     /// The byte at which an answer begins if the template's opening of a coming answer differs from that of an existing
-    /// one (some add an empty thought): the end of the common prefix of `asked` and the text, but not after the first
-    /// of `words`. `asked` is the rendering of the messages before the answer with the opening of an answer, `plain`
+    /// one (some add an empty thought): the end of the common prefix of `opened` and the text, but not after the first
+    /// of `words`. `opened` is the rendering of the messages before the answer with the opening of an answer, `plain`
     /// the one without, and `words` the answer's content. `None` if `plain` is missing or not a prefix of both, or if
     /// they share nothing after it.
-    fn start_apart(&self, asked: &str, plain: Option<&str>, words: &str) -> Option<usize> {
-        let plain = plain.filter(|plain| self.text.starts_with(plain) && asked.starts_with(plain))?;
+    fn start_apart(&self, opened: &str, plain: Option<&str>, words: &str) -> Option<usize> {
+        let plain = plain.filter(|plain| self.text.starts_with(plain) && opened.starts_with(plain))?;
         let agree = |(left, right): &(char, char)| left == right;
         let shared: usize =
-            asked.chars().zip(self.text.chars()).take_while(agree).map(|(same, _)| same.len_utf8()).sum();
+            opened.chars().zip(self.text.chars()).take_while(agree).map(|(same, _)| same.len_utf8()).sum();
         if shared <= plain.len() {
             return None;
         }
@@ -134,10 +135,10 @@ impl Search<'_> {
         Some(place.filter(|_| !words.is_empty()).map_or(shared, |place| shared.min(place)))
     }
 
-    /// The byte at which the answer in message `turn`, which begins at byte `start`, ends: the end of the text for the last
-    /// message, else where the rendering of all messages up to this one ends. If that rendering fails or is not the
-    /// beginning of the text, the answer ends after the end-of-turn token that follows its words. Errors: there is no such
-    /// token.
+    /// The byte at which the answer in message `turn`, which begins at byte `start`, ends: the end of the text for the
+    /// last message, else where the rendering of all messages up to this one ends. If that rendering fails or is not
+    /// the beginning of the text, the answer ends after the end-of-turn token that follows its words. Errors: there is
+    /// no such token.
     fn end(&self, turn: usize, number: usize, start: usize) -> Result<usize> {
         if turn + 1 == self.conversation.messages.len() {
             return Ok(self.text.len());

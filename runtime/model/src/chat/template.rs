@@ -61,25 +61,25 @@ impl ChatTemplate {
     /// line and column where known.
     pub fn parse(source: &str, tokenizer: &Tokenizer) -> Result<Self> {
         let sources = HashMap::from([("default".to_owned(), source.to_owned())]);
-        let template = Self::choose(&sources, tokenizer, Path::new("chat template"))?;
+        let template = Self::compile_sources(&sources, tokenizer, Path::new("chat template"))?;
         template.ok_or_else(|| error::broken("is missing"))
     }
 
-    /// Reads the template of a Hugging Face folder: `chat_template.jinja`, else the one in `tokenizer_config.json`; and for
-    /// conversations with tools, `additional_chat_templates/tool_use.jinja`, else the one named `tool_use` in
+    /// Reads the template of a Hugging Face folder: `chat_template.jinja`, else the one in `tokenizer_config.json`; and
+    /// for conversations with tools, `additional_chat_templates/tool_use.jinja`, else the one named `tool_use` in
     /// `tokenizer_config.json`, if any. `None` if the folder has no default template.
     ///
     /// # Errors
     /// When a file cannot be read, or [`ChatTemplate::parse`] fails.
     pub fn from_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<Option<Self>> {
-        let mut sources = listed(object(&folder.join("tokenizer_config.json"))?.get("chat_template"));
+        let mut sources = sources_by_name(object(&folder.join("tokenizer_config.json"))?.get("chat_template"));
         if let Some(source) = read_optional(&folder.join("chat_template.jinja"))? {
             sources.insert("default".into(), source);
         }
         if let Some(source) = read_optional(&folder.join("additional_chat_templates/tool_use.jinja"))? {
             sources.insert("tool_use".into(), source);
         }
-        Self::choose(&sources, tokenizer, folder)
+        Self::compile_sources(&sources, tokenizer, folder)
     }
 
     /// Compiles the template in a GGUF file's metadata, `tokenizer.chat_template`, and
@@ -91,12 +91,17 @@ impl ChatTemplate {
         let keys = [("default", "tokenizer.chat_template"), ("tool_use", "tokenizer.chat_template.tool_use")];
         let source = |key| metadata.string(key).map(str::to_owned);
         let sources = keys.iter().filter_map(|(name, key)| Some(((*name).to_owned(), source(*key)?)));
-        Self::choose(&sources.collect(), tokenizer, metadata.path())
+        Self::compile_sources(&sources.collect(), tokenizer, metadata.path())
     }
 
-    /// Compiles the sources named `default` and, for conversations with tools, `tool_use`; ignores all others. `sources`
-    /// are template sources by name; `origin` is the file or folder that they come from. `None` without a `default`.
-    fn choose(sources: &HashMap<String, String>, tokenizer: &Tokenizer, origin: &Path) -> Result<Option<Self>> {
+    /// Compiles the sources named `default` and, for conversations with tools, `tool_use`; ignores all others.
+    /// `sources` are template sources by name; `origin` is the file or folder that they come from. `None` without a
+    /// `default`.
+    fn compile_sources(
+        sources: &HashMap<String, String>,
+        tokenizer: &Tokenizer,
+        origin: &Path,
+    ) -> Result<Option<Self>> {
         let compile = |name| sources.get(name).map(|source| Compiled::new(source, origin)).transpose();
         let Some(default) = compile("default")? else { return Ok(None) };
         let names = tokenizer.special_tokens().map(|(role, text)| (role.to_owned(), text.to_owned())).collect();
@@ -136,25 +141,25 @@ impl ChatTemplate {
     /// # Errors
     /// When [`ChatTemplate::render`] fails.
     pub fn render_conversation(&self, conversation: &Conversation<'_>, add_generation_prompt: bool) -> Result<String> {
-        self.for_conversation(conversation).run(PLAIN, self.context(conversation, add_generation_prompt))
+        self.for_conversation(conversation).render_form(PLAIN, self.context(conversation, add_generation_prompt))
     }
 
-    /// Renders a conversation in its plain and its marked form, and finds the answers that the template marks. `None` if it
-    /// marks none, if marks are nested or unpaired, or if the text with marks removed differs from the plain one. Errors:
-    /// those of rendering, or the plain text of a template with marks holds a mark character.
+    /// Renders a conversation in its plain and its marked form, and finds the answers that the template marks. `None`
+    /// if it marks none, if marks are nested or unpaired, or if the text with marks removed differs from the plain one.
+    /// Errors: those of rendering, or the plain text of a template with marks holds a mark character.
     pub(super) fn render_marked(&self, conversation: &Conversation<'_>) -> Result<Option<Marked>> {
         let template = self.for_conversation(conversation);
         if !template.marked {
             return Ok(None);
         }
-        let plain = template.run(PLAIN, self.context(conversation, false))?;
+        let plain = template.render_form(PLAIN, self.context(conversation, false))?;
         if let Some(found) = plain.chars().find(|character| [markers::OPEN, markers::CLOSE].contains(character)) {
             let marker = error::explain(format!("the conversation holds the noncharacter U+{:04X}", u32::from(found)));
             let why = "it is not a character of any text, and marks where answers begin and end while rendering";
             return Err(marker.with_why(why).with_hint("remove it from the record").into());
         }
 
-        let marked = template.run(MARKED, self.context(conversation, false))?;
+        let marked = template.render_form(MARKED, self.context(conversation, false))?;
         Ok(markers::extract_answers(&marked).filter(|(text, spans)| *text == plain && !spans.is_empty()))
     }
 
@@ -197,8 +202,9 @@ struct Compiled {
 }
 
 impl Compiled {
-    /// Compiles a source on its own thread with a stack for its length: the engine compiles long expressions by recursion.
-    /// `origin` is where it comes from. Errors: a source longer than [`LONGEST`], a syntax error, or a panic of the engine.
+    /// Compiles a source on its own thread with a stack for its length: the engine compiles long expressions by
+    /// recursion. `origin` is where it comes from. Errors: a source longer than [`LONGEST`], a syntax error, or a panic
+    /// of the engine.
     fn new(source: &str, origin: &Path) -> Result<Self> {
         if source.len() > LONGEST {
             return Err(error::broken(&format!("has {} bytes, at most {LONGEST} are read", source.len())));
@@ -216,8 +222,8 @@ impl Compiled {
     }
 
     /// Rewrites generation tags, and compiles the same source under the names [`PLAIN`] and [`MARKED`], with limits of
-    /// steps and recursion. As in transformers, renderings leave out the line break after a block tag, and the white space
-    /// before the tag in its line. Errors: a syntax error.
+    /// steps and recursion. As in transformers, renderings leave out the line break after a block tag, and the white
+    /// space before the tag in its line. Errors: a syntax error.
     fn compile(source: &str, work: Work) -> Result<Self> {
         let failed = |error: minijinja::Error| error::from_engine(&error, source);
         let rewritten = markers::rewrite_generation_tags(source);
@@ -235,9 +241,10 @@ impl Compiled {
         Ok(Self { environment: Arc::new(environment), source: source.to_owned(), marked, work })
     }
 
-    /// Renders one form, [`PLAIN`] or [`MARKED`], with these variables. The watchdog ends renderings that together take far
-    /// longer than their texts explain. Errors: those of the template and its limits; a panic of the engine becomes one too.
-    fn run(&self, form: &str, context: Value) -> Result<String> {
+    /// Renders one form, [`PLAIN`] or [`MARKED`], with these variables. The watchdog ends renderings that together take
+    /// far longer than their texts explain. Errors: those of the template and its limits; a panic of the engine becomes
+    /// one too.
+    fn render_form(&self, form: &str, context: Value) -> Result<String> {
         let failed = |error: minijinja::Error| error::from_engine(&error, &self.source);
         let _mark = self.work.begin();
         let mut text = BoundedText(Vec::new());
@@ -266,10 +273,10 @@ impl io::Write for BoundedText {
     }
 }
 
-/// The sources in a `chat_template` value, by name: a string is named `default`; a list has objects with `name` and
-/// `template`. Of two entries with one name, the last counts. Entries of any other form are left out; any other value
-/// gives none.
-fn listed(value: Option<&Json>) -> HashMap<String, String> {
+/// Collects the template sources in a `chat_template` value of `tokenizer_config.json`, by name: a string is named
+/// `default`; a list has objects with `name` and `template`. Of two entries with one name, the last counts. Entries of
+/// any other form are left out; any other value gives none.
+fn sources_by_name(value: Option<&Json>) -> HashMap<String, String> {
     match value {
         Some(Json::String(source)) => HashMap::from([("default".to_owned(), source.clone())]),
         Some(Json::Array(list)) => list

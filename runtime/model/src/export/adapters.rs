@@ -47,8 +47,8 @@ pub(super) fn through_gguf(policy: &Policy, path: &Path) -> Result<Adapter> {
     read_gguf(policy, path)
 }
 
-/// Writes the adapter as a GGUF file. llama.cpp computes the scale of B·A as `adapter.lora.alpha` ÷ rank, with one alpha for
-/// all modules: where a module needs another, its B is multiplied.
+/// Writes the adapter as a GGUF file. llama.cpp computes the scale of B·A as `adapter.lora.alpha` ÷ rank, with one
+/// alpha for all modules: where a module needs another, its B is multiplied.
 fn write_gguf(policy: &Policy, path: &Path) -> Result<()> {
     let (model, adapter) = (policy.model(), policy.adapter());
     let alpha = adapter.modules().first().map_or(1.0, |module| module.scale * module.rank as f64) as f32;

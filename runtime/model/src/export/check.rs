@@ -22,14 +22,15 @@ const MAX_TOKENS: usize = 192;
 pub struct Difference {
     /// The number of compared tokens.
     pub tokens: usize,
-    /// The largest absolute difference of a token's log-probability, in nats; not a number if one of the models gives none.
+    /// The largest absolute difference of a token's log-probability, in nats; not a number if one of the models gives
+    /// none.
     pub largest: f32,
     /// The mean absolute difference, in nats.
     pub mean: f32,
 }
 
 impl Difference {
-    /// Returns the difference if its largest is at most `limit`, in nats.
+    /// Returns `self` if the largest difference is at most `limit`, in nats.
     ///
     /// # Errors
     /// When it is above, or not a number.
@@ -45,13 +46,14 @@ impl Difference {
     }
 }
 
-/// Compares two policies on [`TEXT`], or on a fixed list of tokens if the first has no tokenizer.
+/// Compares the log-probabilities of two policies on the tokens of [`TEXT`], or on a fixed list of tokens if `policy`
+/// has no tokenizer.
 ///
 /// # Errors
 /// When both have a tokenizer and they encode the text differently, or one fails to score it.
 pub(super) fn compare(policy: &Policy, written: &Policy) -> Result<Difference> {
-    let ids = ids(policy)?;
-    if written.model().tokenizer.is_some() && self::ids(written)? != ids {
+    let ids = tokens_to_compare(policy)?;
+    if written.model().tokenizer.is_some() && tokens_to_compare(written)? != ids {
         let what = "the exported model is not the one of the run: its tokenizer gives other tokens";
         let hint = "export with `--to hf`, which keeps the tokenizer's own files, and report this as a bug";
         return Err(Explanation::new("export", what).with_hint(hint).into());
@@ -67,7 +69,7 @@ pub(super) fn compare(policy: &Policy, written: &Policy) -> Result<Difference> {
 
 /// The tokens to compare: those of [`TEXT`] by the model's tokenizer, special ids included; a fixed list of ids if it
 /// has none. At most [`MAX_TOKENS`], and at most as many as the model takes.
-fn ids(policy: &Policy) -> Result<Vec<u32>> {
+fn tokens_to_compare(policy: &Policy) -> Result<Vec<u32>> {
     let model = policy.model();
     let mut ids = match &model.tokenizer {
         Some(tokenizer) => tokenizer.encode(TEXT, true)?,

@@ -33,8 +33,8 @@ enum Values {
     Given(Vec<f32>),
 }
 
-/// Writes the policy's model, with adapter and edits merged, to the GGUF file `path`. Metadata and tensors of a model from a
-/// GGUF file are kept, but for the weights that changed and those that get another format.
+/// Writes the policy's model, with adapter and edits merged, to the GGUF file `path`. Metadata and tensors of a model
+/// from a GGUF file are kept, but for the weights that changed and those that get another format.
 ///
 /// # Errors
 /// When the model comes from a folder and is of a family or has a tokenizer that GGUF metadata is not written for; or a
@@ -42,23 +42,25 @@ enum Values {
 pub(super) fn write(policy: &Policy, path: &Path, quantization: Quantization) -> Result<()> {
     let model = policy.model();
     let from = model.source().filter(|source| source.is_gguf()).map(|source| source.path());
-    let (metadata, stored, given) = match from {
+    let (metadata, stored, extra) = match from {
         Some(from) => (metadata::of_file(from, quantization)?, Header::read(from)?.tensors, Vec::new()),
         None => (metadata::of_model(model, quantization)?, BTreeMap::new(), metadata::tensors(model)),
     };
-    let parts = parts(policy, quantization, stored, given)?;
+    let parts = list_parts(policy, quantization, stored, extra)?;
     let list: Vec<TensorSpec> = parts.iter().map(|part| part.spec.clone()).collect();
     let layout = gguf_layout(&model.configuration);
-    write::write(path, &metadata, &list, |number| bytes(policy, layout, &parts[number]))
+    write::write(path, &metadata, &list, |number| tensor_bytes(policy, layout, &parts[number]))
 }
 
-/// Lists the tensors of the file: those of the family, then the others of the file that the model came from (`stored`) and
-/// those in `given`, which hold factors of the rotation.
-fn parts(
+/// Lists the tensors of the file: the weights of the family, then the remaining tensors of the file that the model came
+/// from (`stored`), then those in `extra`, which hold factors of the rotation. A weight keeps its bytes in `stored` if
+/// they have the wanted format, the weight is not changed and the model is not NF4; else it is merged and converted.
+/// Errors: GGUF files have no name for a weight, or the format of a stored tensor is not read.
+fn list_parts(
     policy: &Policy,
     quantization: Quantization,
     mut stored: BTreeMap<String, Location>,
-    given: Vec<(String, Vec<f32>)>,
+    extra: Vec<(String, Vec<f32>)>,
 ) -> Result<Vec<Part>> {
     let model = policy.model();
     let (configuration, layout) = (&model.configuration, gguf_layout(&model.configuration));
@@ -80,16 +82,17 @@ fn parts(
         let spec = TensorSpec { name, shape: location.shape.clone(), dtype: location.dtype()? };
         parts.push(Part { spec, source: Values::Stored(location) });
     }
-    for (name, values) in given {
+    for (name, values) in extra {
         let spec = TensorSpec { name, shape: vec![values.len()], dtype: GgmlDType::F32 };
         parts.push(Part { spec, source: Values::Given(values) });
     }
     Ok(parts)
 }
 
-/// The bytes of a tensor in its format. A merged weight gets the changes that GGUF writers make to weights of this
-/// layout. Errors: the format of a stored tensor has changed, or a file cannot be read.
-fn bytes(policy: &Policy, layout: GgufLayout, part: &Part) -> Result<Vec<u8>> {
+/// Computes or reads the bytes of a tensor of the file, in the tensor's format. A merged weight gets the changes that
+/// GGUF writers make to weights of this layout. Errors: the format of a stored tensor has changed, or a file cannot be
+/// read.
+fn tensor_bytes(policy: &Policy, layout: GgufLayout, part: &Part) -> Result<Vec<u8>> {
     let (model, TensorSpec { dtype, shape, .. }) = (policy.model(), &part.spec);
     match &part.source {
         Values::Stored(location) => {

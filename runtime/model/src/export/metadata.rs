@@ -25,8 +25,8 @@ const DROPPED: [&str; 2] = ["quantize.", "split."];
 /// The families for which metadata is written. llama.cpp needs more keys, or another kind of tokenizer, for the others.
 const FAMILIES: [&str; 3] = ["llama", "qwen2", "qwen3"];
 
-/// The metadata of the GGUF file `path`, with the number format of the new file. Sorted by key, so that equal models are
-/// equal bytes.
+/// The metadata of the GGUF file `path`, with the number format of the new file. Sorted by key, so that equal models
+/// are equal bytes.
 ///
 /// # Errors
 /// When the file cannot be read.
@@ -43,8 +43,8 @@ pub(super) fn of_file(path: &Path, quantization: Quantization) -> Result<TypedMe
 /// The metadata of a model from a folder: architecture, sizes, rotation, tokenizer and chat template.
 ///
 /// # Errors
-/// When the family is none of [`FAMILIES`], the model has a part that the family has no key for, or its tokenizer is none
-/// that GGUF metadata is written for.
+/// When the family is none of [`FAMILIES`], the model has a part that the family has no key for, or its tokenizer is
+/// none that GGUF metadata is written for.
 pub(super) fn of_model(model: &Model, quantization: Quantization) -> Result<TypedMetadata> {
     let configuration = &model.configuration;
     check(model)?;
@@ -61,7 +61,8 @@ pub(super) fn of_model(model: &Model, quantization: Quantization) -> Result<Type
     Ok(metadata)
 }
 
-/// The tensors of a model from a folder that hold no weights: the divisors of Llama 3's rotation, if it is scaled so.
+/// Computes the tensors, by name, that hold no weights of a model from a folder: `rope_freqs.weight` with the divisors
+/// of the rotation's frequencies, if the rotation is scaled as in Llama 3; else none.
 pub(super) fn tensors(model: &Model) -> Vec<(String, Vec<f32>)> {
     let configuration = &model.configuration;
     let scaled = configuration.ropes.iter().filter(|rope| matches!(rope.scaling, RopeScaling::Llama3 { .. }));
@@ -73,7 +74,7 @@ pub(super) fn tensors(model: &Model) -> Vec<(String, Vec<f32>)> {
     scaled.map(|rope| ("rope_freqs.weight".to_owned(), divisors(rope))).collect()
 }
 
-/// The keys about the number formats of the file.
+/// The keys that state the file's choice of number formats, and version 2 of GGML's quantized formats.
 fn number_format(quantization: Quantization) -> [(String, Value); 2] {
     [
         ("general.file_type".into(), Value::U32(quantization.file_type())),
@@ -129,8 +130,9 @@ fn sizes(configuration: &Configuration) -> Result<Vec<(&'static str, Value)>> {
     Ok(keys)
 }
 
-/// The keys of the rotation, without the architecture before them; none for Llama 3's divisors, which are a tensor. Errors: a
-/// scaling that llama.cpp has no keys for.
+/// The keys of the model's first rotation, its base and its scaling, without the architecture before them; none if the
+/// model has no rotation. Llama 3's scaling has no keys, since its divisors are a tensor. Errors: a scaling that
+/// llama.cpp has no keys for.
 fn rotation(configuration: &Configuration) -> Result<Vec<(&'static str, Value)>> {
     let Some(rope) = configuration.ropes.first() else { return Ok(Vec::new()) };
     let number = |value: f64| Value::F32(value as f32);

@@ -1,5 +1,5 @@
-//! Writes the `Modelfile` of a folder for Ollama. Ollama renders conversations by a template of its own language, which is
-//! derived from what the model's chat template renders, and then compared with it.
+//! Writes the `Modelfile` of a folder for Ollama. Ollama renders conversations by a template of its own language, which
+//! is derived from what the model's chat template renders, and then compared with it.
 
 use std::fmt::Write as _;
 
@@ -28,10 +28,13 @@ struct Pieces {
     answer_end: String,
 }
 
-/// The text of the `Modelfile` for a model whose GGUF file is called `file`, beside it.
+/// Writes the text of the `Modelfile` for a model whose GGUF file is called `file`, beside it: the file, the template
+/// and the stop texts, which are the end tokens of the configuration. Leaves out end tokens with a quotation mark, a
+/// backslash or a line break. A model without a chat template gets one that shows only the prompt.
 ///
 /// # Errors
-/// When the model's chat template renders conversations in a way that a template of Ollama cannot.
+/// When the model has no tokenizer, or its chat template renders conversations in a way that a template of Ollama
+/// cannot.
 pub(super) fn text(model: &Model, file: &str) -> Result<String> {
     let mut text = format!("FROM ./{file}\n");
     let template = match &model.template {
@@ -68,7 +71,7 @@ fn template_of(template: &ChatTemplate, bos: &str) -> Option<String> {
         let text = template.render(&messages(system, turns), true, None).ok()?;
         Some(text.strip_prefix(bos).map_or(text.clone(), str::to_owned))
     };
-    let pieces = pieces(render)?;
+    let pieces = find_pieces(render)?;
     for length in [1, 3, 5] {
         let turns = &TURNS[..length];
         let systems = [None, pieces.system.as_ref().map(|_| SYSTEM)];
@@ -88,14 +91,14 @@ fn template_of(template: &ChatTemplate, bos: &str) -> Option<String> {
 /// Finds the fixed texts around messages in what `render` returns for a system message, if any, and turns. `system` is
 /// `None` if the template refuses or does not show a system message. `None` if the turns are not shown one after
 /// another.
-fn pieces(render: impl Fn(Option<&str>, &[&str]) -> Option<String>) -> Option<Pieces> {
+fn find_pieces(render: impl Fn(Option<&str>, &[&str]) -> Option<String>) -> Option<Pieces> {
     let plain = render(None, &TURNS[..3])?;
-    let [before, question_end, between, _] = <[&str; 4]>::try_from(split(&plain, &TURNS[..3])?).ok()?;
+    let [before, question_end, between, _] = <[&str; 4]>::try_from(split_at_words(&plain, &TURNS[..3])?).ok()?;
     let user = common_end(before, between);
     let opening = before.strip_suffix(user)?.to_owned();
     let answer_end = between.strip_suffix(user)?.to_owned();
     let system = render(Some(SYSTEM), &TURNS[..1]).and_then(|text| {
-        let parts = split(&text, &[SYSTEM, TURNS[0]])?;
+        let parts = split_at_words(&text, &[SYSTEM, TURNS[0]])?;
         Some((parts[0].to_owned(), parts[1].strip_suffix(user)?.to_owned()))
     });
     let (user, question_end) = (user.to_owned(), question_end.to_owned());
@@ -104,7 +107,7 @@ fn pieces(render: impl Fn(Option<&str>, &[&str]) -> Option<String>) -> Option<Pi
 
 /// Splits a text at the first occurrence of each of these words, in order. Returns one part more than there are words;
 /// `None` if a word is missing.
-fn split<'a>(text: &'a str, words: &[&str]) -> Option<Vec<&'a str>> {
+fn split_at_words<'a>(text: &'a str, words: &[&str]) -> Option<Vec<&'a str>> {
     let mut rest = text;
     let mut parts = Vec::new();
     for word in words {
@@ -116,7 +119,7 @@ fn split<'a>(text: &'a str, words: &[&str]) -> Option<Vec<&'a str>> {
     Some(parts)
 }
 
-/// The longest text with which both texts end.
+/// The longest text with which both texts end; may be empty.
 fn common_end<'a>(one: &'a str, other: &str) -> &'a str {
     let starts = one.char_indices().map(|(at, _)| at).chain([one.len()]);
     let ends = starts.map(|at| &one[at..]);
@@ -155,7 +158,7 @@ fn go_template(pieces: &Pieces) -> String {
     )
 }
 
-/// A conversation of alternating questions and answers.
+/// Builds a conversation: the system message, if any, then `turns` as alternating messages of user and assistant.
 fn messages(system: Option<&str>, turns: &[&str]) -> Vec<Message> {
     let roles = ["user", "assistant"].into_iter().cycle();
     let turns = roles.zip(turns).map(|(role, text)| Message::new(role, *text));
@@ -186,7 +189,7 @@ mod tests {
     fn the_pieces_of_a_template_compose_to_what_it_renders() {
         for (opening, takes_system) in [("", true), ("", false), ("<system>You help.</>", true)] {
             let render = render(opening, takes_system);
-            let pieces = pieces(&render).unwrap();
+            let pieces = find_pieces(&render).unwrap();
             assert_eq!(pieces.system.is_some(), takes_system);
             for length in [1, 3, 5] {
                 assert_eq!(compose(&pieces, None, &TURNS[..length]), render(None, &TURNS[..length]).unwrap());
@@ -200,7 +203,7 @@ mod tests {
 
     #[test]
     fn the_template_in_the_language_of_ollama_has_the_pieces_around_the_texts() {
-        let pieces = pieces(render("", true)).unwrap();
+        let pieces = find_pieces(render("", true)).unwrap();
         let wanted = "{{ if .System }}<system>{{ .System }}</>{{ else }}{{ end }}\
             {{ range .Messages }}{{ if eq .Role \"user\" }}<user>{{ .Content }}</><assistant>\
             {{ else if eq .Role \"assistant\" }}{{ .Content }}</>{{ end }}{{ end }}";

@@ -22,9 +22,9 @@ pub enum Quantization {
 }
 
 impl Quantization {
-    /// The largest difference of a token's log-probability, in nats, that rounding to this format explains. Each limit is
-    /// 1.6 to 8 times the larger of what was measured on Qwen2.5-Coder 0.5B and on the sample model; a wrong order of rows
-    /// or a missing scale gives many times as much.
+    /// The largest difference of a token's log-probability, in nats, that rounding to this format explains. Each limit
+    /// is 1.6 to 8 times the larger of what was measured on Qwen2.5-Coder 0.5B and on the sample model; a wrong order
+    /// of rows or a missing scale gives many times as much.
     #[must_use]
     pub fn limit(self) -> f32 {
         match self {
@@ -71,8 +71,9 @@ impl Quantization {
     }
 }
 
-/// Whether the `_M` choices give a tensor more bits: the values and the last matrix of the feed-forward part, in the first
-/// and the last eighth of the blocks and in every third block between.
+/// Whether the `_M` choices give the tensor `name` more bits: the matrix of the attention's values, alone or fused, and
+/// the last one of the feed-forward part, in the first and the last eighth of the blocks and in every third block
+/// between.
 fn has_more_bits(name: &str, layers: usize) -> bool {
     let Some((layer, part)) = name.strip_prefix("blk.").and_then(|rest| rest.split_once('.')) else { return false };
     let Ok(layer) = layer.parse::<usize>() else { return false };
@@ -81,8 +82,8 @@ fn has_more_bits(name: &str, layers: usize) -> bool {
     is_chosen && ["attn_v.weight", "attn_qkv.weight", "ffn_down.weight"].contains(&part)
 }
 
-/// The format for rows of so many columns: `wanted` if they are whole blocks of it, else the nearest with blocks of 32, else
-/// `F16`.
+/// The format for rows of so many columns: `wanted` if they are whole blocks of it, else the nearest with blocks of 32,
+/// else `F16`.
 fn fit(wanted: GgmlDType, columns: usize) -> GgmlDType {
     let is_whole = |dtype: GgmlDType| columns.is_multiple_of(dtype.block_size());
     let smaller = match wanted {

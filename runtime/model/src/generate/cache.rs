@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 /// The most prompt tokens of one pass; a longer prompt has a pass of its own.
 const PASS: usize = 4096;
 
-/// Builds all blocks of a network, in order, with rotation tables for sequences of up to `longest` tokens. `answer_mask`
-/// says which tokens answer-only patches change. Errors: the deadline has passed, or a weight is missing.
+/// Builds all blocks of a network, in order, with rotation tables for sequences of up to `longest` tokens.
+/// `answer_mask` says which tokens answer-only patches change. Errors: the deadline has passed, or a weight is missing.
 pub(super) fn build_blocks(network: &Network<'_>, longest: usize, answer_mask: &AnswerMask) -> Result<Vec<Block>> {
     let rows = first_table_row(&network.model.configuration, longest) + longest;
     (0..network.model.configuration.layers).map(|layer| network.block(layer, rows, answer_mask)).collect()
@@ -70,7 +70,8 @@ impl DecodingBlocks {
 }
 
 /// Selects the sequences whose tokens are all in the cache, so that their next token can be sampled. `rows` has the
-/// last block's output for each active sequence, `[active, hidden]`; returns those of the selected ones, and these.
+/// last block's output for each active sequence, `[active, hidden]`; returns the rows of the selected sequences, and
+/// these sequences, in the order of `active`. If none is selected, returns all of `rows` beside an empty list.
 pub(super) fn ready_sequences<'a>(
     rows: &Tensor,
     active: &'a mut [&mut Sequence],
@@ -87,7 +88,7 @@ pub(super) fn ready_sequences<'a>(
     Ok((fused::gather_rows(rows, &Indices::from(places))?, ready))
 }
 
-/// Runs the next token of every active sequence that the cache does not hold yet, and adds its keys and values to the
+/// Runs for every active sequence the first token that the cache does not hold yet, and adds its keys and values to the
 /// cache. Returns the last block's output for these tokens, `[sequences, hidden]`, in the order of `active`, which puts
 /// sequences that run a token of a reply first if answer-only patches tell them apart. Errors: a sequence has no such
 /// token, or the deadline has passed.
@@ -185,8 +186,9 @@ pub(super) fn recompute_outgrown(
 
 /// Runs tokens through all blocks and stores their keys and values in the cache. `ids` are the token ids and
 /// `positions` their rows in the rotation tables; `pass` says which slots of the cache grow by these tokens. `attend`
-/// computes attention from the cache, the layer, and queries, keys and values, after the cache has the new keys and values
-/// of that layer. Returns the last block's output, `[tokens, hidden]`. Errors: the deadline has passed before a block.
+/// computes attention from the cache, the layer, and queries, keys and values, after the cache has the new keys and
+/// values of that layer. Returns the last block's output, `[tokens, hidden]`. Errors: the deadline has passed before a
+/// block.
 fn run_blocks(
     network: &Network<'_>,
     blocks: &[Block],
@@ -210,8 +212,8 @@ fn run_blocks(
     Ok(hidden)
 }
 
-/// Groups the prompts of sequences, in their order, into passes of at most [`PASS`] tokens; a longer prompt is alone.
-/// Returns, for each pass, the cache slot and the tokens of each prompt.
+/// Groups the prompts of `firsts`, the first sequence of each prompt, in their order, into passes of at most [`PASS`]
+/// tokens; a longer prompt is alone. Returns, for each pass, the cache slot and the tokens of each prompt.
 fn prompt_groups<'a>(firsts: &[&Sequence], prompts: &'a [Vec<u32>]) -> Vec<Vec<(usize, &'a [u32])>> {
     let mut groups: Vec<Vec<(usize, &[u32])>> = Vec::new();
     let mut tokens = 0;

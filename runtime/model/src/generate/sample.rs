@@ -11,9 +11,9 @@ use super::sequence::Sequence;
 use crate::error::Result;
 
 /// Samples one token for every sequence from logits `[sequences, vocabulary]`, which are divided by the temperature
-/// already. Takes one number of each sequence's random stream, also at temperature 0. Runs on the device of the logits if
-/// that can sample and all tokens are allowed, and overwrites them there; else row by row on the CPU. Errors: a logit is
-/// not finite.
+/// already. Takes one number of each sequence's random stream, also at temperature 0. Runs on the device of the logits
+/// if that can sample and all tokens are allowed, and overwrites them there; else row by row on the CPU. Errors: a
+/// logit is not finite.
 pub(super) fn sample_tokens(
     logits: &Tensor,
     sampling: &Sampling,
@@ -35,8 +35,8 @@ pub(super) fn sample_tokens(
     }
 }
 
-/// Samples one of the tokens `ids`, ascending and all in the vocabulary, as if the vocabulary had no others. Errors: the
-/// logit of one of them is not finite.
+/// Samples one of the tokens `ids`, ascending and all in the vocabulary, as if the vocabulary had no others. Errors:
+/// the logit of one of them is not finite.
 fn sample_among(ids: &[u32], logits: &[f32], sampling: &Sampling, draw: f64) -> Result<SampledToken> {
     let allowed: Vec<f32> = ids.iter().map(|id| logits[*id as usize]).collect();
     if !allowed.iter().all(|logit| logit.is_finite()) {
@@ -47,10 +47,10 @@ fn sample_among(ids: &[u32], logits: &[f32], sampling: &Sampling, draw: f64) -> 
     Ok(SampledToken { id: ids[chosen.id as usize], ..chosen })
 }
 
-/// Samples one token from one row of logits, already divided by the temperature, after the filters top-k, top-p and min-p.
-/// `draw` is uniform in [0, 1). The token's log-probability is that among the tokens which the filters leave. At
-/// temperature 0, takes the likeliest token, the lowest id of equals, without `draw` and filters, and its log-probability
-/// among all tokens. Errors: a logit is not finite, or there are none.
+/// Samples one token from one row of logits, already divided by the temperature, after the filters top-k, top-p and
+/// min-p. `draw` is uniform in [0, 1). The token's log-probability is that among the tokens which the filters leave. At
+/// temperature 0, takes the likeliest token, the lowest id of equals, without `draw` and filters, and its
+/// log-probability among all tokens. Errors: a logit is not finite, or there are none.
 pub(super) fn sample_token(logits: &[f32], sampling: &Sampling, draw: f64) -> Result<SampledToken> {
     let TokenWeights { best, weights, total } = fused::token_weights(logits)?;
     if sampling.temperature == 0.0 {
@@ -66,10 +66,10 @@ pub(super) fn sample_token(logits: &[f32], sampling: &Sampling, draw: f64) -> Re
     Ok(draw_token(kept, total, draw, best))
 }
 
-/// Returns the first token at which the running sum of positive weights exceeds `draw · total`, with ln(weight / total) as
-/// its log-probability. `weights` yields (token id, weight); `total` is the sum of the weights. If rounding keeps the
-/// running sum from exceeding, returns the last token with a positive weight; if no weight is positive, `best` with weight
-/// 1.
+/// Returns the first token at which the running sum of positive weights exceeds `draw · total`, with ln(weight / total)
+/// as its log-probability. `weights` yields (token id, weight); `total` is the sum of the weights. If rounding keeps
+/// the running sum from exceeding, returns the last token with a positive weight; if no weight is positive, `best` with
+/// weight 1.
 fn draw_token(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, best: u32) -> SampledToken {
     let wanted = draw * total;
     let mut reached = 0.0;
@@ -92,15 +92,15 @@ fn draw_token(weights: impl Iterator<Item = (u32, f64)>, total: f64, draw: f64, 
 /// top-k leaves. Top-k 0 keeps all tokens.
 fn candidates(weights: &[f32], sampling: &Sampling) -> Vec<u32> {
     let limit = if sampling.top_k == 0 { weights.len() } else { sampling.top_k.min(weights.len()) };
-    let mut kept = ranked(weights, sampling, limit);
+    let mut kept = top_p_tokens(weights, sampling, limit);
     // The largest weight is 1: it belongs to the largest logit.
     kept.retain(|id| weights[*id as usize] >= sampling.min_p);
     kept
 }
 
-/// The fewest of the `limit` likeliest tokens that together hold at least the share top-p of the weight of these `limit`
-/// tokens, by descending weight; ties by lower id. All `limit` tokens at top-p 1.
-fn ranked(weights: &[f32], sampling: &Sampling, limit: usize) -> Vec<u32> {
+/// The fewest of the `limit` likeliest tokens that together hold at least the share top-p of the weight of these
+/// `limit` tokens, by descending weight; ties by lower id. All `limit` tokens at top-p 1.
+fn top_p_tokens(weights: &[f32], sampling: &Sampling, limit: usize) -> Vec<u32> {
     if sampling.top_p >= 1.0 {
         return top_tokens(weights, limit);
     }

@@ -38,8 +38,8 @@ pub(super) struct StopCriteria<'a> {
 }
 
 impl<'a> StopCriteria<'a> {
-    /// Collects the end tokens of the model's configuration and tokenizer, and the stop texts. Errors: there are stop texts
-    /// but the model has no tokenizer.
+    /// Collects the end tokens of the model's configuration and tokenizer, and the stop texts. Errors: there are stop
+    /// texts but the model has no tokenizer.
     pub(super) fn new(model: &'a Model, sampling: &'a Sampling) -> Result<Self> {
         let tokenizer = if sampling.stop.is_empty() { None } else { Some(model.tokenizer()?) };
         let ends = model.end_tokens();
@@ -80,14 +80,15 @@ impl Sequence {
         }
     }
 
-    /// The token that runs next, with whether it is of a reply, if the cache holds `cached` tokens of the sequence;
-    /// `None` if it holds all.
+    /// Returns the first token after the `cached` tokens of prompt and completion that the cache holds, and whether it
+    /// belongs to a reply. `None` if the cache holds all tokens, or not the whole prompt.
     pub(super) fn next_input(&self, cached: usize) -> Option<(u32, bool)> {
         let place = cached.checked_sub(self.prompt_tokens)?;
         self.completion.ids.get(place).map(|id| (*id, self.completion.is_reply(place)))
     }
 
-    /// Whether the model wrote the token at this place of prompt and completion.
+    /// Whether the model wrote the token at this index of prompt and completion together: false in the prompt and in
+    /// replies.
     pub(super) fn is_own(&self, place: usize) -> bool {
         place.checked_sub(self.prompt_tokens).is_some_and(|place| !self.completion.is_reply(place))
     }
@@ -122,8 +123,9 @@ impl Sequence {
         }
     }
 
-    /// Has `turns` answer the completion, which ended by itself: appends the tokens of the reply, or marks the sequence
-    /// as ended.
+    /// Asks `turns` for a reply to the completion, which met the stop criteria. Appends the reply's tokens with
+    /// log-probability 0. Marks the sequence as ended if the reply has no tokens, they and one more do not fit, or the
+    /// model wrote `max_tokens`. Only [`Reply::End`] leaves the completion marked as finished, and sets its reward.
     fn take_reply(&mut self, turns: &mut Turns<'_>) -> Result<()> {
         let reply = (turns.reply)(self.number, &self.completion)?;
         let completion = &mut self.completion;

@@ -77,8 +77,8 @@ impl CaptureRequest {
         }
     }
 
-    /// The number of first tokens of a row that the last captured one depends on, itself included; 0 if none is
-    /// captured.
+    /// How many tokens of a row, from the first, a pass has to run: up to and including the last captured token; 0 if
+    /// the row has none.
     pub(super) fn length(&self, row: usize) -> usize {
         self.tokens[row].last().map_or(0, |last| last + 1)
     }
@@ -127,9 +127,10 @@ impl Policy {
         Ok(self.run_capture(view, rows, &request, false)?.values)
     }
 
-    /// Captures what `request` asks for. With `learning`, which is for [`View::Policy`] alone, adapter dropout and the
-    /// noise on embeddings apply, the counter that names them advances by the number of slices, and slices save what
-    /// their backward passes need while there is room.
+    /// Captures what `request` asks for, each rank a share of the rows, and gathers the activations of all rows. With
+    /// `learning`, which is for [`View::Policy`] alone, adapter dropout and the noise on embeddings apply, the counter
+    /// that names them advances by the number of slices, and slices save what their backward passes need while there is
+    /// room.
     pub(super) fn run_capture(
         &self,
         view: &View,
@@ -159,15 +160,17 @@ impl Policy {
         Ok(CaptureResult { values, learning_pass, passes })
     }
 
-    /// Runs one slice of rows up to the highest layer and writes the captured activations into `all`. Returns what its
-    /// backward pass needs if `save` is set. Runs nothing and saves nothing if no vector of these rows is captured.
+    /// Runs one slice of rows up to the highest layer and writes the captured activations into `values`, the tables of
+    /// the whole batch. Returns what its backward pass needs if `save` is true, else `None`. Does nothing and returns
+    /// `None` if no vector of these rows is captured. `learning_pass` names the dropout masks and the noise; `None` for
+    /// neither.
     fn capture_slice(
         &self,
         view: &View,
         packed: CapturePacking,
         request: &CaptureRequest,
         (learning_pass, save): (Option<(u64, u64)>, bool),
-        all: &mut BatchValues,
+        values: &mut BatchValues,
     ) -> Result<Option<CapturePass>> {
         if packed.indices.is_empty() {
             return Ok(None);
@@ -183,7 +186,7 @@ impl Policy {
             stack::forward_to(&network, &packed.packing, request.last)?;
         }
         for (table, layer) in request.layers.iter().enumerate() {
-            all.set_entries(table, &packed.indices, &readers.layers[layer].take()?);
+            values.set_entries(table, &packed.indices, &readers.layers[layer].take()?);
         }
         let Some(blocks) = blocks else { return Ok(None) };
         let reservation = Some(self.saved.reserve(blocks.bytes() as u64)?);
@@ -192,8 +195,8 @@ impl Policy {
 }
 
 impl CapturePacking {
-    /// Packs the rows of a slice whose parts are here, each up to the last token that is captured; `share` packs common
-    /// prefixes once.
+    /// Packs the rows of this rank's parts of a slice, each up to its last captured token, and finds the captured
+    /// tokens among the packed ones. `share` packs common prefixes once.
     pub(super) fn new(
         rows: &Rows,
         slice: &DividedSlice,

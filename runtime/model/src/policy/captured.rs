@@ -37,7 +37,7 @@ pub struct Captured {
 }
 
 impl Captured {
-    /// The bytes of activations saved for a backward pass.
+    /// The bytes of activations that are saved for the backward pass on this rank; 0 after it.
     #[must_use]
     pub fn saved_bytes(&self) -> usize {
         self.passes.iter().flatten().map(|pass| pass.blocks.bytes()).sum()
@@ -54,7 +54,8 @@ struct SliceSeeds {
 }
 
 impl SliceSeeds {
-    /// Copies the seeds of `rows` from `seeds`, those of the whole batch, which have the shape of the captured values.
+    /// Copies the seeds of the slice `rows` (row indices) to host memory as `f32`. `seeds` are those of the whole
+    /// batch, in the shape of the captured values.
     fn read(seeds: &Tensor, request: &CaptureRequest, rows: &Range<usize>) -> Result<Self> {
         let of_layer = |number| -> Result<Vec<f32>> {
             let seeds = seeds.get(number)?.narrow(0, rows.start, rows.len())?;
@@ -64,18 +65,20 @@ impl SliceSeeds {
         Ok(Self { layers, first: rows.start * request.vectors_per_row(), hidden: seeds.dim(seeds.rank() - 1)? })
     }
 
-    /// The seeds of one vector of a layer, given by its index among the vectors of the whole batch.
+    /// Selects the `hidden` seeds of one captured vector from `layer`, an element of `layers`. `index` is the vector's
+    /// index among those of the whole batch.
     fn of_vector<'a>(&self, layer: &'a [f32], index: usize) -> &'a [f32] {
         &layer[(index - self.first) * self.hidden..][..self.hidden]
     }
 
-    /// The seeds of the vectors `indices` of one layer, vector after vector. `number` is the position of the layer in
-    /// the request.
+    /// Collects the seeds of some captured vectors of one layer, vector after vector. `number` is the position of the
+    /// layer in the request, `indices` are indices among the vectors of the whole batch.
     fn of_layer(&self, number: usize, indices: &[usize]) -> Vec<f32> {
         indices.iter().flat_map(|index| self.of_vector(&self.layers[number], *index)).copied().collect()
     }
 
-    /// Whether one of these vectors has a seed that is not 0 in some layer.
+    /// Whether any of these captured vectors, given by index among those of the whole batch, has a seed other than 0 in
+    /// any layer.
     fn has_any(&self, mut indices: impl Iterator<Item = usize>) -> bool {
         let is_seeded =
             |index| self.layers.iter().any(|layer| self.of_vector(layer, index).iter().any(|seed| *seed != 0.0));
@@ -149,8 +152,10 @@ impl Policy {
         Ok(())
     }
 
-    /// Runs the backward pass over those parts of slice `number` of the captured rows that are here, after its forward
-    /// pass if nothing of it is `kept`. Frees what was kept. Returns the gradient, or where it was added to.
+    /// Runs the backward pass over this rank's parts of slice `number`. Runs the forward pass first if `kept`, what
+    /// that pass saved, is `None`; else frees `kept` at the end. Runs neither pass if all seeds of these parts are 0.
+    /// `share` says whether common prefixes run once. Returns the sums of the gradient, which are in the flat gradient
+    /// already unless passes for learning are divided among ranks.
     fn backward_captured_slice(
         &self,
         (captured, number): (&Captured, u64),
@@ -191,8 +196,8 @@ impl Policy {
         Ok(gradients)
     }
 
-    /// The network of the policy for a pass over slice `number`, with the patches, dropout masks and noise of the
-    /// capture.
+    /// Builds the network of [`View::Policy`] for a pass over slice `number`, with the patches, dropout masks and noise
+    /// of the capture.
     fn captured_network<'a>(
         &'a self,
         captured: &'a Captured,

@@ -23,8 +23,8 @@ pub(super) struct DividedSlice {
 }
 
 impl DividedSlice {
-    /// Packs the tokens that the targets of the parts that are here depend on; `share` packs common prefixes once.
-    /// Errors: those of [`Packing::of_targets`].
+    /// Packs the tokens on which the targets of this rank's parts depend; `share` packs common prefixes once. Errors:
+    /// those of [`Packing::of_targets`].
     pub(super) fn pack_targets(&self, rows: &Rows, share: bool, configuration: &Configuration) -> Result<Packing> {
         Packing::of_targets(rows, self.rows.clone(), &self.lengths, (&self.parts, share), configuration)
     }
@@ -63,7 +63,7 @@ impl BatchValues {
         }
     }
 
-    /// The entries of all tables at these indices: table after table, in the order of the indices.
+    /// Copies the entries at these indices from all tables: table after table, in the order of the indices.
     fn entries(&self, indices: &[usize]) -> Vec<f32> {
         let tables = self.numbers.chunks_exact(self.length.max(1));
         tables
@@ -80,10 +80,10 @@ impl Policy {
         self.ranks.are_several() && !(learning && self.adapter.is_full())
     }
 
-    /// Cuts a batch into slices, and each slice into parts that are divided among the ranks. One process alone cuts
-    /// parts only where gradients are added up on the CPU for an adapter, so that they have the bits of several ranks.
-    /// `share` is whether common prefixes run once. `length` returns how many tokens of the row with an index a pass
-    /// runs.
+    /// Cuts a batch into slices, and each slice into parts that are divided among the ranks. If passes are not divided,
+    /// a slice is one part, unless it is for `learning` on the CPU with a trained adapter: then it is cut as for
+    /// several ranks, so that the gradient gets the same bits. `share` says whether common prefixes run once. `length`
+    /// gets the index of a row and returns how many of its tokens, from the first, a pass runs.
     pub(super) fn divided_slices(
         &self,
         rows: &Rows,
@@ -107,7 +107,8 @@ impl Policy {
         self.slices(rows, share).into_iter().map(divide).collect()
     }
 
-    /// Where the gradients of these parts are added: to the parameters, or to buffers if they are divided among ranks.
+    /// Creates the sums to which the gradients of these parts are added: the flat gradient of the parameters itself,
+    /// or, if passes for learning are divided among ranks, new buffers of 0.
     pub(super) fn gradient_sums(&self, parts: TokenParts) -> Result<GradientSums<'_>> {
         let parameters = self.adapter.parameters();
         let sums = match self.divides(true) {
@@ -117,19 +118,20 @@ impl Policy {
         Ok(sums?)
     }
 
-    /// Fills in the values of the rows that other ranks computed. `own` has those of this rank; `indices` returns the
-    /// indices of a row's entries. `purpose` names the exchange for all ranks, and `learning` says whether the pass is
-    /// for learning. Returns `own` as it is if such passes are not divided. Errors: that of `own`, which the other
-    /// ranks get as well, or another rank failed or sent a message of another size.
+    /// Fills in the values of the rows that other ranks computed. `local` has the values that this rank computed;
+    /// `indices` gets the index of a row and returns the indices of its entries in the tables. `purpose` names the
+    /// exchange for all ranks, and `learning` says whether the pass is for learning. Returns `local` as it is if such
+    /// passes are not divided. Errors: that of `local`, which the other ranks get as well, or another rank failed or
+    /// sent a message of another size.
     pub(super) fn gather_values<I: IntoIterator<Item = usize>>(
         &self,
         (purpose, learning): (&'static str, bool),
         slices: &[DividedSlice],
         indices: impl Fn(usize) -> I,
-        own: Result<BatchValues>,
+        local: Result<BatchValues>,
     ) -> Result<BatchValues> {
         if !self.divides(learning) {
-            return own;
+            return local;
         }
         let (rank, ranks) = self.ranks.position();
         let mut of_ranks = vec![Vec::new(); ranks];
@@ -138,9 +140,9 @@ impl Policy {
                 all.extend(numbers.into_iter().flat_map(|number| indices(slice.rows.start + number)));
             }
         }
-        let message = own.as_ref().map(|values| bytes_of(&values.entries(&of_ranks[rank])));
+        let message = local.as_ref().map(|values| bytes_of(&values.entries(&of_ranks[rank])));
         let gathered = self.ranks.gather(purpose, message.map_err(ToString::to_string));
-        let (mut values, gathered) = (own?, gathered?);
+        let (mut values, gathered) = (local?, gathered?);
         for (indices, message) in of_ranks.iter().zip(gathered) {
             let length = indices.len() * values.width;
             if message.len() != 4 * length * values.tables {
@@ -153,26 +155,27 @@ impl Policy {
         Ok(values)
     }
 
-    /// Completes the gradient of one slice of rows, of which `own` has the sums over the parts that are here. Does
-    /// nothing more if passes for learning are not divided: `own` was then added to the flat gradient already. Else
-    /// exchanges the sums of all ranks, [`CHUNK_NUMBERS`] numbers at a time, and adds them to the flat gradient.
-    /// Errors: that of `own`, which the other ranks get as well, or another rank failed or sent a message of another
-    /// size; chunks before it stay added.
-    pub(super) fn add_gradient(&self, parts: &RowParts, own: Result<GradientSums<'_>>) -> Result<()> {
+    /// Completes the gradient of one slice of rows, of which `local` has the sums over this rank's parts. If passes for
+    /// learning are not divided, those sums are in the flat gradient already, and only the error of `local` is
+    /// returned. Else exchanges the sums of all ranks, [`CHUNK_NUMBERS`] numbers at a time, and adds them to the flat
+    /// gradient. Errors: that of `local`, which the other ranks get as well, or another rank failed or sent a message
+    /// of another size; chunks before it stay added.
+    pub(super) fn add_gradient(&self, parts: &RowParts, local: Result<GradientSums<'_>>) -> Result<()> {
         if !self.divides(true) {
-            return own.map(|_| ());
+            return local.map(|_| ());
         }
         let parameters = self.adapter.parameters();
-        let own: Result<Vec<Vec<f32>>> = own.and_then(|sums| {
+        let local: Result<Vec<Vec<f32>>> = local.and_then(|sums| {
             let flat = sums.into_subtrees().into_iter().map(|(_, flat)| Ok(flat.to_vec1::<f32>()?));
             flat.collect()
         });
         let subtrees = parts.subtrees();
         for start in (0..parameters.flat_len()).step_by(CHUNK_NUMBERS) {
             let range = start..(start + CHUNK_NUMBERS).min(parameters.flat_len());
-            let message = own.as_ref().map(|flat| flat.iter().flat_map(|all| bytes_of(&all[range.clone()])).collect());
+            let message =
+                local.as_ref().map(|flat| flat.iter().flat_map(|all| bytes_of(&all[range.clone()])).collect());
             let gathered = self.ranks.gather("gradient", message.map_err(ToString::to_string));
-            let gathered = match &own {
+            let gathered = match &local {
                 Ok(_) => gathered?,
                 Err(_) => break,
             };
@@ -186,6 +189,6 @@ impl Policy {
             }
             parameters.add_subtrees(start, parts.count(), &found)?;
         }
-        own.map(|_| ())
+        local.map(|_| ())
     }
 }

@@ -46,7 +46,7 @@ impl Policy {
     /// # Errors
     /// When the file cannot be written.
     pub fn save_edits(&self, folder: &Path) -> Result<()> {
-        write(&self.edits, &folder.join(EDITS))
+        write_edits(&self.edits, &folder.join(EDITS))
     }
 
     /// Writes the edits of a snapshot to the safetensors file `path`. Without edits, writes a file without tensors if
@@ -57,7 +57,7 @@ impl Policy {
     /// When there is no such snapshot, or the file cannot be written.
     pub fn save_snapshot_edits(&self, name: &str, path: &Path) -> Result<()> {
         let snapshot = self.snapshots.get(name).ok_or_else(|| self.no_snapshot(name))?;
-        write(&snapshot.1, path)
+        write_edits(&snapshot.1, path)
     }
 
     /// Replaces the edits, and the [`Form`] of later ones, by those of a checkpoint folder. If the folder has no file
@@ -117,21 +117,21 @@ impl Policy {
         Ok(Some(edits))
     }
 
-    /// Moves the factors of one linear map, left and right vectors, from the tensors `found` in a file to the edits, in
-    /// the order of their numbers from 0 to the first number that is not there, and sets the form to [`Form::Adapter`] if
-    /// there are any. Errors: a factor of another shape, a left vector without its right one or the reverse, or more
-    /// factors than one map may have. `path` is the file, for messages.
+    /// Moves the factors of one linear map, left and right vectors, from `tensors`, those of a file by name, to the
+    /// edits, in the order of their numbers from 0 to the first number that is not there, and sets the form to
+    /// [`Form::Adapter`] if there are any. Errors: a factor of another shape, a left vector without its right one or
+    /// the reverse, or more factors than one map may have. `path` is the file, for messages.
     fn read_factors(
         &self,
         path: &Path,
-        found: &mut BTreeMap<String, Location>,
+        tensors: &mut BTreeMap<String, Location>,
         (layer, site): (usize, Site),
         edits: &mut Edits,
     ) -> Result<()> {
         let (rows, columns) = site.shape(&self.model.configuration);
         for number in 0.. {
             let mut read = |side, length| {
-                let location = found.remove(&factor_name(layer, site, number, side));
+                let location = tensors.remove(&factor_name(layer, site, number, side));
                 location.map(|location| read_shaped(&location, &[length])).transpose()
             };
             match (read("left", rows)?, read("right", columns)?) {
@@ -164,7 +164,7 @@ fn factor_name(layer: usize, site: Site, number: usize, side: &str) -> String {
 
 /// Writes all edited weights, in their own types, and all adapter factors to a safetensors file. Without edits, writes
 /// a file without tensors if the form is [`Form::Adapter`], else no file. Replaces a file of this name.
-fn write(edits: &Edits, path: &Path) -> Result<()> {
+fn write_edits(edits: &Edits, path: &Path) -> Result<()> {
     if edits.is_empty() && edits.form == Form::Weights {
         return Ok(());
     }

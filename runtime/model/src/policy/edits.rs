@@ -61,8 +61,8 @@ impl Policy {
         Ok(())
     }
 
-    /// Whether any weight was edited outside the trained parameters. False for edits under full fine-tuning, which change
-    /// the trained parameters themselves.
+    /// Whether any weight was edited outside the trained parameters. False for edits under full fine-tuning, which
+    /// change the trained parameters themselves.
     #[must_use]
     pub fn is_edited(&self) -> bool {
         !self.edits.is_empty()
@@ -83,7 +83,7 @@ impl Policy {
         Ok((matrix.rows, matrix.columns))
     }
 
-    /// The edits so far.
+    /// The weights edited so far, and how edits are stored.
     pub(crate) fn edits(&self) -> &Edits {
         &self.edits
     }
@@ -104,10 +104,10 @@ impl Policy {
     /// Edits a matrix: W ← W + `scale` · left·rightᵀ, with `left` `[out]` and `right` `[in]`. Counts as an update.
     ///
     /// # Errors
-    /// When the layer is not there, `left` does not have as many values as the matrix has rows, `right` not as many as it
-    /// has columns, or the matrix cannot be edited: a DoRA module is on it, the model is NF4 and the edit would not be held
-    /// by an adapter alone, or, if edits are held by an adapter ([`Form::Adapter`]), it is the embedding or the output head
-    /// or has the maximum number of edits.
+    /// When the layer is not there, `left` does not have as many values as the matrix has rows, `right` not as many as
+    /// it has columns, or the matrix cannot be edited: a DoRA module is on it, the model is NF4 and the edit would not
+    /// be held by an adapter alone, or, if edits are held by an adapter ([`Form::Adapter`]), it is the embedding or the
+    /// output head or has the maximum number of edits.
     pub fn add_outer(&mut self, role: Role, layer: usize, left: &[f32], right: &[f32], scale: f32) -> Result<()> {
         let matrix = self.editable_matrix(role, layer)?;
         let (Matrix { rows, columns, .. }, out, input) = (&matrix, left.len(), right.len());
@@ -119,15 +119,16 @@ impl Policy {
         self.add_product(&matrix, &left, right)
     }
 
-    /// Removes a direction from the outputs of a matrix: W ← W − `strength` · r·rᵀ·W, with r `[out]` the direction scaled
-    /// to length 1. For the embedding, whose rows are its outputs: W ← W − `strength` · (W·r)·rᵀ, with r `[hidden]`. With
-    /// `keep_norms`, each row is then scaled to its old norm. If edits are held as weights ([`Form::Weights`]) and the
-    /// matrix has a bias b, also b ← b − `strength` · r·rᵀ·b. Counts as one update, or as two if a bias was changed.
+    /// Removes a direction from the outputs of a matrix: W ← W − `strength` · r·rᵀ·W, with r `[out]` the direction
+    /// scaled to length 1. For the embedding, whose rows are its outputs: W ← W − `strength` · (W·r)·rᵀ, with r
+    /// `[hidden]`. With `keep_norms`, each row is then scaled to its old norm. If edits are held as weights
+    /// ([`Form::Weights`]) and the matrix has a bias b, also b ← b − `strength` · r·rᵀ·b. Counts as one update, or as
+    /// two if a bias was changed.
     ///
     /// # Errors
-    /// When the layer is not there, the length of the direction is 0 or not finite, it has another number of values than
-    /// the matrix has outputs, or the matrix cannot be edited, as in [`add_outer`](Self::add_outer). If edits are held by
-    /// an adapter ([`Form::Adapter`]), also with `keep_norms`.
+    /// When the layer is not there, the length of the direction is 0 or not finite, it has another number of values
+    /// than the matrix has outputs, or the matrix cannot be edited, as in [`add_outer`](Self::add_outer). If edits are
+    /// held by an adapter ([`Form::Adapter`]), also with `keep_norms`.
     pub fn project_out(
         &mut self,
         role: Role,
@@ -160,9 +161,9 @@ impl Policy {
         Ok(())
     }
 
-    /// Adds −`strength` · r·(rᵀ·W) to a matrix as an edit of rank one that an adapter holds: `weight` is the stored weight
-    /// with the matrix's rows, `direction` is r, `[1, out]`, of length 1. Leaves the bias as it is. Errors: `keep_norms`,
-    /// which such an adapter cannot hold.
+    /// Adds −`strength` · r·(rᵀ·W) to a matrix as an edit of rank one that an adapter holds: `weight` is the stored
+    /// weight with the matrix's rows, `direction` is r, `[1, out]`, of length 1. Leaves the bias as it is. Errors:
+    /// `keep_norms`, which such an adapter cannot hold.
     fn project_out_as_adapter(
         &mut self,
         matrix: &Matrix,
@@ -245,8 +246,8 @@ impl Policy {
         self.edits.get(name).map_or_else(|| self.model.weights.on_host(name), |edited| Ok(edited.into()))
     }
 
-    /// Copies an edited weight to the model's accelerator, unquantized: a vector in `f32`, a matrix in the type of plain
-    /// matrices there. On the CPU, returns the weight as it is.
+    /// Copies an edited weight to the model's accelerator, unquantized: a vector in `f32`, a matrix in the type of
+    /// plain matrices there. On the CPU, returns the weight as it is.
     pub(super) fn place_on_device(&self, weight: &Tensor) -> Result<Weight> {
         let purpose = if weight.rank() == 1 { Purpose::Vector } else { Purpose::Vocabulary };
         let (device, dtype) = (self.model.weights.device(), self.precision().dtype(purpose));

@@ -12,20 +12,21 @@ use crate::rows::Rows;
 
 impl Policy {
     /// Whether common prefixes of rows run once. False only if `learning` is set, the view is [`View::Policy`] and the
-    /// adapter has dropout or the embeddings noise, because then each row has its own.
+    /// adapter has dropout or the embeddings noise, because masks and noise then differ between rows.
     #[must_use]
     pub fn shares_prefixes(&self, view: &View, learning: bool) -> bool {
         let differs = self.noise.is_some() || self.adapter.settings().dropout > 0.0;
         !(learning && *view == View::Policy && differs)
     }
 
-    /// The update count and the pass that name the dropout masks and the noise of the first of these slices; each
-    /// further slice has the next pass. Advances the counter of slices by their number.
+    /// Returns the (update count, pass number) that names the dropout masks and the noise of the first of these slices;
+    /// each further slice has the next pass. Advances the counter of slices by their number.
     pub(super) fn next_learning_pass(&self, slices: &[DividedSlice]) -> (u64, u64) {
         (self.generation, self.learning_slices.fetch_add(slices.len() as u64, Ordering::Relaxed))
     }
 
-    /// The network of a view for a pass over `packing`, with the dropout masks and the noise of `learning_pass`.
+    /// Builds the network of a view for a pass over `packing`, with the dropout masks and the noise that
+    /// `learning_pass` (update count, pass number) names; without both if it is `None`.
     pub(super) fn learning_network(
         &self,
         view: &View,
@@ -52,8 +53,8 @@ impl Policy {
         adapter.is_full() || adapter.modules().iter().any(|module| module.layer < layers)
     }
 
-    /// Returns [`Error::Argument`] if the update count is no longer `generation`, at which rows were scored or captured.
-    /// `done` and `again` are the verbs of the message, such as `scored` and `score`.
+    /// Returns [`Error::Argument`] if the update count is no longer `generation`, at which rows were scored or
+    /// captured. `done` and `again` are the verbs of the message, such as `scored` and `score`.
     pub(super) fn check_generation(&self, generation: u64, [done, again]: [&str; 2]) -> Result<()> {
         if generation == self.generation {
             return Ok(());
@@ -65,8 +66,9 @@ impl Policy {
     }
 }
 
-/// The (generation, pass) pair that names a slice's dropout masks and noise: the first slice's pass plus the slice's
-/// index; `None` if the rows are not scored for learning.
+/// Returns the (update count, pass number) that names the dropout masks and noise of the slice with the index `slice`:
+/// `first`, that of slice 0, with `slice` added to the pass number. `None`, as `first`, for rows that are not for
+/// learning.
 pub(super) fn slice_pass(first: Option<(u64, u64)>, slice: u64) -> Option<(u64, u64)> {
     first.map(|(generation, pass)| (generation, pass + slice))
 }

@@ -17,9 +17,10 @@ use crate::rows::Rows;
 const LOGIT_ROWS: usize = 32;
 
 impl Policy {
-    /// Computes equally many numbers for each row, on the rank that has the row. `compute` gets the slices of rows of
-    /// this rank and returns their numbers. Returns the numbers of all rows, in order. Errors: a row that
-    /// [`Packing::check_rows`] refuses or that is empty, the same on every rank; those of `compute` on any rank.
+    /// Computes equally many numbers for each row, each rank for its share of the rows, and returns the numbers of all
+    /// rows, in order, on every rank. `compute` gets this rank's share as slices and returns the numbers of these rows.
+    /// `purpose` names the exchange. Errors: a row that [`Packing::check_rows`] refuses or that is empty, the same on
+    /// every rank; those of `compute` on any rank.
     fn map_rows(
         &self,
         purpose: &'static str,
@@ -104,13 +105,14 @@ impl Policy {
     }
 }
 
-/// log Σ exp of the logits, in `f64`, without overflow.
+/// Computes log Σ exp(logit) of a row of logits, in `f64`, without overflow.
 fn logsumexp(logits: &[f32]) -> f64 {
     let largest = f64::from(logits.iter().copied().fold(f32::NEG_INFINITY, f32::max));
     largest + logits.iter().map(|logit| (f64::from(*logit) - largest).exp()).sum::<f64>().ln()
 }
 
-/// KL(left ‖ right) = Σ p (log p − log q), in nats, for two rows of logits.
+/// Computes KL(left ‖ right) = Σ p (log p − log q), in nats, of the softmax distributions of two rows of logits.
+/// Ignores the logits at the end of the longer row.
 fn divergence(left: &[f32], right: &[f32]) -> f32 {
     // Heads of one vocabulary may be padded to different widths.
     let common = left.len().min(right.len());

@@ -52,7 +52,7 @@ pub(super) struct Pass {
 }
 
 impl Pass {
-    /// The bytes of all saved tensors.
+    /// The bytes of all tensors that the pass saved, of the blocks and of the head.
     fn bytes(&self) -> usize {
         self.blocks.bytes() + self.head.bytes()
     }
@@ -94,7 +94,7 @@ impl Scored {
         self.taps.get(tap).ok_or_else(|| Error::Argument(missing()))
     }
 
-    /// The bytes of activations saved for a backward pass.
+    /// The bytes of activations that are saved for the backward pass on this rank; 0 after it.
     #[must_use]
     pub fn saved_bytes(&self) -> usize {
         self.passes.iter().flatten().map(Pass::bytes).sum()
@@ -112,8 +112,8 @@ impl Policy {
     /// has no effect. A divergence runs each slice through its view as well, without anything that is for learning.
     ///
     /// # Errors
-    /// When the temperature is not positive and finite, a token is not in the vocabulary, a snapshot or a teacher does not
-    /// exist, or the deadline has passed.
+    /// When the temperature is not positive and finite, a token is not in the vocabulary, a snapshot or a teacher does
+    /// not exist, or the deadline has passed.
     pub fn score(
         &self,
         view: &View,
@@ -149,8 +149,9 @@ impl Policy {
         Ok(scored)
     }
 
-    /// Scores the rows of `scored` whose parts are here, slice by slice, and saves what their backward passes need in it if
-    /// they are scored for learning. Returns the taps, which are 0 at other rows.
+    /// Scores this rank's share of the rows of `scored`, slice by slice. Adds an element to `scored.passes` for each
+    /// slice: what its backward pass needs, or `None` if the rows are not scored for learning, there is no room to save
+    /// it, or this rank has no targets of the slice. Returns the taps, which are 0 at the rows of other ranks.
     fn score_slices(&self, scored: &mut Scored, slices: &[DividedSlice], share: bool) -> Result<BatchValues> {
         let (rows, view, asked) = (Arc::clone(&scored.rows), scored.view.clone(), scored.asked.clone());
         let configuration = &self.model_of(&view).configuration;
@@ -180,8 +181,8 @@ impl Policy {
         Ok(all)
     }
 
-    /// Runs blocks and head over one slice and saves what its backward pass needs. `other` is the head that a divergence is
-    /// taken to, if any. Reserves no bytes.
+    /// Runs blocks and head over one slice and saves what its backward pass needs. `other` is the head that a
+    /// divergence is taken to, if any. Reserves no bytes.
     fn forward_pass(
         &self,
         network: &Network<'_>,
@@ -247,9 +248,10 @@ impl Policy {
         Ok(())
     }
 
-    /// Runs the backward pass over those parts of slice `number` of the scored rows that are here, from the seeds of its
-    /// targets, after its forward pass if nothing of it is `kept`. Frees what was kept. Returns the gradient, or where it was
-    /// added to.
+    /// Runs the backward pass over this rank's parts of slice `number`, from the seeds of its targets. Runs the forward
+    /// pass first if `kept`, what that pass saved, is `None`; else frees `kept` at the end. Runs neither pass if all
+    /// seeds of these parts are 0. `share` says whether common prefixes run once. Returns the sums of the gradient,
+    /// which are in the flat gradient already unless passes for learning are divided among ranks.
     fn backward_slice(
         &self,
         (scored, number): (&Scored, u64),
@@ -282,14 +284,15 @@ impl Policy {
         Ok(gradients)
     }
 
-    /// The network of the rows' view, under the patches with which they were scored, for a pass over slice `number`.
+    /// Builds the network of the view through which the rows were scored, with the patches, dropout masks and noise of
+    /// that time, for a pass over slice `number`.
     fn network_of<'a>(&'a self, scored: &'a Scored, number: u64, packing: &Packing) -> Result<Network<'a>> {
         let learning_pass = slice_pass(scored.learning_pass, number);
         Ok(Network { patches: &scored.patches, ..self.learning_network(&scored.view, learning_pass, packing)? })
     }
 
-    /// Checks that rows were scored through [`View::Policy`], that the update count has not changed since, and that each
-    /// tap with seeds was asked for when the rows were scored.
+    /// Checks that rows were scored through [`View::Policy`], that the update count has not changed since, and that
+    /// each tap with seeds was asked for when the rows were scored.
     fn check(&self, scored: &Scored, seeds: &Seeds) -> Result<()> {
         if scored.view != View::Policy {
             return Err(Error::Argument("only rows scored through the policy can be learned from".into()));

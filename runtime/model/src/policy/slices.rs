@@ -25,9 +25,9 @@ pub enum Slice {
 }
 
 impl Policy {
-    /// Cuts a batch into ranges of consecutive rows, one for each pass, by the slice setting and `min_slice_bytes`. Returns
-    /// at least one range; it is empty only for a batch without rows. `share` says whether a pass runs common prefixes
-    /// once.
+    /// Cuts a batch into ranges of consecutive rows, one for each pass, by the slice setting and `min_slice_bytes`.
+    /// Returns at least one range; it is empty only for a batch without rows. `share` says whether a pass runs common
+    /// prefixes once.
     pub(super) fn slices(&self, rows: &Rows, share: bool) -> Vec<Range<usize>> {
         let (configuration, settings) = (&self.model.configuration, &self.settings);
         // As if nothing were recomputed: what is recomputed must change no bit, so it must not move a cut.
@@ -38,8 +38,8 @@ impl Policy {
 }
 
 impl Slice {
-    /// Whether the setting allows all of these rows in one slice, without regard to `min_slice_bytes`. Counts the tokens
-    /// of all rows, also those of common prefixes; a single row is always allowed.
+    /// Whether the setting allows all of these rows in one slice, without regard to `min_slice_bytes`. Counts the
+    /// tokens of all rows, also those of common prefixes; a single row is always allowed.
     pub(super) fn holds(self, rows: &Rows) -> bool {
         match self {
             Self::Whole => true,
@@ -48,9 +48,9 @@ impl Slice {
         }
     }
 
-    /// Cuts rows, in order, into slices as large as the setting allows; a slice may always grow to `min_tokens` tokens, and
-    /// has at least one row. With `share`, a row's tokens count without the prefix that it has in common with the row
-    /// before it in the slice. A batch without rows is one empty slice.
+    /// Cuts rows, in order, into slices as large as the setting allows; a slice may always grow to `min_tokens` tokens,
+    /// and has at least one row. With `share`, a row's tokens count without the prefix that it has in common with the
+    /// row before it in the slice. A batch without rows is one empty slice.
     fn cut(self, rows: &Rows, share: bool, min_tokens: usize, configuration: &Configuration) -> Vec<Range<usize>> {
         let (mut slices, mut start, mut tokens) = (Vec::new(), 0, 0_usize);
         for (row, ids) in rows.ids.iter().enumerate() {

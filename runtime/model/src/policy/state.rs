@@ -33,9 +33,9 @@ impl Policy {
     }
 
     /// Restores a saved state after a method's `init` has run again. The saved edits, if any weight was edited, replace
-    /// those that `init` made; else the edits of `init` stay. Saved snapshots replace those of `init` with equal names; its
-    /// other snapshots stay. Sets the update count to the saved one and restarts the numbering of dropout passes. The
-    /// caller restores the trained values.
+    /// those that `init` made; else the edits of `init` stay. Saved snapshots replace those of `init` with equal names;
+    /// its other snapshots stay. Sets the update count to the saved one and restarts the numbering of dropout passes.
+    /// The caller restores the trained values.
     pub fn restore_state_over_init(&mut self, state: &PolicyState) {
         if !state.edits.is_empty() {
             self.edits.clone_from(&state.edits);
@@ -44,8 +44,8 @@ impl Policy {
         self.resume_at(state.generation);
     }
 
-    /// Returns to the state before the first step: initial trained values (of the continued adapter, if there is one), no
-    /// edits, edits held as weights, no snapshots, update count 0. Patches and gradients stay as they are.
+    /// Returns to the state before the first step: initial trained values (of the continued adapter, if there is one),
+    /// no edits, edits held as weights, no snapshots, update count 0. Patches and gradients stay as they are.
     ///
     /// # Errors
     /// When a weight cannot be read, or the device fails.

@@ -36,13 +36,13 @@ impl TapRequest {
         Self { taps: taps.of_one_head().iter().chain(also).collect(), divergence }
     }
 
-    /// The taps, the divergence among them.
+    /// Returns the set of the requested taps, which has [`Tap::Divergence`] exactly if a divergence is requested.
     #[must_use]
     pub fn set(&self) -> TapSet {
         self.taps
     }
 
-    /// What the divergence is taken to, if it is one of the taps.
+    /// Returns the view and β of the requested divergence; `None` if none is requested.
     #[must_use]
     pub fn divergence(&self) -> Option<&DivergenceTo> {
         self.divergence.as_ref()
@@ -73,8 +73,8 @@ pub fn select_rows(taps: &Taps<Tensor>, rows: &[u32], width: usize) -> Result<Ta
 }
 
 impl BatchValues {
-    /// Writes the taps of a slice at the positions of the slice's targets; `self` has a table of `[rows, width]` for
-    /// each tap in `asked`. Ignores taps that were not asked for.
+    /// Writes the taps of a slice into the tables, at the positions of the targets in `packing`; `self` has a table of
+    /// `[rows, width]` for each tap in `asked`. Ignores taps that were not asked for.
     pub(super) fn add_taps(&mut self, asked: TapSet, packing: &Packing, taps: &HeadTaps) {
         for (number, tap) in asked.iter().enumerate() {
             if let Some(values) = taps.values.get(tap) {
@@ -83,7 +83,7 @@ impl BatchValues {
         }
     }
 
-    /// Converts the tables of the taps in `asked` to tensors `[rows, width]` on the CPU.
+    /// Converts the tables, which are those of the taps in `asked`, to tensors `[rows, width]` on the CPU.
     pub(super) fn into_taps(mut self, asked: TapSet, rows: &Rows) -> Result<Taps<Tensor>> {
         let shape = (rows.count(), rows.width());
         let mut tensor = |number| Tensor::from_slice(self.table(number), shape, &Device::Cpu);
@@ -97,17 +97,19 @@ pub(super) struct SeedValues(Taps<Vec<f32>>);
 impl SeedValues {
     /// Copies seeds `[rows, width]` to host memory as `f32`. Errors: another shape.
     pub(super) fn read(seeds: &Seeds, rows: &Rows) -> Result<Self> {
-        seeds.iter().map(|(tap, seed)| Ok((tap, numbers(seed, rows)?))).collect::<Result<_>>().map(Self)
+        seeds.iter().map(|(tap, seed)| Ok((tap, seed_numbers(seed, rows)?))).collect::<Result<_>>().map(Self)
     }
 
-    /// The seeds at the targets of a slice, in their order; `None` if all of them are 0.
+    /// Selects from the seeds of the whole batch those at the targets of `packing`, in the order of the targets; `None`
+    /// if all of them are 0.
     pub(super) fn of(&self, packing: &Packing) -> Option<Self> {
         let own: Taps<Vec<f32>> = self.0.iter().map(|(tap, all)| (tap, packing.gather(all))).collect();
         let all_zero = own.iter().all(|(_, seeds)| seeds.iter().all(|seed| *seed == 0.0));
         (!all_zero).then_some(Self(own))
     }
 
-    /// Whether a target of these rows has a seed that is not 0.
+    /// Whether any target of the rows in `slice` has a seed other than 0 for any tap. `rows` is the whole batch, as are
+    /// the seeds.
     pub(super) fn has_any(&self, rows: &Rows, slice: Range<usize>) -> bool {
         let width = rows.width();
         let is_target = |(at, _): &(usize, &f32)| rows.targets[at / width].get(at % width) == Some(&true);
@@ -119,14 +121,14 @@ impl SeedValues {
         self.0.iter().any(|(_, seeds)| any(seeds))
     }
 
-    /// The seeds as slices, in the form that the head's backward pass takes.
+    /// Borrows the seeds in the form that the backward pass of the output head takes.
     pub(super) fn head(&self) -> TapGradients<'_> {
         self.0.iter().map(|(tap, seeds)| (tap, seeds.as_slice())).collect()
     }
 }
 
 /// The values of one seed as `f32`, in row-major order. Errors: a shape other than `[rows, width]`.
-fn numbers(seed: &Tensor, rows: &Rows) -> Result<Vec<f32>> {
+fn seed_numbers(seed: &Tensor, rows: &Rows) -> Result<Vec<f32>> {
     let (count, width) = (rows.count(), rows.width());
     if seed.dims() != [count, width] {
         let found = seed.dims();

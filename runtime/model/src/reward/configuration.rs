@@ -27,8 +27,8 @@ pub(crate) enum Classifier {
 }
 
 impl Classifier {
-    /// Reads a parsed `config.json`; `file` names it in errors. Errors: another architecture than those of reward models,
-    /// another number of labels than one, or a setting that is missing or cannot be run.
+    /// Reads a parsed `config.json`; `file` names it in errors. Errors: another architecture than those of reward
+    /// models, another number of labels than one, or a setting that is missing or cannot be run.
     pub(crate) fn read(config: &Value, file: &Path) -> Result<Self> {
         let fields = Fields::new(config, file)?;
         let architectures: Vec<&str> = fields.list("architectures")?.unwrap_or_default();
@@ -96,8 +96,8 @@ fn not_a_reward_model(file: &Path, why: String, hint: &str) -> crate::Error {
     Explanation::new("model", what).with_why(why).with_hint(hint).into()
 }
 
-/// Reads a whole number of an encoder that must lie in `range`. A missing key has the value `default`; without one, it
-/// is an error.
+/// Reads a whole number, such as a size, that must lie in `range`. A missing key has the value `default`; without one,
+/// it is an error.
 pub(super) fn size(
     fields: &Fields<'_>,
     key: &str,
@@ -111,8 +111,8 @@ pub(super) fn size(
     Err(fields.value_error(key, &format!("a number from {} to {}", range.start(), range.end())))
 }
 
-/// Reads a finite number of an encoder that must be at least `least`. A missing key has the value `default`; without
-/// one, it is an error.
+/// Reads a finite number that must be at least `least`. A missing key has the value `default`; without one, it is an
+/// error.
 pub(super) fn number(fields: &Fields<'_>, key: &str, default: Option<f64>, least: f64) -> Result<f64> {
     let found: f64 = fields.get_or(key, default)?;
     if found.is_finite() && found >= least {
@@ -132,8 +132,8 @@ pub(super) struct Sizes {
 }
 
 impl Sizes {
-    /// Reads the sizes of an encoder. Errors: one is missing, 0 or larger than that of any real model, or the heads do not
-    /// divide the hidden width.
+    /// Reads the sizes of an encoder. Errors: one is missing, 0 or larger than that of any real model, or the heads do
+    /// not divide the hidden width.
     pub(super) fn read(fields: &Fields<'_>) -> Result<Self> {
         let sizes = Self {
             vocabulary: size(fields, "vocab_size", None, 1..=1 << 24)?,

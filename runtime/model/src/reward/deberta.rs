@@ -195,7 +195,7 @@ impl Deberta {
         Ok(Self { model, config })
     }
 
-    /// The logit of a text. Errors: a token is not in the vocabulary.
+    /// Computes the logit of an encoded text. Errors: a token is not in the vocabulary.
     pub(super) fn logit(&self, tokens: &Tokens) -> Result<f32> {
         let types = self.config.type_vocab_size;
         tokens.check(self.config.vocab_size, types)?;

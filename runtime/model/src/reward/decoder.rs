@@ -37,8 +37,8 @@ pub(super) fn weight_shapes(configuration: &Configuration) -> Vec<(String, Vec<u
 }
 
 impl Decoder {
-    /// Reads the weights onto a device. `configuration` has a tied head, so that none is looked for. Errors: a weight is
-    /// missing, of another shape or in a format that is not read, or the classifier's is not finite.
+    /// Reads the weights onto a device. `configuration` has a tied head, so that none is looked for. Errors: a weight
+    /// is missing, of another shape or in a format that is not read, or the classifier's is not finite.
     pub(super) fn open(
         configuration: Configuration,
         source: &Source,
@@ -60,8 +60,9 @@ impl Decoder {
         Ok(Self { policy: Policy::open(model, None, PolicySettings::default())?, score: row })
     }
 
-    /// The logit of a text: the product of the classifier's row and the hidden state of the last token that is no padding
-    /// token, after the last norm. Errors: a token is not in the vocabulary, or `deadline` has passed.
+    /// Computes the logit of a text from its token ids: the product of the classifier's row and the hidden state of the
+    /// last token that is no padding token (the first token, if all are), after the last norm. Errors: a token is not
+    /// in the vocabulary, or `deadline` has passed.
     pub(super) fn logit(&self, mut ids: Vec<u32>, deadline: Option<Instant>) -> Result<f32> {
         let configuration = &self.policy.model().configuration;
         // As in transformers, which takes every token with the padding id for padding.

@@ -1,8 +1,8 @@
 //! Reward models: sequence classifiers with one label, whose logit says how good a completion is.
 //!
 //! A classifier is an encoder (DeBERTa-v2, ModernBERT) that `candle-transformers` computes on the CPU, or a decoder of
-//! one of our families with a row of weights in the place of its output head. Texts are scored one at a time and without
-//! padding, so that a score does not depend on other texts.
+//! one of our families with a row of weights in the place of its output head. Texts are scored one at a time and
+//! without padding, so that a score does not depend on other texts.
 
 mod configuration;
 mod deberta;
@@ -53,12 +53,12 @@ enum Network {
 }
 
 impl RewardModel {
-    /// Opens a reward model: reads its weights, its tokenizer and its chat template, if it has one. An encoder is put on
-    /// the CPU in `f32`; a decoder on `device`, where it computes in the number format `compute`.
+    /// Opens a reward model: reads its weights, its tokenizer and its chat template, if it has one. An encoder is put
+    /// on the CPU in `f32`; a decoder on `device`, where it computes in the number format `compute`.
     ///
     /// # Errors
-    /// When it is no sequence classifier of a known kind with one label, a setting has a value that cannot be run, a file
-    /// is missing or broken, or a weight is missing, of another shape or not finite.
+    /// When it is no sequence classifier of a known kind with one label, a setting has a value that cannot be run, a
+    /// file is missing or broken, or a weight is missing, of another shape or not finite.
     pub fn open(source: &Source, device: &Device, compute: Compute) -> Result<Self> {
         let folder = source.path();
         let classifier = read_classifier(folder)?;
@@ -80,10 +80,12 @@ impl RewardModel {
     }
 
     /// Computes the logit of a completion. The text is the conversation of both, if the model has a chat template, else
-    /// the pair of both texts; it is cut at its end to the tokens that the model reads. The result may be NaN or infinite.
+    /// the pair of both texts; it is cut at its end to the tokens that the model reads. The result may be NaN or
+    /// infinite.
     ///
     /// # Errors
-    /// When a text cannot be encoded, a token is not in the model's vocabulary, or, of a decoder, `deadline` has passed.
+    /// When a text cannot be encoded, a token is not in the model's vocabulary, candle panics, or, for a decoder,
+    /// `deadline` has passed. An encoder ignores `deadline`.
     pub fn score(&self, prompt: &str, completion: &str, deadline: Option<Instant>) -> Result<f32> {
         let tokens = self.text.encode(prompt, completion)?;
         let logit = || match &self.network {
@@ -94,8 +96,8 @@ impl RewardModel {
         catch_panic(logit).map_err(|panic| Error::Argument(format!("the reward model fails: {panic}")))?
     }
 
-    /// Estimates the bytes that the model takes on `device` for scoring texts of at most `tokens` tokens: its weights and
-    /// the temporary tensors of a pass. 0 for an encoder on another device than the CPU, since it is not there.
+    /// Estimates the bytes that the model takes on `device` for scoring texts of at most `tokens` tokens: its weights
+    /// and the temporary tensors of a pass. 0 for an encoder on another device than the CPU, since it is not there.
     #[must_use]
     pub fn device_bytes(&self, device: &Device, tokens: usize) -> u64 {
         let tokens = tokens.min(self.text.max_tokens) as u64;
@@ -108,12 +110,12 @@ impl RewardModel {
     }
 }
 
-/// Finds a reward model by its folder, or its name on the hub (`owner/model`, maybe with `@revision`), from which missing
-/// files are downloaded. Checks its `config.json`, and reads no weights.
+/// Finds a reward model by its folder, or its name on the hub (`owner/model`, maybe with `@revision`), from which
+/// missing files are downloaded. Checks its `config.json`, and reads no weights.
 ///
 /// # Errors
-/// When `name` is neither a folder with `config.json`, `tokenizer.json` and safetensors weights nor a name on the hub, its
-/// `config.json` is not that of a reward model, or [`Hub::fetch`] fails.
+/// When `name` is neither a folder with `config.json`, `tokenizer.json` and safetensors weights nor a name on the hub,
+/// its `config.json` is not that of a reward model, or [`Hub::fetch`] fails.
 pub fn find_reward_model(name: &str, hub: &Hub) -> Result<Source> {
     const PARTS: &str =
         "a reward model is a folder with `config.json`, `tokenizer.json` and safetensors weights, or a hub name";

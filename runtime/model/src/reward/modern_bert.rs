@@ -34,8 +34,8 @@ pub(super) struct ModernBert {
 }
 
 impl Settings {
-    /// Reads the configuration. Errors: a setting is missing, out of bounds, or one that candle does not compute, such as
-    /// biases.
+    /// Reads the configuration. Errors: a setting is missing, out of bounds, or one that candle does not compute, such
+    /// as biases.
     pub(super) fn read(fields: &Fields<'_>) -> Result<Self> {
         let sizes = Sizes::read(fields)?;
         if !(sizes.hidden / sizes.heads).is_multiple_of(2) {
@@ -73,8 +73,8 @@ impl Settings {
     }
 }
 
-/// Checks that `layer_types`, if it is there, names full attention for every `every`th layer, from the first, and sliding
-/// attention for the others.
+/// Checks that `layer_types`, if it is there, names full attention for every `every`th layer, from the first, and
+/// sliding attention for the others.
 fn check_layer_types(fields: &Fields<'_>, layers: usize, every: usize) -> Result<()> {
     let Some(types) = fields.get::<Vec<&str>>("layer_types")? else { return Ok(()) };
     let wanted = |layer: usize| if layer.is_multiple_of(every) { "full_attention" } else { "sliding_attention" };
@@ -85,8 +85,9 @@ fn check_layer_types(fields: &Fields<'_>, layers: usize, every: usize) -> Result
     Err(fields.value_error("layer_types", "full attention in every layer that `global_attn_every_n_layers` divides"))
 }
 
-/// Reads the base of the rotations of a kind of layers: from `rope_parameters`, where transformers 5 writes it, else from
-/// the key `old`.
+/// Reads the base of the rotations of a kind of layers: from `rope_parameters`, where transformers 5 writes it, else
+/// from the key `old`. If the key is missing there, it is `default`. Errors: a base below 1, or another `rope_type`
+/// than `default`.
 fn read_theta(fields: &Fields<'_>, kind: &str, old: &str, default: f64) -> Result<f64> {
     // A base below 1 makes frequencies that grow.
     const LEAST: f64 = 1.0;
@@ -144,7 +145,7 @@ impl ModernBert {
         Ok(Self { model, dense, norm, classifier, settings })
     }
 
-    /// The logit of a text. Errors: a token is not in the vocabulary.
+    /// Computes the logit of an encoded text. Errors: a token is not in the vocabulary.
     pub(super) fn logit(&self, tokens: &Tokens) -> Result<f32> {
         tokens.check(self.settings.config.vocab_size, 0)?;
         let ids = Tensor::new(tokens.ids.as_slice(), &Device::Cpu)?.unsqueeze(0)?;

@@ -11,9 +11,9 @@ use crate::source::Source;
 use crate::watchdog::Work;
 use crate::weights::safetensors;
 
-/// Reads the weights with these names and shapes onto the CPU as `f32`, and builds an encoder of them by `build`. Ignores
-/// other tensors of the files. Errors: a file is broken, a weight is missing, of another shape or format, or not finite,
-/// or candle rejects it.
+/// Reads the weights with these names and shapes onto the CPU as `f32`, and builds an encoder of them by `build`.
+/// Ignores other tensors of the files. Errors: a file is broken, a weight is missing, of another shape or format, or
+/// not finite, or candle rejects it.
 pub(super) fn build_encoder<T>(
     source: &Source,
     shapes: &[(String, Vec<usize>)],

@@ -32,9 +32,10 @@ impl TextEncoder {
         Self { template: self.template.map(|template| template.with_clock(seconds)), ..self }
     }
 
-    /// Encodes the conversation of prompt and completion as the template writes it, without further special tokens; without
-    /// a template the pair of both, with those of the tokenizer. Cuts the conversation at its end, and of a pair the longer
-    /// text first, as transformers does with `truncation=True`. Errors: the texts cannot be encoded, or have no tokens.
+    /// Encodes the conversation of prompt and completion as the template writes it, without further special tokens;
+    /// without a template the pair of both, with those of the tokenizer. Cuts the conversation at its end, and of a
+    /// pair the longer text first, as transformers does with `truncation=True`. Errors: the texts cannot be encoded, or
+    /// have no tokens.
     pub(super) fn encode(&self, prompt: &str, completion: &str) -> Result<Tokens> {
         let tokens = match &self.template {
             Some(template) => {

@@ -162,7 +162,8 @@ pub(super) fn name_style(tokenizer: &tokenizers::Tokenizer) -> Result<Option<&'s
     Ok(None)
 }
 
-/// The normalizer (null for none), then each pre-tokenizer, as JSON, without the options that change no token.
+/// Lists the normalizer (null for none), then each pre-tokenizer, as JSON for comparison, without `trim_offsets`, which
+/// changes no token.
 fn steps(tokenizer: &tokenizers::Tokenizer) -> Result<Vec<Value>> {
     let normalizer = serde_json::to_value(tokenizer.get_normalizer()).map_err(error::broken)?;
     let splitting = serde_json::to_value(tokenizer.get_pre_tokenizer()).map_err(error::broken)?;

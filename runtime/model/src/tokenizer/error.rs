@@ -29,8 +29,8 @@ pub(super) fn malformed(path: &Path, error: impl ToString) -> Error {
     explain(format!("`{}` is not a tokenizer file", path.display()), error).into()
 }
 
-/// The error for a folder without a `tokenizer.json`. If the folder has a `tokenizer.model`, the hint says how to convert
-/// it; else, to copy the missing file.
+/// The error for a folder without a `tokenizer.json`. If the folder has a `tokenizer.model`, the hint says how to
+/// convert it; else, to copy the missing file.
 pub(super) fn absent(folder: &Path) -> Error {
     let absent = Explanation::new("tokenizer", format!("`{}` has no `tokenizer.json`", folder.display()));
     if !folder.join("tokenizer.model").is_file() {

@@ -39,8 +39,8 @@ impl Tokenizer {
     }
 
     /// Does the work of [`Tokenizer::from_folder`], without catching panics of the library. `path` is the
-    /// `tokenizer.json`, of at most [`MAX_BYTES`]. Removes its padding and truncation, and checks the growth of its steps
-    /// before any of them runs.
+    /// `tokenizer.json`, of at most [`MAX_BYTES`]. Removes its padding and truncation, and checks the growth of its
+    /// steps before any of them runs.
     fn read(folder: &Path, path: &Path) -> Result<Self> {
         let bytes = match bounded::read(path, MAX_BYTES) {
             Ok(bytes) => bytes,
@@ -55,7 +55,7 @@ impl Tokenizer {
         inner.with_truncation(None).map_err(error::broken)?;
 
         let settings = Settings::read(folder)?;
-        settings.normalize(&mut inner)?;
+        settings.add_missing_normalizer(&mut inner)?;
         Steps::of(&inner).map_err(|error| error::malformed(path, error))?;
         settings.add_tokens(&mut inner)?;
         let specials = settings.specials(&mut inner)?;
@@ -109,7 +109,7 @@ impl Settings {
 
     /// Sets an NFC normalizer if `tokenizer.json` has no normalizer, as some converters leave it out, and
     /// `tokenizer_class` is `Qwen2Tokenizer` or `Qwen2TokenizerFast`; else changes nothing.
-    fn normalize(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
+    fn add_missing_normalizer(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         let class = self.tokenizer.get("tokenizer_class").and_then(Value::as_str);
         if inner.get_normalizer().is_none() && matches!(class, Some("Qwen2Tokenizer" | "Qwen2TokenizerFast")) {
             inner.with_normalizer(Some(NFC)).map_err(error::broken)?;
@@ -117,9 +117,9 @@ impl Settings {
         Ok(())
     }
 
-    /// Adds the tokens of `added_tokens_decoder` in `tokenizer_config.json` whose ids are not added tokens yet. Their ids
-    /// only give the order: the library numbers new tokens itself. Skips entries without a numeric id or a text. Does
-    /// nothing if the key is missing. Errors: the normalizer may lengthen the tokens too much.
+    /// Adds the tokens of `added_tokens_decoder` in `tokenizer_config.json` whose ids are not added tokens yet. Their
+    /// ids only give the order: the library numbers new tokens itself. Skips entries without a numeric id or a text.
+    /// Does nothing if the key is missing. Errors: the normalizer may lengthen the tokens too much.
     fn add_tokens(&self, inner: &mut tokenizers::Tokenizer) -> Result<()> {
         let Some(listed) = self.tokenizer.get("added_tokens_decoder").and_then(Value::as_object) else {
             return Ok(());
@@ -137,9 +137,9 @@ impl Settings {
     }
 
     /// Finds the tokens that have a role, skipping those without an id in `inner`, and registers them as special unless
-    /// they are added tokens already. Collects the ids that end an answer: first that of `eos_token`, then `eos_token_id`
-    /// of `generation_config.json`, or, if that has none, `eos_token_id` of `config.json` and the special tokens spelled
-    /// as in [`TURN_ENDS`](super::special::TURN_ENDS).
+    /// they are added tokens already. Collects the ids that end an answer: first that of `eos_token`, then
+    /// `eos_token_id` of `generation_config.json`, or, if that has none, `eos_token_id` of `config.json` and the
+    /// special tokens spelled as in [`TURN_ENDS`](super::special::TURN_ENDS).
     fn specials(&self, inner: &mut tokenizers::Tokenizer) -> Result<Specials> {
         let mut found = Specials::default();
         for role in ROLES {
@@ -168,16 +168,17 @@ impl Settings {
         Ok(found)
     }
 
-    /// The text of the token with this role, such as `eos_token`, from `tokenizer_config.json`, or, if that has none or
-    /// null, from `special_tokens_map.json`. The value is a text or an object with a text `content`; else `None`.
+    /// Returns the text of the token with this role, such as `eos_token`, from `tokenizer_config.json`, or, if that has
+    /// none or null, from `special_tokens_map.json`. The value is a text or an object with a text `content`; else
+    /// `None`.
     fn role(&self, role: &str) -> Option<&str> {
         let value = self.tokenizer.get(role).filter(|value| !value.is_null()).or_else(|| self.map.get(role))?;
         value.as_str().or_else(|| value.get("content")?.as_str())
     }
 
-    /// The ids before and after a whole text, in this order. If `tokenizer_config.json` has a boolean `add_bos_token` or
-    /// `add_eos_token`: the `bos_token` before if the first is true, the `eos_token` after if the second is; a missing one
-    /// counts as false. Else those that `tokenizer.json` puts around the sample text `a`.
+    /// The ids before and after a whole text, in this order. If `tokenizer_config.json` has a boolean `add_bos_token`
+    /// or `add_eos_token`: the `bos_token` before if the first is true, the `eos_token` after if the second is; a
+    /// missing one counts as false. Else those that `tokenizer.json` puts around the sample text `a`.
     fn surrounding_ids(&self, inner: &tokenizers::Tokenizer, specials: &Specials) -> Result<(Vec<u32>, Vec<u32>)> {
         let flag = |key| self.tokenizer.get(key).and_then(Value::as_bool);
         let flags = (flag("add_bos_token"), flag("add_eos_token"));
@@ -196,8 +197,8 @@ impl Settings {
     }
 }
 
-/// Reads a JSON object from a file; empty if there is no file. Errors: the file cannot be read, is longer than 32 MiB, or
-/// is not a JSON object.
+/// Reads a JSON object from a file; empty if there is no file. Errors: the file cannot be read, is longer than 32 MiB,
+/// or is not a JSON object.
 pub(crate) fn object(path: &Path) -> Result<Map<String, Value>> {
     let Some(text) = read_optional(path)? else { return Ok(Map::new()) };
     serde_json::from_str(&text).map_err(|error| error::malformed(path, error))

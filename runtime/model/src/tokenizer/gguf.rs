@@ -80,9 +80,9 @@ impl Tokenizer {
         catch_panic(|| Self::read_gguf(metadata)).unwrap_or_else(|panic| Err(error::broken(panic)))
     }
 
-    /// Does the work of [`Tokenizer::from_gguf`], without catching panics of the library. If the file does not say, a text
-    /// gets a beginning-of-text token for SentencePiece models and for byte-level styles that open with one, and no
-    /// end-of-text token. A byte-level model without a named pre-tokenizer uses `default`.
+    /// Does the work of [`Tokenizer::from_gguf`], without catching panics of the library. If the file does not say, a
+    /// text gets a beginning-of-text token for SentencePiece models and for byte-level styles that open with one, and
+    /// no end-of-text token. A byte-level model without a named pre-tokenizer uses `default`.
     fn read_gguf(metadata: &Metadata) -> Result<Self> {
         let vocabulary = Vocabulary::read(metadata)?;
         let (mut inner, opens) = match metadata.string("tokenizer.ggml.model") {
@@ -107,9 +107,9 @@ impl Tokenizer {
     }
 }
 
-/// Registers control and user-defined tokens. Returns the tokens with a role, skipping ids without a token, and the ids
-/// that end an answer: those that the file names as end of text, of turn and of message, then the special tokens spelled
-/// as in [`TURN_ENDS`](super::special::TURN_ENDS).
+/// Registers control and user-defined tokens and the tokens with a role in `inner`. Returns the tokens with a role,
+/// skipping ids without a token, and the ids that end an answer: those that the file names as end of text, of turn and
+/// of message, then the special tokens spelled as in [`TURN_ENDS`](super::special::TURN_ENDS).
 fn specials(metadata: &Metadata, vocabulary: &Vocabulary, inner: &mut tokenizers::Tokenizer) -> Result<Specials> {
     let mut found = Specials::default();
     for (role, key) in [
@@ -171,8 +171,8 @@ fn kind(code: f64) -> Kind {
     }
 }
 
-/// The list of texts of a key; `None` if it is missing. An empty list of numbers counts as one of texts. Errors: another
-/// type.
+/// The list of texts of a key; `None` if it is missing. An empty list of numbers counts as one of texts. Errors:
+/// another type.
 fn texts(metadata: &Metadata, key: &str) -> Result<Option<Vec<String>>> {
     match metadata.value(key) {
         None => Ok(None),

@@ -74,8 +74,8 @@ pub(super) struct Steps {
 
 impl Steps {
     /// Computes the growth by the steps of a tokenizer; runs none of them. Errors: a step that is not known or has no
-    /// bound, more than [`MAX_STEPS`], a factor above [`MAX_FACTOR`], more than [`MAX_BYTES`] added to an empty text, or a
-    /// BPE prefix or suffix longer than [`MAX_AFFIX_BYTES`].
+    /// bound, more than [`MAX_STEPS`], a factor above [`MAX_FACTOR`], more than [`MAX_BYTES`] added to an empty text,
+    /// or a BPE prefix or suffix longer than [`MAX_AFFIX_BYTES`].
     pub(super) fn of(tokenizer: &tokenizers::Tokenizer) -> Result<Self, String> {
         // The library reads some steps by their keys and not by their name: what it made of them counts.
         let steps = Self::inspect(
@@ -93,9 +93,9 @@ impl Steps {
         Ok(steps)
     }
 
-    /// Checks the steps of a normalizer (`None` for no steps), and that added tokens of `bytes` bytes in total stay within
-    /// [`MAX_BYTES`] after them. Errors: a step that is not known or has no bound, more than [`MAX_STEPS`], a factor above
-    /// [`MAX_FACTOR`], or too many bytes.
+    /// Checks the steps of a normalizer (`None` for no steps), and that added tokens of `bytes` bytes in total stay
+    /// within [`MAX_BYTES`] after them. Errors: a step that is not known or has no bound, more than [`MAX_STEPS`], a
+    /// factor above [`MAX_FACTOR`], or too many bytes.
     pub(super) fn check_normalizer(normalizer: Option<&NormalizerWrapper>, bytes: usize) -> Result<(), String> {
         Self::inspect(&json(normalizer)?, &Value::Null, &Value::Null, &Value::Null)?.encode.check(bytes)
     }
@@ -128,9 +128,9 @@ impl Steps {
         Ok(steps)
     }
 
-    /// The growth of a step or, if it is a `Sequence`, of all steps in its list `key`, which may be sequences again. Null
-    /// and a missing list do not grow. Adds to `count`. `growth` computes the growth of one step from its type and JSON;
-    /// it returns `None` if the step is unknown or has no bound. Errors: such a step, or more than [`MAX_STEPS`].
+    /// The growth of a step or, if it is a `Sequence`, of all steps in its list `key`, which may be sequences again.
+    /// Null and a missing list do not grow. Adds to `count`. `growth` computes the growth of one step from its type and
+    /// JSON; it returns `None` if the step is unknown or has no bound. Errors: such a step, or more than [`MAX_STEPS`].
     fn sequence(
         &mut self,
         step: &Value,
@@ -155,8 +155,8 @@ impl Steps {
         Ok(all)
     }
 
-    /// The growth of a normalizer, from its type `name` and its JSON `step`; `None` if it is unknown or has no bound. It
-    /// runs on every part of a text between added tokens, so what it adds to a part counts once for each byte.
+    /// The growth of a normalizer, from its type `name` and its JSON `step`; `None` if it is unknown or has no bound.
+    /// It runs on every part of a text between added tokens, so what it adds to a part counts once for each byte.
     fn normalizer(name: &str, step: &Value) -> Option<Growth> {
         Some(match name {
             "Strip" | "StripAccents" | "Nmt" => Growth::NONE,
@@ -214,8 +214,8 @@ impl Steps {
         is_bounded.then_some(Growth::NONE)
     }
 
-    /// The growth of a decoder, from its type `name` and its JSON `step`; `None` if it is unknown or has no bound. It may
-    /// put a space before each token: lengths are the bytes of all tokens plus 1 for each.
+    /// The growth of a decoder, from its type `name` and its JSON `step`; `None` if it is unknown or has no bound. It
+    /// may put a space before each token: lengths are the bytes of all tokens plus 1 for each.
     fn decoder(name: &str, step: &Value) -> Option<Growth> {
         Some(match name {
             "Metaspace" | "ByteFallback" | "Fuse" | "Strip" => Growth::NONE,
@@ -227,9 +227,9 @@ impl Steps {
         })
     }
 
-    /// The growth of a `Replace`. With a literal pattern: the bytes of its `content` by those of the pattern, rounded up,
-    /// at least 1. A regular expression or an empty pattern may match anywhere, so the content may stand on both sides of
-    /// every byte. `None` without a pattern or content, or if [`check_pattern`] refuses the pattern.
+    /// The growth of a `Replace`. With a literal pattern: the bytes of its `content` by those of the pattern, rounded
+    /// up, at least 1. A regular expression or an empty pattern may match anywhere, so the content may stand on both
+    /// sides of every byte. `None` without a pattern or content, or if [`check_pattern`] refuses the pattern.
     fn replacement(step: &Value) -> Option<Growth> {
         let content = bytes(&step["content"])?;
         match (step["pattern"]["String"].as_str(), step["pattern"]["Regex"].as_str()) {
@@ -250,7 +250,7 @@ fn check_pattern(pattern: &str) -> Option<()> {
     (pattern.len() <= MAX_PATTERN_BYTES && repetitions(pattern) <= MAX_REPETITIONS).then_some(())
 }
 
-/// A part of a tokenizer as the JSON that the library writes of it; null for none.
+/// Converts a part of a tokenizer to the JSON that the library writes for it; `None` to null.
 fn json(part: Option<&impl Serialize>) -> Result<Value, String> {
     serde_json::to_value(part).map_err(|error| error.to_string())
 }
@@ -268,8 +268,8 @@ fn repetitions(pattern: &str) -> u64 {
     counts.filter_map(highest).fold(1, |all, count| all.saturating_mul(count.max(1)))
 }
 
-/// The bytes of the longest text in a SentencePiece map of characters. The map is base64 of the size in bytes of a
-/// trie (little-endian `u32`), the trie, then texts that each end in a zero byte. `None` if the map is not base64 or ends
+/// The bytes of the longest text in a SentencePiece map of characters. The map is base64 of the size in bytes of a trie
+/// (little-endian `u32`), the trie, then texts that each end in a zero byte. `None` if the map is not base64 or ends
 /// inside the trie.
 fn longest_replacement(map: &str) -> Option<u64> {
     let map = STANDARD.decode(map).ok()?;

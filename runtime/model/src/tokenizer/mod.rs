@@ -64,9 +64,10 @@ pub struct Spans {
 }
 
 impl Tokenizer {
-    /// Builds the tokenizer from its parts. Computes the growth bounds of its steps, `size` and `longest`, and registers
-    /// its encoding and decoding with the watchdog. `leading` and `trailing` are the ids put before and after a whole
-    /// text; `file` is the tokenizer's file, for messages. Errors: those of [`Steps::of`], such as an unknown step.
+    /// Builds the tokenizer from its parts. Computes the growth bounds of its steps, `size` and `longest`, and
+    /// registers its encoding and decoding with the watchdog. `leading` and `trailing` are the ids put before and after
+    /// a whole text; `file` is the tokenizer's file, for messages. Errors: those of [`Steps::of`], such as an unknown
+    /// step.
     fn assemble(
         inner: tokenizers::Tokenizer,
         leading: Vec<u32>,
@@ -89,7 +90,7 @@ impl Tokenizer {
     /// When the vocabulary cannot spell the text, or the text is longer than 4 MiB or may exceed 64 MiB in the steps of
     /// this tokenizer.
     pub fn encode(&self, text: &str, add_special: bool) -> Result<Vec<u32>> {
-        let encoding = self.encoded(text, false)?;
+        let encoding = self.encode_bare(text, false)?;
         if !add_special {
             return Ok(encoding.get_ids().to_vec());
         }
@@ -123,15 +124,15 @@ impl Tokenizer {
         Ok(ids)
     }
 
-    /// Encodes two texts as a pair, with the special ids that the tokenizer puts around and between them. Of more than
-    /// `most` ids, leaves out those at the end of the longer text, then of both. Also returns the type of each id: 0 or 1,
-    /// usually the number of its text.
+    /// Encodes two texts as a pair, with the special ids that the tokenizer puts around and between them. If there are
+    /// more than `most` ids, drops ids from the end of the longer text first, then of both. Also returns the type of
+    /// each id: 0 or 1, usually the number of its text.
     ///
     /// # Errors
     /// When [`encode`](Self::encode) fails for both texts together, or the special ids alone are more than `most`.
     pub fn encode_pair(&self, first: &str, second: &str, most: usize) -> Result<(Vec<u32>, Vec<u32>)> {
         self.check_length(first.len().saturating_add(second.len()))?;
-        let (first, second) = (self.encoded(first, false)?, self.encoded(second, false)?);
+        let (first, second) = (self.encode_bare(first, false)?, self.encode_bare(second, false)?);
         let added = self.inner.get_post_processor().map_or(0, |processor| processor.added_tokens(true));
         let room = most.checked_sub(added).filter(|room| *room > 0);
         let max_length =
@@ -146,13 +147,13 @@ impl Tokenizer {
     }
 
     /// Encodes `text` without adding special ids, and gives the byte range of the text that each id stands for. A range
-    /// that would begin after the end of the one before it begins at that end instead; the last range ends with the text.
-    /// Ranges overlap where tokens share a character.
+    /// that would begin after the end of the one before it begins at that end instead; the last range ends with the
+    /// text. Ranges overlap where tokens share a character.
     ///
     /// # Errors
     /// When [`encode`](Self::encode) fails.
     pub fn encode_spans(&self, text: &str) -> Result<Spans> {
-        let encoding = self.encoded(text, true)?;
+        let encoding = self.encode_bare(text, true)?;
 
         // Some post-processors cut the spaces off a token's span; a span that begins where the last one
         // ended gives them back. Tokens that share one character keep the whole character each. What a normalizer
@@ -177,20 +178,24 @@ impl Tokenizer {
     /// When the decoder cannot put the pieces together, or the text may be longer than 64 MiB.
     pub fn decode(&self, ids: &[u32], skip_special: bool) -> Result<String> {
         let most = ids.len().saturating_mul(self.longest + 1);
-        self.steps.decode.check(most).or_else(|_| self.steps.decode.check(self.spelled(ids))).map_err(error::decode)?;
+        self.steps
+            .decode
+            .check(most)
+            .or_else(|_| self.steps.decode.check(self.spelling_bytes(ids)))
+            .map_err(error::decode)?;
         let _mark = self.begin_work(ids.len());
         let decoded = catch_panic(|| self.inner.decode(ids, skip_special));
         decoded.map_err(error::decode)?.map_err(error::decode)
     }
 
-    /// An upper bound, in bytes, of the text that [`decode`](Self::decode) returns for any `ids` ids (a count). Computed
-    /// from the longest spelling in the vocabulary; at most 64 MiB.
+    /// An upper bound, in bytes, of the text that [`decode`](Self::decode) returns for any `ids` ids (a count).
+    /// Computed from the longest spelling in the vocabulary; at most 64 MiB.
     pub fn most_decoded(&self, ids: usize) -> u64 {
         self.steps.decode.max_bytes(ids.saturating_mul(self.longest + 1)).min(MAX_BYTES)
     }
 
     /// The total bytes of the spellings of ids, plus 1 for each id. An unknown id has no spelling.
-    fn spelled(&self, ids: &[u32]) -> usize {
+    fn spelling_bytes(&self, ids: &[u32]) -> usize {
         ids.iter().map(|id| 1 + self.inner.id_to_token(*id).map_or(0, |token| token.len())).sum()
     }
 
@@ -202,9 +207,10 @@ impl Tokenizer {
         self.work.begin()
     }
 
-    /// Encodes a text without added ids. `spans` also computes the byte offsets of its tokens. Errors: the text is longer
-    /// than [`MAX_TEXT_BYTES`] or may exceed [`MAX_BYTES`] in the steps, or the library fails or panics.
-    fn encoded(&self, text: &str, spans: bool) -> Result<Encoding> {
+    /// Encodes a text without leading and trailing ids. With `spans`, also computes the byte range of each token.
+    /// Errors: the text is longer than [`MAX_TEXT_BYTES`] or may exceed [`MAX_BYTES`] in the steps, or the library
+    /// fails or panics.
+    fn encode_bare(&self, text: &str, spans: bool) -> Result<Encoding> {
         self.check_length(text.len())?;
         let _mark = self.begin_work(text.len());
         let encoded =
@@ -231,8 +237,8 @@ impl Tokenizer {
         self.inner.id_to_token(id)
     }
 
-    /// The lowest id of this tokenizer whose spelling in `other` is another, or that `other` does not have; `None` if there is
-    /// none.
+    /// The lowest id of this tokenizer whose spelling in `other` is another, or that `other` does not have; `None` if
+    /// there is none.
     pub fn first_difference(&self, other: &Self) -> Option<u32> {
         (0..u32::try_from(self.size).unwrap_or(u32::MAX)).find(|id| self.token(*id) != other.token(*id))
     }

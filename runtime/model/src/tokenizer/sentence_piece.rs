@@ -45,8 +45,8 @@ pub(super) fn build(vocabulary: &Vocabulary, architecture: &str) -> Result<token
     Ok(tokenizer)
 }
 
-/// Builds Gemma's model. Spells tokens of white space that contain a space with one [`SPACE`] for each character. Merges
-/// by ascending id of the joined token: the scores of Gemma's files do not follow the order of merging.
+/// Builds Gemma's model. Spells tokens of white space that contain a space with one [`SPACE`] for each character.
+/// Merges by ascending id of the joined token: the scores of Gemma's files do not follow the order of merging.
 fn gemma_model(vocabulary: &Vocabulary) -> Result<BPE> {
     let respell = |token: &String| {
         let run = token.contains(' ') && token.trim().is_empty();

@@ -29,7 +29,7 @@ impl StreamDecoder {
     }
 
     /// Adds an id and returns the text that follows what was returned so far. Returns an empty text, and holds the new
-    /// one back, while the text of all ids ends in an incomplete character or is no longer than before.
+    /// text back, while the text of all ids ends in an incomplete character or is no longer than before.
     ///
     /// # Errors
     /// When the decoder cannot put the pieces together.
@@ -56,8 +56,8 @@ impl StreamDecoder {
         Ok(now.get(before..).unwrap_or_default().to_owned())
     }
 
-    /// Decodes the ids from `context` on. Returns the length in bytes of the text of those up to `returned`, and the text
-    /// of all of them.
+    /// Decodes the ids from `context` on. Returns the length in bytes of the text of those up to `returned`, and the
+    /// text of all of them.
     fn texts(&self, tokenizer: &Tokenizer) -> Result<(usize, String)> {
         let before = tokenizer.decode(&self.ids[self.context..self.returned], self.skip_special)?;
         let now = tokenizer.decode(&self.ids[self.context..], self.skip_special)?;

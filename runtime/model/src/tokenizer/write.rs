@@ -41,8 +41,9 @@ impl Tokenizer {
         Value::Object(table)
     }
 
-    /// The post-processor for `tokenizer.json` that puts the leading and trailing ids around a text, or around each text
-    /// of a pair; `None` if there are no such ids. It is for readers that ignore `add_bos_token` and `add_eos_token`.
+    /// The post-processor for `tokenizer.json` that puts the leading and trailing ids around a text, or around each
+    /// text of a pair; `None` if there are no such ids. It is for readers that ignore `add_bos_token` and
+    /// `add_eos_token`.
     fn template_processing(&self) -> Option<Value> {
         if self.leading.is_empty() && self.trailing.is_empty() {
             return None;

@@ -19,9 +19,9 @@ const USER_DEFINED: i32 = 4;
 const UNUSED: i32 = 5;
 
 impl Tokenizer {
-    /// The metadata keys `tokenizer.ggml.*` of this tokenizer for a model of this configuration, whose embedding may have
-    /// more rows than there are tokens. The end of text is the token that the tokenizer names, else the first of the
-    /// configuration; another one there is the end of a turn.
+    /// The metadata keys `tokenizer.ggml.*` of this tokenizer for a model of this configuration, whose embedding may
+    /// have more rows than there are tokens. The end of text is the token that the tokenizer names, else the first of
+    /// the configuration; another one there is the end of a turn.
     ///
     /// # Errors
     /// When it is not a byte-level BPE that GGUF files have a name for, puts other ids around a text than one at its

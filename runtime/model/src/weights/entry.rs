@@ -55,8 +55,8 @@ impl Entry {
         Self { shape, stored: Stored::InMemory { dtype, original }, loaded }
     }
 
-    /// The bytes of the weight: as loaded; else as it will be kept in memory, in its file or on the device, with the types
-    /// that `precision` gives plain numbers on an accelerator. Does not take into account that it may become NF4.
+    /// The bytes of the weight: as loaded; else as it will be kept in memory, in its file or on the device, with the
+    /// types that `precision` gives plain numbers on an accelerator. Does not take into account that it may become NF4.
     pub(super) fn bytes(&self, precision: Precision) -> u64 {
         if let Some(weight) = self.loaded.get() {
             return weight.bytes() as u64;
@@ -81,7 +81,8 @@ impl Entry {
         format.is_some_and(|format| format.block() > 1)
     }
 
-    /// The element type that holds the stored values exactly; `F32` for a format that is converted to `f32` or not read.
+    /// The element type that holds the stored values exactly; `F32` for a format that is converted to `f32` or not
+    /// read.
     pub(super) fn dtype(&self) -> DType {
         match &self.stored {
             Stored::File { location, .. } => location.kept_format().map_or(DType::F32, Format::dtype),
@@ -102,8 +103,8 @@ impl Entry {
         }
     }
 
-    /// Whether this precision quantizes the weight when it is read. `name` is its Hugging Face name, which tells what it is
-    /// used for; `place` is the file or folder that the error names.
+    /// Whether this precision quantizes the weight when it is read. `name` is its Hugging Face name, which tells what
+    /// it is used for; `place` is the file or folder that the error names.
     ///
     /// # Errors
     /// When the precision would, but the weight is quantized in its file already.
@@ -120,8 +121,8 @@ impl Entry {
         }
     }
 
-    /// The bytes of the weight if it were kept in this precision: those of NF4 if the precision quantizes it, else those of
-    /// [`bytes`](Self::bytes). `name` and `place` are those of [`quantizes`](Self::quantizes).
+    /// The bytes of the weight if it were kept in this precision: those of NF4 if the precision quantizes it, else
+    /// those of [`bytes`](Self::bytes). `name` and `place` are those of [`quantizes`](Self::quantizes).
     ///
     /// # Errors
     /// When the precision would quantize it, but it is quantized in its file already.
@@ -142,8 +143,8 @@ impl Entry {
     }
 }
 
-/// Converts an error of the compute library. Puts the names of the weight and of `place`, its file or folder, before the
-/// message of an argument error; leaves the messages of other errors as they are.
+/// Converts an error of the compute library. Puts the names of the weight and of `place`, its file or folder, before
+/// the message of an argument error; leaves the messages of other errors as they are.
 pub(super) fn name_tensor_in_error(name: &str, place: &Path, error: tunebox_compute::Error) -> Error {
     match error {
         tunebox_compute::Error::Argument(why) => {

@@ -220,8 +220,8 @@ impl Location {
         Ok(output)
     }
 
-    /// Opens the file and reads `length` of the tensor's bytes, from byte `start` of the tensor on. Errors: the file cannot
-    /// be read or is too short.
+    /// Opens the file and reads `length` of the tensor's bytes, from byte `start` of the tensor on. Errors: the file
+    /// cannot be read or is too short.
     fn read_bytes(&self, start: usize, length: usize) -> Result<Vec<u8>> {
         let failed = |error| Error::file(&self.path, error);
         let mut file = File::open(&self.path).map_err(failed)?;

@@ -19,8 +19,8 @@ pub(super) struct Files {
 }
 
 impl Files {
-    /// Memory-maps whole files, and asks the system to read them ahead. Skips a file that the system cannot map; it has to
-    /// be read instead.
+    /// Memory-maps whole files, and asks the system to read them ahead. Skips a file that the system cannot map; it has
+    /// to be read instead.
     ///
     /// # Errors
     /// When a file cannot be opened, or is not a regular file.
@@ -41,16 +41,16 @@ impl Files {
         Ok(Self { mappings })
     }
 
-    /// The `length` bytes of a mapped file from byte `offset` on, without a copy; `None` if the file is not mapped or is
-    /// shorter.
+    /// The `length` bytes of a mapped file from byte `offset` on, without a copy; `None` if the file is not mapped or
+    /// is shorter.
     pub(super) fn bytes(&self, path: &Path, offset: u64, length: usize) -> Option<Bytes> {
         let mapping = self.mappings.get(path)?;
         let start = usize::try_from(offset).ok()?;
         Bytes::new(mapping.clone(), start..start.checked_add(length)?).ok()
     }
 
-    /// Tells the system that it may drop the mapped pages of `length` bytes of a file from byte `offset` on; a later access
-    /// reads them again. Does nothing if the file is not mapped or is shorter.
+    /// Tells the system that it may drop the mapped pages of `length` bytes of a file from byte `offset` on; a later
+    /// access reads them again. Does nothing if the file is not mapped or is shorter.
     pub(super) fn release(&self, path: &Path, offset: u64, length: usize) {
         let (Some(mapping), Ok(start)) = (self.mappings.get(path), usize::try_from(offset)) else { return };
         if start.checked_add(length).is_some_and(|end| end <= mapping.len()) {

@@ -90,9 +90,9 @@ pub(crate) fn metadata(path: &Path) -> Result<BTreeMap<String, String>> {
     Ok(header(path)?.2.metadata().clone().unwrap_or_default().into_iter().collect())
 }
 
-/// Reads a file's header: its size as a little-endian `u64`, then its JSON. Returns the offset of the tensors' bytes, the
-/// file's length in bytes, and the parsed header. Errors: the header is longer than [`MAX_HEADER_BYTES`] or than the file,
-/// is not that of a safetensors file, or has a name twice.
+/// Reads a file's header: its size as a little-endian `u64`, then its JSON. Returns the offset of the tensors' bytes,
+/// the file's length in bytes, and the parsed header. Errors: the header is longer than [`MAX_HEADER_BYTES`] or than
+/// the file, is not that of a safetensors file, or has a name twice.
 fn header(path: &Path) -> Result<(u64, u64, Metadata)> {
     let failed = |error| Error::file(path, error);
     let mut file = bounded::open(path).map_err(failed)?;

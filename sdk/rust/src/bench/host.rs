@@ -59,8 +59,8 @@ pub(super) struct Host {
 }
 
 impl Host {
-    /// Starts the program and waits for its greeting. Returns the host and the connection to it. Errors: no such program,
-    /// or one that ends or says nothing within 60 s.
+    /// Starts the program and waits for its greeting. Returns the host and the connection to it. Errors: no such
+    /// program, or one that ends or says nothing within 60 s.
     pub(super) fn start() -> Result<(Self, UnixStream), Error> {
         let named = std::env::var_os(PROGRAM).unwrap_or_else(|| OsString::from("tunebox"));
         let program = named.to_string_lossy();

@@ -44,6 +44,7 @@ thread_local! {
     static RESPONDING: RefCell<Option<Responding>> = const { RefCell::new(None) };
 }
 
+/// Converts the value of a setting from the type of the bindings to that of the SDK.
 fn convert(value: respond::Value) -> Value {
     match value {
         respond::Value::Boolean(value) => Value::Boolean(value),

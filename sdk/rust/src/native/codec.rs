@@ -1,10 +1,10 @@
 //! The bytes of values of the contract. The host's end of the connection compiles this file as well.
 //!
-//! In the order of the contract, without gaps: numbers little-endian at their width, `bool` as a byte, `char` as 32 bits;
-//! a text as its length in bytes (`u32`) and UTF-8, a list as its count and its items; an option as a byte and perhaps the
-//! item, a result as a byte (0 for success) and the item of that case, if it has one; an enum or a variant as the number of
-//! the case in a byte and what it carries; flags as bits of a `u32`; records and tuples as their fields; a handle as its
-//! number (`u32`).
+//! In the order of the contract, without gaps: numbers little-endian at their width, `bool` as a byte, `char` as 32
+//! bits; a text as its length in bytes (`u32`) and UTF-8, a list as its count and its items; an option as a byte and
+//! perhaps the item, a result as a byte (0 for success) and the item of that case, if it has one; an enum or a variant
+//! as the number of the case in a byte and what it carries; flags as bits of a `u32`; records and tuples as their
+//! fields; a handle as its number (`u32`).
 
 use std::fmt;
 
@@ -30,8 +30,8 @@ impl fmt::Display for Malformed {
     }
 }
 
-/// The unread rest of a message. Another process wrote it: every length is compared with the bytes that are there before
-/// memory is allocated for it.
+/// The unread rest of a message. Another process wrote it: every length is compared with the bytes that are there
+/// before memory is allocated for it.
 #[derive(Debug)]
 pub struct Reader<'a>(&'a [u8]);
 
@@ -59,6 +59,7 @@ impl<'a> Reader<'a> {
         std::mem::take(&mut self.0)
     }
 
+    /// Reads the next `count` bytes. Errors: fewer are left, and none is read.
     fn bytes(&mut self, count: usize) -> Result<&'a [u8], Malformed> {
         let short = || Malformed(format!("{count} bytes were announced, {} are there", self.0.len()));
         let (taken, rest) = self.0.split_at_checked(count).ok_or_else(short)?;
@@ -165,7 +166,8 @@ impl<T: Encode> Encode for Vec<T> {
 impl<T: Decode> Decode for Vec<T> {
     fn decode(input: &mut Reader<'_>) -> Result<Self, Malformed> {
         let count = input.count()?;
-        // As many as the bytes would fill: a count of large items that lies reserves no more memory than the message has.
+        // As many as the bytes would fill: a count of large items that lies reserves no more memory than the message
+        // has.
         let mut items = Self::with_capacity(count.min(input.0.len() / size_of::<T>().max(1)));
         for _ in 0..count {
             items.push(input.read()?);

@@ -126,6 +126,8 @@ pub(crate) fn end(why: Ended) -> Ended {
     with(|_| Err::<(), _>(why.clone())).err().unwrap_or(why)
 }
 
+/// Runs `work` on the thread's connection. An error of `work` ends the connection: every later call returns that error
+/// without running its `work`. Errors: those of `work`, or [`Ended::Absent`] if the thread has no connection.
 fn with<T>(work: impl FnOnce(&mut Connection) -> Result<T, Ended>) -> Result<T, Ended> {
     let done = CONNECTION.try_with(|connection| match connection.borrow_mut().as_mut() {
         Some(Connection { ended: Some(ended), .. }) => Err(ended.clone()),
@@ -135,6 +137,7 @@ fn with<T>(work: impl FnOnce(&mut Connection) -> Result<T, Ended>) -> Result<T, 
     done.unwrap_or(Err(Ended::Absent))
 }
 
+/// Converts an I/O error of a connection to [`Ended::Lost`].
 pub(crate) fn lost(error: std::io::Error) -> Ended {
     match error.kind() {
         std::io::ErrorKind::UnexpectedEof => Ended::Lost("it closed the connection".to_owned()),
@@ -171,12 +174,15 @@ impl Request {
         }
     }
 
+    /// Sends the request and waits for the answer, as its encoded message.
     fn exchange(&self) -> Result<Vec<u8>, Ended> {
         send(&self.message)?;
         receive()
     }
 }
 
+/// Decodes the host's answer to a request. A malformed answer, or a message that the host has ended the method, ends
+/// the thread's connection and is the error.
 fn read_answer<A: Decode>(message: &[u8]) -> Result<A, Ended> {
     let mut reader = Reader::new(message);
     let mut read = || match u8::decode(&mut reader)? {

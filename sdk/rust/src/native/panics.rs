@@ -1,4 +1,4 @@
-//! Panics of a method: catch_panic at the call that the host made, with what they say and where.
+//! Panics of a method: caught at the call that the host made, with message and location.
 
 use std::cell::{Cell, RefCell};
 use std::panic::{AssertUnwindSafe, PanicHookInfo, catch_unwind, set_hook, take_hook};
@@ -41,6 +41,7 @@ pub(crate) fn forward_panic(panic: &PanicHookInfo<'_>) {
     }
 }
 
+/// Collects message and location of a panic; an empty file name, line 0 and column 0 if the location is unknown.
 fn describe(panic: &PanicHookInfo<'_>) -> CaughtPanic {
     let message = panic.payload_as_str().unwrap_or("the method panicked").to_owned();
     let (file, line, column) = panic.location().map_or(("", 0, 0), |at| (at.file(), at.line(), at.column()));

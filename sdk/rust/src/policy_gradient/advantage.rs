@@ -216,6 +216,7 @@ pub(super) fn deviation(values: &[f64]) -> f64 {
     if count < 2.0 { f64::NAN } else { (sum / (count - 1.0)).sqrt() }
 }
 
+/// The values that are not NaN.
 fn numbers(values: &[f64]) -> impl Iterator<Item = f64> {
     values.iter().copied().filter(|value| !value.is_nan())
 }

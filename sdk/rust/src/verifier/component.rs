@@ -34,6 +34,7 @@ thread_local! {
     static JUDGING: RefCell<Option<Judging>> = const { RefCell::new(None) };
 }
 
+/// Converts the value of a setting from the type of the bindings to that of the SDK.
 fn convert(value: verify::Value) -> Value {
     match value {
         verify::Value::Boolean(value) => Value::Boolean(value),

@@ -55,8 +55,8 @@ struct Cursor<R> {
 impl<R: Read> Cursor<R> {
     /// Reads the whole header from the start of the file. The tensor data begins at the next multiple of
     /// `general.alignment`, 32 by default. Errors: also another version than 2 and 3, more than [`MOST_ENTRIES`], an
-    /// alignment that is not a power of two up to 2^20, a key or tensor that is there twice, or a tensor that ends past the
-    /// file.
+    /// alignment that is not a power of two up to 2^20, a key or tensor that is there twice, or a tensor that ends past
+    /// the file.
     fn header(&mut self) -> Result<Header> {
         if self.bytes::<4>()? != MAGIC {
             return Err(self.broken("this is not a GGUF file: it does not start with `GGUF`"));
@@ -99,8 +99,8 @@ impl<R: Read> Cursor<R> {
         Ok(Header { metadata, tensors: found })
     }
 
-    /// Reads the dimensions, format and offset of a tensor, whose name is read already. Reverses the dimensions to outermost
-    /// first. The offset of the result is still relative to the start of all tensor data. Errors: more than
+    /// Reads the dimensions, format and offset of a tensor, whose name is read already. Reverses the dimensions to
+    /// outermost first. The offset of the result is still relative to the start of all tensor data. Errors: more than
     /// [`MOST_DIMENSIONS`], or a size that the file cannot hold.
     fn location(&mut self, name: &str) -> Result<Location> {
         let dimensions = self.u32()?;
@@ -180,8 +180,8 @@ impl<R: Read> Cursor<R> {
         Ok(count)
     }
 
-    /// Reads a `u64` length and a text of as many bytes. Removes trailing zero bytes; replaces invalid UTF-8. Errors: longer
-    /// than `longest` bytes or than the rest of the header.
+    /// Reads a `u64` length and a text of as many bytes. Removes trailing zero bytes; replaces invalid UTF-8. Errors:
+    /// longer than `longest` bytes or than the rest of the header.
     fn text(&mut self, longest: u64) -> Result<String> {
         let length = self.u64()?;
         if length > longest || length > self.left() {

@@ -37,9 +37,10 @@ impl TensorSpec {
     }
 }
 
-/// Writes a GGUF file that appears whole or not at all, and replaces one of this name. Calls `data` once for each tensor,
-/// with its index in `list`, in order, for its bytes in the listed format. Errors: also those of `data`, another number of
-/// bytes than announced, or a format or value that GGUF files do not have.
+/// Writes a GGUF file that appears whole or not at all, and replaces one of this name. Calls `data` once for each
+/// tensor, with its index in `list`, in order, for its bytes in the listed format. Errors: also those of `data`,
+/// another number of bytes than announced, a tensor format that GGUF files do not have, or a metadata list with values
+/// of several types.
 pub(crate) fn write(
     path: &Path,
     metadata: &TypedMetadata,
@@ -76,7 +77,8 @@ pub(crate) fn quantize(values: &[f32], dtype: GgmlDType) -> Result<Vec<u8>> {
     Ok(pieces.concat())
 }
 
-/// The header of a file, up to the padded start of the data. Errors: a format or a value that GGUF files do not have.
+/// The header of a file, up to the padded start of the data. Errors: a tensor format that GGUF files do not have, or a
+/// metadata list with values of several types.
 fn header(metadata: &TypedMetadata, list: &[TensorSpec]) -> Result<Vec<u8>> {
     let mut out = b"GGUF".to_vec();
     put(&mut out, &3_u32.to_le_bytes());
@@ -84,7 +86,7 @@ fn header(metadata: &TypedMetadata, list: &[TensorSpec]) -> Result<Vec<u8>> {
     put(&mut out, &(metadata.len() as u64).to_le_bytes());
     for (key, value) in metadata {
         put_text(&mut out, key);
-        put(&mut out, &kind(value)?.to_le_bytes());
+        put(&mut out, &type_number(value)?.to_le_bytes());
         put_value(&mut out, value)?;
     }
     let mut offset = 0_u64;
@@ -107,19 +109,19 @@ fn padding(length: usize) -> Vec<u8> {
     vec![0; length.next_multiple_of(ALIGNMENT) - length]
 }
 
-/// Appends bytes.
+/// Appends bytes as they are.
 fn put(out: &mut Vec<u8>, bytes: &[u8]) {
     out.extend_from_slice(bytes);
 }
 
-/// Appends a text with its length before it.
+/// Appends a text's length in bytes as `u64`, then the text.
 fn put_text(out: &mut Vec<u8>, text: &str) {
     put(out, &(text.len() as u64).to_le_bytes());
     put(out, text.as_bytes());
 }
 
-/// GGUF's number of a value's type. Errors: a type of values that candle added later.
-fn kind(value: &Value) -> Result<u32> {
+/// Returns GGUF's number for the type of a metadata value. Knows all types, so it does not fail.
+fn type_number(value: &Value) -> Result<u32> {
     Ok(match value {
         Value::U8(_) => 0,
         Value::I8(_) => 1,
@@ -137,8 +139,8 @@ fn kind(value: &Value) -> Result<u32> {
     })
 }
 
-/// Appends a value without the number of its type; a list with the type of its first value, which all have. An empty list is
-/// one of `u32`. Errors: a list of values of several types.
+/// Appends a value without the number of its type; a list with the type of its first value, which all have. An empty
+/// list is one of `u32`. Errors: a list of values of several types.
 fn put_value(out: &mut Vec<u8>, value: &Value) -> Result<()> {
     match value {
         Value::U8(number) => put(out, &number.to_le_bytes()),
@@ -154,11 +156,11 @@ fn put_value(out: &mut Vec<u8>, value: &Value) -> Result<()> {
         Value::Bool(truth) => out.push(u8::from(*truth)),
         Value::String(text) => put_text(out, text),
         Value::Array(list) => {
-            let first = list.first().map_or(Ok(4), kind)?;
+            let first = list.first().map_or(Ok(4), type_number)?;
             put(out, &first.to_le_bytes());
             put(out, &(list.len() as u64).to_le_bytes());
             for item in list {
-                if kind(item)? != first {
+                if type_number(item)? != first {
                     return Err(Error::Argument("a list of GGUF metadata has values of several types".into()));
                 }
                 put_value(out, item)?;
