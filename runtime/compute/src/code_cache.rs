@@ -69,7 +69,7 @@ impl CodeCache {
     /// an invalid one, which is removed: a damaged or too large one, a link, or a file that another user owns or may write.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Vec<u8>> {
-        let bytes = self.entry(name).and_then(|file| self.read(name, file));
+        let bytes = self.open_entry(name).and_then(|file| self.read(name, file));
         if bytes.is_none() {
             self.remove(name);
         }
@@ -102,7 +102,7 @@ impl CodeCache {
 
     /// Opens the file of the entry `name` for reading. `None` if it does not exist, is not an ordinary file (a link is
     /// none), belongs to another user, or is writable by its group or all users.
-    fn entry(&self, name: &str) -> Option<File> {
+    fn open_entry(&self, name: &str) -> Option<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.folder, name, flags, Mode::empty()).ok()?;
         let about = fstat(&file).ok()?;
@@ -154,7 +154,7 @@ impl CodeCache {
             }
             if !name.to_bytes().starts_with(b".") {
                 entries.push((about.st_mtime, about.st_size.unsigned_abs(), name.to_owned()));
-            } else if seconds_since(&about) > DRAFT_SECONDS {
+            } else if seconds_since_modified(&about) > DRAFT_SECONDS {
                 let _ = unlinkat(&self.folder, name, AtFlags::empty());
             }
         }
@@ -185,7 +185,7 @@ pub fn folder(kind: &str) -> Option<PathBuf> {
 }
 
 /// Seconds since a file was last modified; negative if that lies in the future.
-fn seconds_since(about: &Stat) -> i64 {
+fn seconds_since_modified(about: &Stat) -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
     i64::try_from(now.as_secs()).unwrap_or(i64::MAX).saturating_sub(about.st_mtime)
 }

@@ -102,14 +102,14 @@ fn orthonormal_rows(rows: &Tensor) -> Result<Tensor> {
     let basis = Tensor::zeros((count, width), DType::F32, &Device::Cpu)?;
     for number in 0..count {
         let mut row = rows.narrow(0, number, 1)?.contiguous()?;
-        let before = length(&row)?;
+        let before = euclidean_norm(&row)?;
         if number > 0 {
             let known = basis.narrow(0, 0, number)?;
             for _ in 0..2 {
                 row = (&row - row.matmul(&known.t()?)?.matmul(&known)?)?;
             }
         }
-        let rest = length(&row)?;
+        let rest = euclidean_norm(&row)?;
         if rest > INDEPENDENT * before {
             basis.slice_set(&(row / rest)?, 0, number)?;
         }
@@ -118,7 +118,7 @@ fn orthonormal_rows(rows: &Tensor) -> Result<Tensor> {
 }
 
 /// The Euclidean length of all numbers of a tensor, summed in f64.
-fn length(row: &Tensor) -> Result<f64> {
+fn euclidean_norm(row: &Tensor) -> Result<f64> {
     let numbers = row.flatten_all()?.to_vec1::<f32>()?;
     Ok(numbers.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt())
 }

@@ -17,13 +17,13 @@ use tunebox_foundation::explain::Explain as _;
 pub fn parse(text: &str) -> Result<Device> {
     let (kind, ordinal) = match text.split_once(':') {
         None => (text, 0),
-        Some((kind, number)) => (kind, number.parse().map_err(|_| unknown(text))?),
+        Some((kind, number)) => (kind, number.parse().map_err(|_| unknown_device(text))?),
     };
     match (kind, text.contains(':')) {
         ("cpu", false) => Ok(Device::Cpu),
-        ("auto", false) => Ok(best()),
-        ("cuda" | "metal", _) => accelerator::open(kind, ordinal).map_err(|error| named(text, error)),
-        _ => Err(unknown(text)),
+        ("auto", false) => Ok(open_best()),
+        ("cuda" | "metal", _) => accelerator::open(kind, ordinal).map_err(|error| with_device_name(text, error)),
+        _ => Err(unknown_device(text)),
     }
 }
 
@@ -39,7 +39,7 @@ pub fn auto_fallback_reason(text: &str) -> Option<String> {
     for kind in ["cuda", "metal"] {
         match accelerator::open(kind, 0) {
             Ok(_) => return None,
-            Err(refused) => reasons.extend(reason(kind, &refused, accelerator::is_expected(kind))),
+            Err(refused) => reasons.extend(fallback_message(kind, &refused, accelerator::is_expected(kind))),
         }
     }
     reasons.into_iter().next()
@@ -48,7 +48,7 @@ pub fn auto_fallback_reason(text: &str) -> Option<String> {
 /// Returns the message that `auto` chose the CPU because the device of `kind` (`cuda` or `metal`) failed to open with
 /// the error `refused`. `None` unless `is_expected`, which says whether such a device was to be expected on this
 /// machine.
-fn reason(kind: &str, refused: &Error, is_expected: bool) -> Option<String> {
+fn fallback_message(kind: &str, refused: &Error, is_expected: bool) -> Option<String> {
     let why = refused.why().unwrap_or_else(|| refused.to_string());
     is_expected.then(|| format!("`auto` is the CPU here, since `{kind}` cannot be used: {why}"))
 }
@@ -78,12 +78,12 @@ pub fn joules(device: &Device) -> Option<f64> {
 }
 
 /// Opens the first device that works of `cuda:0`, `metal:0` and the CPU.
-fn best() -> Device {
+fn open_best() -> Device {
     accelerator::open("cuda", 0).or_else(|_| accelerator::open("metal", 0)).unwrap_or(Device::Cpu)
 }
 
 /// Replaces the device name in [`Error::Unavailable`] by `text`, which the user wrote. Returns other errors as they are.
-fn named(text: &str, error: Error) -> Error {
+fn with_device_name(text: &str, error: Error) -> Error {
     match error {
         Error::Unavailable { why, .. } => Error::Unavailable { device: text.into(), why },
         other => other,
@@ -91,7 +91,7 @@ fn named(text: &str, error: Error) -> Error {
 }
 
 /// Builds [`Error::Argument`] for a text that names no device, with the names that do.
-fn unknown(text: &str) -> Error {
+fn unknown_device(text: &str) -> Error {
     Error::argument(format!("`{text}` is no device; `cpu`, `cuda:0`, `metal:0` and `auto` are"))
 }
 
@@ -133,9 +133,9 @@ mod tests {
     #[test]
     fn a_device_that_is_half_there_is_passed_over_with_the_reason_and_one_that_is_not_without() {
         let refused = Error::Unavailable { device: "cuda:0".into(), why: "its compute capability is 7.5".into() };
-        let why = reason("cuda", &refused, true).unwrap();
+        let why = fallback_message("cuda", &refused, true).unwrap();
         assert!(why.contains("`auto` is the CPU") && why.contains("`cuda`") && why.contains("7.5"), "{why}");
-        assert_eq!(reason("cuda", &refused, false), None);
+        assert_eq!(fallback_message("cuda", &refused, false), None);
         assert_eq!(auto_fallback_reason("cpu"), None);
         // What `auto` says agrees with what it finds.
         let found = parse("auto").unwrap();

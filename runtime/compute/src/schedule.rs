@@ -139,9 +139,9 @@ impl Schedule {
             Shape::CosineWithRestarts => half_cosine((self.number * progress).fract()),
             Shape::Polynomial => (1.0 - progress).max(0.0).powf(self.number),
             Shape::InverseSqrt => inverse_square_root(now, rise),
-            Shape::LinearWithMinRate => above(self.number, (1.0 - progress).max(0.0)),
-            Shape::CosineWithMinRate => above(self.number, half_cosine(progress)),
-            Shape::CosineWarmupWithMinRate => above(self.number, half_cosine(progress + 1.0 / span)),
+            Shape::LinearWithMinRate => scale_above_floor(self.number, (1.0 - progress).max(0.0)),
+            Shape::CosineWithMinRate => scale_above_floor(self.number, half_cosine(progress)),
+            Shape::CosineWarmupWithMinRate => scale_above_floor(self.number, half_cosine(progress + 1.0 / span)),
             Shape::WarmupStableDecay => {
                 let length = (self.number * end).round().clamp(0.0, end - rise.min(end));
                 if now < end - length { 1.0 } else { half_cosine((now - end + length) / length.max(1.0)) }
@@ -156,7 +156,7 @@ fn half_cosine(progress: f64) -> f64 {
 }
 
 /// Maps a factor from [0, 1] linearly to [floor, 1].
-fn above(floor: f64, factor: f64) -> f64 {
+fn scale_above_floor(floor: f64, factor: f64) -> f64 {
     factor * (1.0 - floor) + floor
 }
 

@@ -150,7 +150,7 @@ impl KvCache {
         let sequences = match (&mut self.kept, &pass.placed) {
             (Kept::Cpu(sequences), None) => sequences,
             (Kept::Device(pages), Some(placed)) => return pages.append(placed, layer, [keys, values], shape),
-            _ => return Err(elsewhere()),
+            _ => return Err(wrong_cache()),
         };
         let (keys, values) = (Floats::activations(keys, "keys")?, Floats::activations(values, "values")?);
         for part in &pass.parts {
@@ -177,7 +177,7 @@ impl KvCache {
         let sequences = match (&self.kept, &pass.placed) {
             (Kept::Cpu(sequences), None) => sequences,
             (Kept::Device(pages), Some(placed)) => return pages.attend(placed, layer, q, shape),
-            _ => return Err(elsewhere()),
+            _ => return Err(wrong_cache()),
         };
         let kept = |part: &Part| {
             let own = sequences.get(part.slot).and_then(|sequence| sequence.layers.get(layer));
@@ -221,7 +221,7 @@ impl KvCache {
 
 /// Creates the [`Error::Argument`] for a pass that a cache of the CPU began and that is used with a cache of a device, or
 /// the reverse.
-fn elsewhere() -> Error {
+fn wrong_cache() -> Error {
     Error::argument("a pass of one cache was used with another")
 }
 

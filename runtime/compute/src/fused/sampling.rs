@@ -124,7 +124,7 @@ pub fn token_weights(logits: &[f32]) -> Result<TokenWeights> {
     };
     let mut weights = logits.to_vec();
     vectorize!(exp_in_place(&mut weights, top));
-    let total = vectorize!(sum(&weights));
+    let total = vectorize!(sum_in_f64(&weights));
     Ok(TokenWeights { best: best as u32, weights, total })
 }
 
@@ -140,7 +140,7 @@ fn no_logits() -> Error {
 
 /// Sums numbers in f64: adds number i of each whole group of 32 to sum i, then adds the 32 sums and the remaining numbers.
 #[inline(always)]
-fn sum(numbers: &[f32]) -> f64 {
+fn sum_in_f64(numbers: &[f32]) -> f64 {
     const LANES: usize = 32;
     let mut lanes = [0f64; LANES];
     let (chunks, rest) = numbers.as_chunks::<LANES>();
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!((found.best, found.weights[1], found.weights[3]), (1, 1.0, 1.0));
         assert!((f64::from(found.weights[0]) - (-1.5f64).exp()).abs() < 1e-7);
         assert_eq!(found.total, found.weights.iter().copied().map(f64::from).sum::<f64>());
-        assert_eq!(sum(&[0.5; 75]), 37.5);
+        assert_eq!(sum_in_f64(&[0.5; 75]), 37.5);
     }
 
     #[test]

@@ -130,7 +130,7 @@ pub(super) fn slice_backward(x: &Tensor, axis: usize, start: usize) -> GradFn {
 
 /// Copies a value, as `dtype`, into a new candle variable. candle reports a variable as tracked (`track_op`), by which
 /// this crate knows that it is in the graph, but records no operation that made it.
-fn mark(value: &Tensor, dtype: DType) -> Raw<Tensor> {
+fn to_variable(value: &Tensor, dtype: DType) -> Raw<Tensor> {
     Ok(Var::from_tensor(&value.to_dtype(dtype)?)?.into_inner())
 }
 
@@ -151,7 +151,7 @@ where
         let (y, grad) = (wide(y)?, wide(grad)?);
         operands.iter().try_for_each(|x| sums.add(x, &pull(&wide(x)?, &y, &grad)?.to_dtype(x.dtype())?))
     });
-    Ok(Value { tensor: mark(value, dtype)?, grad_fn: Some(grad_fn) })
+    Ok(Value { tensor: to_variable(value, dtype)?, grad_fn: Some(grad_fn) })
 }
 
 /// The arguments of a backward function of an operation with two operands: in at least 32 bits, outside the graph.
@@ -196,7 +196,7 @@ where
         }
         Ok(())
     });
-    Ok(Value { tensor: mark(value, dtype)?, grad_fn: Some(grad_fn) })
+    Ok(Value { tensor: to_variable(value, dtype)?, grad_fn: Some(grad_fn) })
 }
 
 /// Sums a gradient over the axes that broadcasting added or repeated, so that the result has the shape `dims`. Returns the

@@ -68,14 +68,14 @@ fn collect_subtrees(all: Range<usize>, own: &Range<usize>, found: &mut Vec<Range
         found.push(all);
         return;
     }
-    let middle = middle(&all);
+    let middle = split_point(&all);
     collect_subtrees(all.start..middle, own, found);
     collect_subtrees(middle..all.end, own, found);
 }
 
 /// Returns the first part of the second half of a tree over more than one part. The first half is larger if the number
 /// of parts is odd.
-fn middle(parts: &Range<usize>) -> usize {
+fn split_point(parts: &Range<usize>) -> usize {
     parts.start + parts.len().div_ceil(2)
 }
 
@@ -86,7 +86,7 @@ fn sum_tree(parts: Range<usize>, leaf: &mut impl FnMut(usize) -> Result<Tensor>)
     if parts.len() <= 1 {
         return leaf(parts.start);
     }
-    let middle = middle(&parts);
+    let middle = split_point(&parts);
     let left = sum_tree(parts.start..middle, leaf)?;
     let right = sum_tree(middle..parts.end, leaf)?;
     update_pairs(&left, &right, |to, from| *to += from)?;
@@ -202,21 +202,21 @@ impl Parameters {
     /// then.
     pub fn add_subtrees(&self, start: usize, count: usize, subtrees: &[(Range<usize>, Vec<f32>)]) -> Result<()> {
         let mut rest = subtrees;
-        let sum = join(0..count, &mut rest).filter(|_| rest.is_empty());
+        let sum = join_subtrees(0..count, &mut rest).filter(|_| rest.is_empty());
         let sum = sum.ok_or_else(|| Error::argument("the sums of subtrees do not make up the batch"))?;
         let slots = self.gradients.narrow(0, start, sum.len())?;
-        update_numbers(&slots, |numbers: &mut [f32]| add(numbers, &sum))
+        update_numbers(&slots, |numbers: &mut [f32]| add_numbers(numbers, &sum))
     }
 }
 
 /// Adds `from` to `to`, number by number.
-fn add(to: &mut [f32], from: &[f32]) {
+fn add_numbers(to: &mut [f32], from: &[f32]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
 }
 
 /// Returns the sum over the parts `parts` from the sums of subtrees at the beginning of `subtrees`, and advances that
 /// slice past them. `None` if the subtrees there do not make up the parts, or differ in length.
-fn join(parts: Range<usize>, subtrees: &mut &[(Range<usize>, Vec<f32>)]) -> Option<Vec<f32>> {
+fn join_subtrees(parts: Range<usize>, subtrees: &mut &[(Range<usize>, Vec<f32>)]) -> Option<Vec<f32>> {
     let (first, rest) = subtrees.split_first()?;
     if first.0 == parts {
         *subtrees = rest;
@@ -225,13 +225,13 @@ fn join(parts: Range<usize>, subtrees: &mut &[(Range<usize>, Vec<f32>)]) -> Opti
     if parts.len() <= 1 {
         return None;
     }
-    let middle = middle(&parts);
-    let mut left = join(parts.start..middle, subtrees)?;
-    let right = join(middle..parts.end, subtrees)?;
+    let middle = split_point(&parts);
+    let mut left = join_subtrees(parts.start..middle, subtrees)?;
+    let right = join_subtrees(middle..parts.end, subtrees)?;
     if left.len() != right.len() {
         return None;
     }
-    add(&mut left, &right);
+    add_numbers(&mut left, &right);
     Some(left)
 }
 

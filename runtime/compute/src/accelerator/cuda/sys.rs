@@ -37,7 +37,7 @@ pub(super) static CUBLAS: Library = Library {
     names: &["libcublas.so.13", "libcublas.so.12", "libcublas.so"],
     beside: &["libcublasLt.so"],
     hint: "`pip install nvidia-cublas nvidia-cuda-nvrtc` in an active environment or the CUDA toolkit brings it",
-    words: product_words,
+    words: cublas_words,
     opened: OnceLock::new(),
 };
 
@@ -248,7 +248,7 @@ fn driver_words(code: c_int) -> Option<String> {
 }
 
 /// Our text for an error code of cuBLAS, which has only the names of constants itself. `None` for other codes.
-fn product_words(code: c_int) -> Option<String> {
+fn cublas_words(code: c_int) -> Option<String> {
     let words = match code {
         1 => "it does not start",
         3 => "there is no memory for it",

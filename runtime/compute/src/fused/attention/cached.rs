@@ -37,7 +37,7 @@ pub(in crate::fused) fn attention_cached(
         .enumerate()
         .with_max_len(1)
         .for_each(|(task, (out, query))| {
-            one(shape, query, kept[task / shape.kv_heads], task % shape.kv_heads, out);
+            attend_one_sequence(shape, query, kept[task / shape.kv_heads], task % shape.kv_heads, out);
         });
     host::tensor_in(q.dtype(), out, q.dims())
 }
@@ -45,7 +45,13 @@ pub(in crate::fused) fn attention_cached(
 /// Computes attention of one sequence's newest token for the query heads that share `kv_head`, and overwrites `out`.
 /// `query` and `out` are `[group, head_dim]`, keys and values `[length, kv_heads · head_dim]`. With a window, the token
 /// attends to the last `window` tokens only.
-fn one(shape: &AttentionShape, query: &[f32], (keys, values): (&[f32], &[f32]), kv_head: usize, out: &mut [f32]) {
+fn attend_one_sequence(
+    shape: &AttentionShape,
+    query: &[f32],
+    (keys, values): (&[f32], &[f32]),
+    kv_head: usize,
+    out: &mut [f32],
+) {
     let (group, dim, stride) = (shape.group(), shape.head_dim, shape.kv_heads * shape.head_dim);
     let length = keys.len() / stride;
     let start = shape.window.map_or(0, |window| length.saturating_sub(window));

@@ -44,13 +44,13 @@ pub fn head_taps_backward<'w>(
 ) -> Result<(Tensor, Option<Tensor>)> {
     let inputs = Inputs { hidden, weight: weight.into(), targets, options };
     let accelerator = inputs.accelerator()?;
-    check(targets.len(), taps, seeds)?;
+    check_seeds(targets.len(), taps, seeds)?;
     if let Some(device) = accelerator {
         return device::taps_backward(&device, inputs, taps, seeds, want_weight);
     }
     let stored = Stored::of(inputs.weight, "weight")?;
     let head = Head::new(&stored, options);
-    let rows = rows(targets, taps, seeds, head.weight.rows);
+    let rows = row_coefficients(targets, taps, seeds, head.weight.rows);
     let locked = Locked::of(hidden, "hidden")?;
     let data = locked.data("hidden")?;
     let mut dhidden = vec![0.0; targets.len() * head.width];
@@ -110,7 +110,7 @@ struct Row {
 
 /// Returns an error if seeds or taps do not have `count` rows, a seed belongs to a tap without a gradient, or there is
 /// a seed of the entropy but no entropy among the taps.
-fn check(count: usize, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<()> {
+fn check_seeds(count: usize, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<()> {
     let entropy = taps.values.get(Tap::Entropy);
     let others = [entropy, Some(&taps.logsumexp)].into_iter().flatten().map(Vec::len);
     if seeds.iter().map(|(_, seeds)| seeds.len()).chain(others).any(|length| length != count) {
@@ -127,7 +127,7 @@ fn check(count: usize, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<()> {
 
 /// Computes the coefficients of the logit gradients of each row from its target, taps and seeds. A tap without seeds
 /// counts as seeds of 0.
-fn rows(targets: &[u32], taps: &HeadTaps, seeds: TapGradients<'_>, vocabulary: usize) -> Vec<Row> {
+fn row_coefficients(targets: &[u32], taps: &HeadTaps, seeds: TapGradients<'_>, vocabulary: usize) -> Vec<Row> {
     let seed = |tap: Tap, row: usize| seeds.get(tap).map_or(0.0, |seeds| seeds[row]);
     let entropies = taps.values.get(Tap::Entropy);
     let make = |row: usize| {

@@ -57,7 +57,7 @@ pub(super) fn logits(
     let logits = device.empty(&[rows, words], DType::F32)?;
     let at_once = matches!(weight, WeightRef::Tensor(tensor) if tensor.dtype() == act);
     for tile in steps(0..words, if at_once { words } else { WORDS }) {
-        let (into, matrix) = (logits.narrow(1, tile.start, tile.len())?, matrix(device, weight, tile, act)?);
+        let (into, matrix) = (logits.narrow(1, tile.start, tile.len())?, weight_rows(device, weight, tile, act)?);
         device.multiply(&into, MatrixView::plain(hidden), MatrixView::transposed(&matrix), 1.0, false)?;
     }
     if options.factor() == 1.0 && options.soft_cap.is_none() {
@@ -71,7 +71,7 @@ pub(super) fn logits(
 
 /// Returns consecutive rows of a weight in type `act`: a view if the weight has that type, else a converted or unpacked
 /// copy.
-fn matrix(device: &Accelerator, weight: WeightRef<'_>, rows: Range<usize>, act: DType) -> Result<Tensor> {
+fn weight_rows(device: &Accelerator, weight: WeightRef<'_>, rows: Range<usize>, act: DType) -> Result<Tensor> {
     match weight {
         WeightRef::Tensor(tensor) => device.cast(&tensor.narrow(0, rows.start, rows.len())?, act),
         WeightRef::Packed(packed) => unpacked(device, packed, Rows::Between(rows), 1.0, act),
@@ -176,7 +176,7 @@ impl<'a> Head<'a> {
         let apart = makes && self.act != DType::F32;
         let made = if apart { self.device.empty(&[numbers], self.act)? } else { products.clone() };
         for words in self.tiles() {
-            let matrix = matrix(self.device, self.weight, words.clone(), self.act)?;
+            let matrix = weight_rows(self.device, self.weight, words.clone(), self.act)?;
             for block in steps(0..self.rows, ROWS) {
                 let cut = |all: &Tensor| -> Result<Tensor> {
                     let shape = (block.len(), words.len());

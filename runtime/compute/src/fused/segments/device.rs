@@ -86,21 +86,21 @@ impl Numbers {
         u32::try_from(segments.tokens()).map_err(|_| Error::shape("a batch of 2³² tokens is too long for a device"))?;
         let mut numbers = Self::default();
         for number in 0..segments.count() {
-            numbers.add(segments, number, tiling);
+            numbers.add_sequence(segments, number, tiling);
         }
         // The longest first, so that no multiprocessor has a long one left at the end, when the others have no work.
         match tiling {
             Tiling::Queries(_) => numbers.places.sort_by_key(|place| std::cmp::Reverse(place[0])),
             Tiling::Keys(_) => {
                 let spans = &numbers.spans;
-                numbers.places.sort_by_key(|place| std::cmp::Reverse(following(place, spans)));
+                numbers.places.sort_by_key(|place| std::cmp::Reverse(count_following(place, spans)));
             }
         }
         Ok(numbers)
     }
 
     /// Adds the tiles and spans of the sequence with index `number`. Adds nothing for a sequence without tokens.
-    fn add(&mut self, segments: &Segments, number: usize, tiling: Tiling) {
+    fn add_sequence(&mut self, segments: &Segments, number: usize, tiling: Tiling) {
         let own = segments.own(number);
         let (met, tiles): (Vec<Span>, Vec<_>) = match tiling {
             Tiling::Queries(size) => (segments.path(number), aligned(own.positions(), size).collect()),
@@ -134,7 +134,7 @@ impl Numbers {
 
 /// Counts the tokens at or after the first position of a tile of keys, `place`, in the tile's sequence and in those that
 /// continue it. `spans` are the spans of all tiles.
-fn following(place: &[u32; PLACE], spans: &[[u32; SPAN]]) -> u64 {
+fn count_following(place: &[u32; PLACE], spans: &[[u32; SPAN]]) -> u64 {
     let [first, _, _, path, count] = *place;
     let met = &spans[path as usize..(path + count) as usize];
     met.iter().map(|[begin, _, length]| u64::from((begin + length).saturating_sub(first.max(*begin)))).sum()
