@@ -76,10 +76,10 @@ impl CodeCache {
         bytes
     }
 
-    /// Stores bytes under `name` in place of an older entry: writes a draft, renames it, and syncs both file and folder.
-    /// Then removes the entries that were not used for longest if all together are larger than `max_total`. Does nothing if
-    /// the entry with its digest is larger than `max_entry` or `max_total`. Errors are ignored, since a lost entry only
-    /// means compiling again.
+    /// Stores bytes under `name` in place of an older entry: writes a draft, renames it, and syncs both file and
+    /// folder. Then removes drafts older than an hour, and the entries that were not used for longest until the rest
+    /// fits into `max_total`. Does nothing if the entry with its digest is larger than `max_entry` or `max_total`.
+    /// Errors are ignored, since a lost entry only means compiling again.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         // Numbers drafts, since several threads of one process may store the same entry at one time.
         static DRAFTS: AtomicU64 = AtomicU64::new(0);
@@ -184,10 +184,10 @@ pub fn folder(kind: &str) -> Option<PathBuf> {
     Some(caches.join("tunebox").join(kind))
 }
 
-/// Seconds since a file was last modified; negative if that lies in the future.
-fn seconds_since_modified(about: &Stat) -> i64 {
+/// Seconds since a file was last modified; negative if its modification time lies in the future.
+fn seconds_since_modified(file: &Stat) -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX).saturating_sub(about.st_mtime)
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX).saturating_sub(file.st_mtime)
 }
 
 #[cfg(test)]

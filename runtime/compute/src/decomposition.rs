@@ -117,9 +117,9 @@ fn orthonormal_rows(rows: &Tensor) -> Result<Tensor> {
     Ok(basis)
 }
 
-/// The Euclidean length of all numbers of a tensor, summed in f64.
-fn euclidean_norm(row: &Tensor) -> Result<f64> {
-    let numbers = row.flatten_all()?.to_vec1::<f32>()?;
+/// The root of the sum of the squares of all numbers of an f32 tensor, in f64.
+fn euclidean_norm(tensor: &Tensor) -> Result<f64> {
+    let numbers = tensor.flatten_all()?.to_vec1::<f32>()?;
     Ok(numbers.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt())
 }
 
@@ -205,10 +205,10 @@ fn reflect_columns(mut columns: Vec<Vec<f64>>) -> (Vec<Reflection>, Vec<Vec<f64>
     (reflections, triangle.collect())
 }
 
-/// Applies a reflection to a vector.
-fn reflect(numbers: &mut [f64], reflection: &Reflection) {
-    let along: f64 = numbers.iter().zip(&reflection.vector).map(|(number, v)| number * v).sum();
-    numbers.iter_mut().zip(&reflection.vector).for_each(|(number, v)| *number -= reflection.factor * along * v);
+/// Applies a reflection to `vector` in place; leaves the vector as it is if the reflection's factor is 0.
+fn reflect(vector: &mut [f64], reflection: &Reflection) {
+    let along: f64 = vector.iter().zip(&reflection.vector).map(|(number, v)| number * v).sum();
+    vector.iter_mut().zip(&reflection.vector).for_each(|(number, v)| *number -= reflection.factor * along * v);
 }
 
 #[cfg(test)]

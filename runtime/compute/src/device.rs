@@ -28,8 +28,9 @@ pub fn parse(text: &str) -> Result<Device> {
 }
 
 /// Explains why the device name `auto` stands for the CPU although an accelerator seems to be there, such as a driver
-/// without its libraries or a GPU that is too old. Tries to open CUDA device 0, then Metal device 0, and returns the first
-/// reason. `None` if `text` is not `auto`, one of them opens, or none was to be expected on this machine.
+/// without its libraries or a GPU that is too old. Tries to open CUDA device 0, then Metal device 0, and returns the
+/// message about the first that failed and was to be expected on this machine. `None` if `text` is not `auto`, one of
+/// the two opens, or neither was to be expected.
 #[must_use]
 pub fn auto_fallback_reason(text: &str) -> Option<String> {
     if text != "auto" {
@@ -46,10 +47,10 @@ pub fn auto_fallback_reason(text: &str) -> Option<String> {
 }
 
 /// Returns the message that `auto` chose the CPU because the device of `kind` (`cuda` or `metal`) failed to open with
-/// the error `refused`. `None` unless `is_expected`, which says whether such a device was to be expected on this
+/// the error `error`. `None` unless `is_expected`, which says whether such a device was to be expected on this
 /// machine.
-fn fallback_message(kind: &str, refused: &Error, is_expected: bool) -> Option<String> {
-    let why = refused.why().unwrap_or_else(|| refused.to_string());
+fn fallback_message(kind: &str, error: &Error, is_expected: bool) -> Option<String> {
+    let why = error.why().unwrap_or_else(|| error.to_string());
     is_expected.then(|| format!("`auto` is the CPU here, since `{kind}` cannot be used: {why}"))
 }
 
@@ -90,7 +91,7 @@ fn with_device_name(text: &str, error: Error) -> Error {
     }
 }
 
-/// Builds [`Error::Argument`] for a text that names no device, with the names that do.
+/// Creates [`Error::Argument`] for a text that names no device. The message lists names that do.
 fn unknown_device(text: &str) -> Error {
     Error::argument(format!("`{text}` is no device; `cpu`, `cuda:0`, `metal:0` and `auto` are"))
 }

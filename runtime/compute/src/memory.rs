@@ -104,8 +104,9 @@ fn free_below(root: &Path, groups: &str) -> Option<u64> {
     groups.lines().filter_map(least).min()
 }
 
-/// Free bytes of the control group in the folder `group`: limit − (used − cached files), at least 0. `None` if the group has
-/// no limit, or one of its files is missing.
+/// Free bytes of the control group in the folder `group`: limit − (used − cached files), at least 0. `limit` and `used`
+/// are file names, `cached` is the prefix of a line of `memory.stat`. `None` if the group has no limit, or one of these
+/// is missing.
 fn free_of(group: &Path, [limit, used, cached]: GroupFiles) -> Option<u64> {
     let read = |file: &str| std::fs::read_to_string(group.join(file)).ok();
     let number = |file: &str| read(file)?.trim().parse::<u64>().ok();

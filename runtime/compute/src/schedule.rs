@@ -79,6 +79,7 @@ pub enum Warmup {
 }
 
 impl Default for Warmup {
+    /// No warm-up.
     fn default() -> Self {
         Self::Updates(0)
     }

@@ -127,8 +127,8 @@ pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Resul
     host::tensor(result, &[width])
 }
 
-/// Computes `Σ dy·x·r` over the rows on a device, `[width]` f32. `rates` are the r of the rows, `[rows]` f32; r is 1 if they
-/// are `None`.
+/// Computes `Σ dy·x·r` over the rows on a device, `[width]` f32, for a `width` above 0. `rates` are the r of the rows,
+/// `[rows]` f32; r is 1 if they are `None`.
 pub(super) fn device_weight_gradient(
     device: &Accelerator,
     dy: &Tensor,

@@ -50,11 +50,11 @@ pub struct SampledToken {
 ///
 /// # Errors
 /// If a logit is not finite ([`Error::NonFinite`]), the vocabulary is empty, there is not one stream for each row, or
-/// the device fails. Values of `choosing` outside of their ranges are not checked.
+/// the device fails. Values of `options` outside of their ranges are not checked.
 pub fn sample_tokens<'a>(
     logits: &Tensor,
     streams: impl Iterator<Item = &'a Stream>,
-    choosing: &SamplingOptions,
+    options: &SamplingOptions,
 ) -> Result<Option<Vec<SampledToken>>> {
     let Some(device) = accelerator_of([(logits, "logits")])? else { return Ok(None) };
     let (rows, words) = host::matrix(logits, "logits")?;
@@ -69,7 +69,7 @@ pub fn sample_tokens<'a>(
         return Err(Error::shape(format!("{} streams for {rows} rows of logits", streams.len() / STREAM)));
     }
     let streams = device.upload(&streams, &[rows, STREAM])?;
-    let SamplingOptions { top_k, top_p, min_p, greedy } = *choosing;
+    let SamplingOptions { top_k, top_p, min_p, greedy } = *options;
     // More than there are words is all of them.
     let top_k = u32::try_from(top_k).unwrap_or(u32::MAX);
     let arguments = arguments![logits, &streams, words, top_k, top_p, min_p, u32::from(greedy)];

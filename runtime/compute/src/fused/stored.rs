@@ -150,11 +150,11 @@ impl View<'_> {
         }
     }
 
-    /// Returns how many rows or columns of a block are read at once, of `all` that it has: `all` for numbers stored in the
-    /// type of `like`, which are not copied, else [`BLOCK_DEPTH`].
-    fn piece_length(&self, all: usize, like: Data<'_>) -> usize {
+    /// Returns how many rows or columns of a block are read at once, of the `count` that the block has: all for numbers
+    /// stored in the type of `like`, which are not copied, else [`BLOCK_DEPTH`].
+    fn piece_length(&self, count: usize, like: Data<'_>) -> usize {
         match (self.numbers, like) {
-            (Numbers::F32(_), Data::F32(_)) | (Numbers::Bf16(_), Data::Bf16(_)) => all,
+            (Numbers::F32(_), Data::F32(_)) | (Numbers::Bf16(_), Data::Bf16(_)) => count,
             _ => BLOCK_DEPTH,
         }
     }

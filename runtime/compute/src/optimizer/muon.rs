@@ -30,6 +30,7 @@ pub struct MuonSettings {
 }
 
 impl Default for MuonSettings {
+    /// torch's defaults, but without weight decay.
     fn default() -> Self {
         Self { momentum: 0.95, nesterov: true, adamw: AdamWSettings::default() }
     }

@@ -13,20 +13,20 @@ use super::{Parameters, update_numbers, zeros};
 use crate::error::{Error, Result};
 use crate::fused::linear_weight_gradient;
 
-/// Consecutive parts of all parts into which the tokens of a batch are cut.
+/// The parts into which the tokens of a batch are cut, of which this process computes some consecutive ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenParts {
     /// The number of parts of the whole batch.
     count: usize,
-    /// The index of the first part that is here.
+    /// The index of the first part of this process.
     first: usize,
-    /// The tokens of each part that is here, in order and without gaps, from token 0.
+    /// The tokens of each part of this process, in order and without gaps, from token 0.
     tokens: Vec<Range<usize>>,
 }
 
 impl TokenParts {
-    /// Describes consecutive parts of a batch of `count` parts, the first of which has the index `first`. `lengths` are
-    /// the tokens of each. Does not check that the parts end before `count`.
+    /// Describes the parts of this process: consecutive ones of a batch of `count` parts, from index `first` on.
+    /// `lengths` has the number of tokens of each. Does not check that these parts end before `count`.
     #[must_use]
     pub fn new(count: usize, first: usize, lengths: &[usize]) -> Self {
         let end = lengths.iter().scan(0, |end, length| {
@@ -43,7 +43,7 @@ impl TokenParts {
         Self::new(1, 0, &[tokens])
     }
 
-    /// The indices of the parts that are here.
+    /// The indices of the parts of this process, among all parts of the batch.
     #[must_use]
     pub fn own(&self) -> Range<usize> {
         self.first..self.first + self.tokens.len()
@@ -59,18 +59,18 @@ impl TokenParts {
     }
 }
 
-/// Appends to `found`, in order, the largest subtrees of the tree over the parts `all` whose parts are all in `own`.
-fn collect_subtrees(all: Range<usize>, own: &Range<usize>, found: &mut Vec<Range<usize>>) {
-    if all.is_empty() || all.end <= own.start || own.end <= all.start {
+/// Appends to `found`, in order, the largest subtrees of the tree over the parts `tree` whose parts are all in `own`.
+fn collect_subtrees(tree: Range<usize>, own: &Range<usize>, found: &mut Vec<Range<usize>>) {
+    if tree.is_empty() || tree.end <= own.start || own.end <= tree.start {
         return;
     }
-    if own.start <= all.start && all.end <= own.end {
-        found.push(all);
+    if own.start <= tree.start && tree.end <= own.end {
+        found.push(tree);
         return;
     }
-    let middle = split_point(&all);
-    collect_subtrees(all.start..middle, own, found);
-    collect_subtrees(middle..all.end, own, found);
+    let middle = split_point(&tree);
+    collect_subtrees(tree.start..middle, own, found);
+    collect_subtrees(middle..tree.end, own, found);
 }
 
 /// Returns the first part of the second half of a tree over more than one part. The first half is larger if the number
@@ -146,8 +146,8 @@ impl<'a> GradientSums<'a> {
 
     /// Adds the sum of `gradient(tokens)` over the parts to the gradient of the slot number `index`. `gradient` gets
     /// the tokens of one part and returns their gradient in the slot's shape. With several parts, it must return
-    /// contiguous f32 in a new storage each time, since the sums are computed in place. In subtrees, does nothing if no
-    /// part is here.
+    /// contiguous f32 in a new storage each time, since the sums are computed in place. In subtrees, does nothing if
+    /// this process has no part.
     ///
     /// # Errors
     /// Those of `gradient` and of [`Parameters::accumulate`].
@@ -178,8 +178,8 @@ impl<'a> GradientSums<'a> {
         })
     }
 
-    /// Returns the sums of the subtrees that are here, each as (its parts, a flat gradient `[flat_len]`). Empty if the
-    /// sums went to the gradient buffer of the parameters.
+    /// Returns the sums of the subtrees of this process, each as (its parts, a flat gradient `[flat_len]`). Empty if
+    /// the sums went to the gradient buffer of the parameters.
     #[must_use]
     pub fn into_subtrees(self) -> Vec<(Range<usize>, Tensor)> {
         self.subtrees.unwrap_or_default()

@@ -172,8 +172,8 @@ fn to_c_int(number: usize) -> Result<c_int> {
 
 /// The row stride of a matrix in elements, as the C integer that cuBLAS takes. Fails for 2³¹ and more, and for gaps within
 /// a row.
-fn pitch(of: &MatrixView<'_>) -> Result<c_int> {
-    to_c_int(of.row_stride()?)
+fn pitch(matrix: &MatrixView<'_>) -> Result<c_int> {
+    to_c_int(matrix.row_stride()?)
 }
 
 /// The cuBLAS constant of an element type. Fails for all but f32, bf16 and f16.

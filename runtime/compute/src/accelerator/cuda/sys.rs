@@ -247,7 +247,8 @@ fn driver_words(code: c_int) -> Option<String> {
     (!words.is_null()).then(|| unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned())
 }
 
-/// Our text for an error code of cuBLAS, which has only the names of constants itself. `None` for other codes.
+/// A text for the error codes of cuBLAS that are likely; cuBLAS itself has only names of constants. `None` for any
+/// other code.
 fn cublas_words(code: c_int) -> Option<String> {
     let words = match code {
         1 => "it does not start",

@@ -12,9 +12,9 @@ use crate::fused::host::{self, Floats};
 use crate::fused::scratch;
 use crate::fused::simd::{dispatch, exp_in_place, largest, tanh, vectorize};
 
-/// Attends with one query per sequence to its cached keys and values: `q` is `[batch, heads · head_dim]`; `kept[i]` are
-/// the keys and the values of sequence i, `[length, kv_heads · head_dim]` each, with the new token's last. The result
-/// is shaped like `q`. The caller has checked `shape` and the shape of `q`.
+/// Attends with one query per sequence to its cached keys and values: `q` is `[batch, heads · head_dim]`; `cached[i]`
+/// are the keys and the values of sequence i, `[length, kv_heads · head_dim]` each, with the new token's last. The
+/// result is shaped like `q`. The caller has checked `shape` and the shape of `q`.
 ///
 /// A sequence's result does not depend on the others in the batch.
 ///
@@ -23,21 +23,21 @@ use crate::fused::simd::{dispatch, exp_in_place, largest, tanh, vectorize};
 /// is not a contiguous f32 or bf16 tensor of the CPU. The length of the values is not checked.
 pub(in crate::fused) fn attention_cached(
     q: &Tensor,
-    kept: &[(&[f32], &[f32])],
+    cached: &[(&[f32], &[f32])],
     shape: &AttentionShape,
 ) -> Result<Tensor> {
     let (features, width) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
-    if let Some((keys, _)) = kept.iter().find(|(keys, _)| keys.is_empty() || !keys.len().is_multiple_of(width)) {
+    if let Some((keys, _)) = cached.iter().find(|(keys, _)| keys.is_empty() || !keys.len().is_multiple_of(width)) {
         return Err(Error::shape(format!("{} numbers of keys are not rows of {width}", keys.len())));
     }
     let queries = Floats::activations(q, "q")?;
-    let mut out = vec![0.0; kept.len() * features];
+    let mut out = vec![0.0; cached.len() * features];
     out.par_chunks_mut(shape.group_features())
         .zip(queries.par_chunks(shape.group_features()))
         .enumerate()
         .with_max_len(1)
         .for_each(|(task, (out, query))| {
-            attend_one_sequence(shape, query, kept[task / shape.kv_heads], task % shape.kv_heads, out);
+            attend_one_sequence(shape, query, cached[task / shape.kv_heads], task % shape.kv_heads, out);
         });
     host::tensor_in(q.dtype(), out, q.dims())
 }

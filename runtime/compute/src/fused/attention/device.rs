@@ -164,9 +164,10 @@ impl<'a> Layer<'a> {
         self.build.head as usize
     }
 
-    /// What the kernels multiply with. Tensor cores are used on CUDA, in 16 bits, with a head size that is a multiple of
-    /// [`EIGHT`], a scale above 0, and q, k, v and `more` aligned for vector loads: these kernels search for the largest
-    /// product q·k instead of the largest score, which is the same key only for a scale above 0.
+    /// Chooses the units that the kernels multiply with. Tensor cores are used on CUDA, in 16 bits, with a head size
+    /// that is a multiple of [`EIGHT`], a scale above 0, and q, k, v and the tensors `more` aligned for vector loads:
+    /// by warpgroups if the device has them and the head size is rounded up to 64 or 128, else by single warps. The
+    /// scale must be above 0 because these kernels search for the largest product q·k instead of the largest score.
     fn units(&self, more: &[&Tensor]) -> Units {
         let cores = self.build.act != DType::F32
             && self.inputs[0].device().is_cuda()
@@ -237,8 +238,8 @@ impl<'a> Layer<'a> {
         Tiles { tiling: Tiling::Keys(keys), heads: self.shape.kv_heads, parts, threads, shared }
     }
 
-    /// For the gradient kernels without tensor cores: returns the rows of a tile, the threads of a block, and its bytes
-    /// of shared memory.
+    /// Returns, for the gradient kernels without tensor cores, the rows of a tile, the threads of a block, and the
+    /// bytes of shared memory of a block.
     fn plain_gradient_tiles(&self) -> (usize, u32, usize) {
         let features = self.features();
         let small = features > FITTING && self.inputs[0].device().is_cuda();

@@ -69,9 +69,10 @@ fn store_sums(mut tile: Tile<'_>, sums: &Sums, accumulate: bool, factor: f32) {
     }
 }
 
-/// Returns the columns `depth` of some rows of a matrix in bf16: as they lie in memory if `kernel` can read them so, else
-/// copied to `buffer` and followed by zeros up to a multiple of [`DEPTH_UNIT`]. Rows of the buffer past the last one have
-/// any content.
+/// Returns the columns `depth` of some rows of a matrix in bf16. They are returned as they lie in memory if they are
+/// bf16 without gaps, as many rows and columns as `kernel` reads at a time, and their row stride is no multiple of
+/// [`ALIASING`]. Else they are copied to `buffer`, each row followed by zeros up to a multiple of [`DEPTH_UNIT`]; rows
+/// of the buffer past the last one have any content.
 fn read_rows<'a>(
     matrix: Matrix<'a>,
     kernel: Kernel,
