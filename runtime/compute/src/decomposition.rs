@@ -139,7 +139,7 @@ fn symmetric_eigen(matrix: &Tensor) -> Result<(Vec<f64>, Tensor)> {
         }
         for p in 0..count {
             for q in p + 1..count {
-                rotate(&mut a, &mut vectors, p, q);
+                jacobi_rotate(&mut a, &mut vectors, p, q);
             }
         }
     }
@@ -152,7 +152,7 @@ fn symmetric_eigen(matrix: &Tensor) -> Result<(Vec<f64>, Tensor)> {
 
 /// Applies the Jacobi rotation that makes the elements (p, q) and (q, p), p < q, of the symmetric matrix `a` 0, to `a`
 /// and to the rows of `vectors`. Does nothing if the element is 0 already.
-fn rotate(a: &mut [Vec<f64>], vectors: &mut [Vec<f64>], p: usize, q: usize) {
+fn jacobi_rotate(a: &mut [Vec<f64>], vectors: &mut [Vec<f64>], p: usize, q: usize) {
     if a[p][q] == 0.0 {
         return;
     }

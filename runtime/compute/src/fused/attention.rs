@@ -234,7 +234,7 @@ pub fn attention(
     let outs = Tile::from_slice(&mut out, tokens, features).split_into_bands(heights(), shape.group_features());
     let logs = Tile::from_slice(&mut sums, tokens, shape.heads).split_into_bands(heights(), shape.group());
     outs.into_par_iter().zip(logs).enumerate().with_max_len(1).for_each(|(task, (mut out, mut log))| {
-        forward(layer, &tiles[task / shape.kv_heads], task % shape.kv_heads, &mut out, &mut log);
+        attend_tile(layer, &tiles[task / shape.kv_heads], task % shape.kv_heads, &mut out, &mut log);
     });
     Ok((host::tensor_in(q.dtype(), out, &[tokens, features])?, host::tensor(sums, &[tokens, shape.heads])?))
 }
@@ -252,7 +252,7 @@ struct Running {
 /// Goes through the keys in blocks of [`KEYS`], from the block of the first visible key on. The last block ends where a
 /// whole tile of queries would end, even past the end of the sequence; keys past the end are masked. So the products have
 /// the same shape however short the tile is.
-fn forward(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
+fn attend_tile(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
     let shape = layer.shape;
     let (group, dim) = (shape.group(), shape.head_dim);
     let rows = tile.rows.len() * group;

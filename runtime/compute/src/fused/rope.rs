@@ -75,7 +75,7 @@ impl RopeTable {
 
     /// Returns cosines and sines on a device, `[positions, half]` each. Keeps the copies for the first device that
     /// asks; another device gets new copies on each call.
-    fn on(&self, device: &Device) -> Result<(Tensor, Tensor)> {
+    fn copies_on(&self, device: &Device) -> Result<(Tensor, Tensor)> {
         let copy = |numbers: &[f32]| Tensor::from_slice(numbers, (self.positions(), self.half), device);
         let [cos, sin] = copied_once(&self.copies, device, || Ok([copy(&self.cos)?, copy(&self.sin)?]))?;
         Ok((cos, sin))
@@ -128,7 +128,7 @@ fn rope_on_device(
         return Ok(x.clone());
     }
     let (half, head, known) = (table.half, features / heads, table.positions());
-    let (places, (cos, sin)) = (positions.on(x.device())?, table.on(x.device())?);
+    let (places, (cos, sin)) = (positions.on(x.device())?, table.copies_on(x.device())?);
     let eights = [half, head].iter().all(|side| side.is_multiple_of(EIGHT)) && is_aligned(x);
     let (kernel, pieces) = if eights { (&kernel::ROPE_EIGHTS, half / EIGHT) } else { (&kernel::ROPE, half) };
     let blocks = extent(tokens * heads * pieces)?.div_ceil(THREADS);

@@ -28,8 +28,9 @@ pub fn matmul(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> 
     let repeated = batch.saturating_mul((rows * inner) as u64 + (inner * columns) as u64);
     let estimate = Estimate::new(Kind::Product, &dims, a.dtype(), &[a, b])?.measured(products).scratch(repeated);
     estimate.run_within_budget(budget, || {
-        let value = product(&wide(a)?, &wide(b)?)?;
-        let pulls: (Pull, Pull) = (|pair| product(pair.grad, &pair.b.t()?), |pair| product(&pair.a.t()?, pair.grad));
+        let value = broadcast_matmul(&wide(a)?, &wide(b)?)?;
+        let pulls: (Pull, Pull) =
+            (|pair| broadcast_matmul(pair.grad, &pair.b.t()?), |pair| broadcast_matmul(&pair.a.t()?, pair.grad));
         derive_pair(a, b, a.dtype(), &value, pulls)
     })
 }
@@ -42,7 +43,7 @@ fn split_dims(x: &Tensor) -> Option<(&[usize], [usize; 2])> {
 /// Multiplies matrices over the last two axes; the axes before them are broadcast. The caller has checked the shapes and
 /// passes tensors outside the graph. Copies both operands to `[batch, rows, columns]` if either has two or more leading
 /// axes: candle multiplies any layout with one leading axis, but only some with several.
-fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
+fn broadcast_matmul(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
     let (Some((a_batch, [rows, inner])), Some((b_batch, [_, columns]))) = (split_dims(a), split_dims(b)) else {
         return a.broadcast_matmul(b);
     };

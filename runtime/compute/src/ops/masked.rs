@@ -90,7 +90,7 @@ impl Sum {
     }
 
     /// The divisor of each lane: max(Σ m, 1) for [`Divisor::Mask`], else 1.
-    fn divide_by(&self, mask: &Tensor) -> Raw<Tensor> {
+    fn lane_divisors(&self, mask: &Tensor) -> Raw<Tensor> {
         let total = self.lanes.sum(mask)?;
         let one = total.ones_like()?;
         match self.divisor {
@@ -102,13 +102,13 @@ impl Sum {
     /// Computes Σ x·m of each lane divided by its divisor, from operands in at least 32 bits that can be broadcast.
     fn value(&self, x: &Tensor, mask: &Tensor) -> Raw<Tensor> {
         let (x, mask) = (self.view(x)?, self.view(mask)?);
-        self.lanes.sum(&times(&mask, &x)?)?.div(&self.divide_by(&mask)?)
+        self.lanes.sum(&times(&mask, &x)?)?.div(&self.lane_divisors(&mask)?)
     }
 
     /// Divides the gradient of the result by each lane's divisor and broadcasts it along the lanes: `[outer, length,
     /// inner]`. `mask` has that shape too.
     fn spread(&self, pair: &Pair, mask: &Tensor) -> Raw<Tensor> {
-        let grad = self.lanes.view_reduced(pair.grad)?.div(&self.divide_by(mask)?)?;
+        let grad = self.lanes.view_reduced(pair.grad)?.div(&self.lane_divisors(mask)?)?;
         self.lanes.spread(&grad)?.contiguous()
     }
 

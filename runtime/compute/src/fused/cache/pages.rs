@@ -71,7 +71,7 @@ impl Pages {
     /// the same slot. Panics if a slot does not exist.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::error::Error::Shape) if a page's number does not fit in 32 bits.
+    /// [`Error::Shape`](crate::error::Error::Shape) if a page's number does not fit in 32 bits; `to` is empty then.
     pub(super) fn fork(&mut self, from: usize, to: usize) -> Result<Option<[u32; 2]>> {
         if from == to {
             return Ok(None);

@@ -142,8 +142,8 @@ impl HeadInput<'_> {
         accelerator_with([(self.hidden, "hidden")], self.weight)
     }
 
-    /// Makes a tensor `[rows, vocabulary]` of gradients with respect to logits, in the type of the hidden states and where
-    /// they are.
+    /// Makes a tensor `[rows, vocabulary]` of gradients with respect to logits, in the type of the hidden states and on
+    /// their device.
     fn upload(&self, gradients: Vec<f32>, rows: usize) -> Result<Tensor> {
         let shape = [rows, self.words()];
         match self.accelerator()? {
