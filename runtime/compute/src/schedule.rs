@@ -170,10 +170,10 @@ fn inverse_square_root(now: f64, rise: f64) -> f64 {
 
 impl fmt::Display for Schedule {
     /// Writes the text that `from_str` parses: the name, then a colon and the parameter if the schedule has one.
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (_, name, range) in SHAPES.iter().filter(|(shape, ..)| *shape == self.shape) {
-            to.write_str(name)?;
-            range.map_or(Ok(()), |_| write!(to, ":{}", self.number))?;
+            formatter.write_str(name)?;
+            range.map_or(Ok(()), |_| write!(formatter, ":{}", self.number))?;
         }
         Ok(())
     }

@@ -37,7 +37,7 @@ impl TokenParts {
         Self { count, first, tokens }
     }
 
-    /// All tokens as one part.
+    /// Describes a batch of `tokens` tokens that is one part, of this process.
     #[must_use]
     pub fn whole(tokens: usize) -> Self {
         Self::new(1, 0, &[tokens])
@@ -73,8 +73,8 @@ fn collect_subtrees(tree: Range<usize>, own: &Range<usize>, found: &mut Vec<Rang
     collect_subtrees(middle..tree.end, own, found);
 }
 
-/// Returns the first part of the second half of a tree over more than one part. The first half is larger if the number
-/// of parts is odd.
+/// Returns the index of the first part in the second half of `parts`, which are more than one: where a tree over them
+/// splits. The first half is larger if the number of parts is odd.
 fn split_point(parts: &Range<usize>) -> usize {
     parts.start + parts.len().div_ceil(2)
 }
@@ -104,7 +104,7 @@ pub struct GradientSums<'a> {
 }
 
 impl<'a> GradientSums<'a> {
-    /// Sums over these parts, which are all of the batch, into the gradient buffer of the parameters.
+    /// Creates sums that are added to the gradient buffer of the parameters. `parts` must be all parts of the batch.
     ///
     /// # Errors
     /// [`Error::Argument`] if parts of the batch are missing, or for more than one part on an accelerator.
@@ -118,7 +118,8 @@ impl<'a> GradientSums<'a> {
         Ok(Self { parameters, parts, subtrees: None })
     }
 
-    /// Sums over these parts of a batch into new buffers of 0, one for each of the [`TokenParts::subtrees`].
+    /// Creates sums in new buffers of 0, one for each of the [`TokenParts::subtrees`] of `parts`, which may be some of
+    /// the parts of the batch. The gradient buffer of the parameters is not changed.
     ///
     /// # Errors
     /// [`Error::Argument`] for parameters on an accelerator; also when there is no memory for the buffers.

@@ -153,23 +153,23 @@ impl Head<'_> {
     }
 
     /// Writes the gradient of one row's log-probability with respect to its hidden state to `gradient`, `[width]`.
-    /// `all` are the row's sums over the whole vocabulary, `groups` those of its groups.
+    /// `totals` are the row's sums over the whole vocabulary, `groups` those of its groups.
     fn write_logprob_gradient(
         &self,
         groups: &[Group],
         row: usize,
-        all: &Statistics,
+        totals: &Statistics,
         target: usize,
         gradient: &mut [f32],
     ) {
         let factor = self.options.logit_slope();
         let height = self.options.soft_cap.map(|cap| cap * self.options.inverse_temperature);
-        let tanh_value = height.map_or(0.0, |height| all.target.unwrap_or(f32::NAN) / height);
+        let tanh_value = height.map_or(0.0, |height| totals.target.unwrap_or(f32::NAN) / height);
         self.weight.copy_row(target, gradient);
         scale(gradient, factor * (1.0 - tanh_value * tanh_value));
         for group in groups {
-            let share = f64::from(group.sums[row].largest) - f64::from(all.largest);
-            let share = factor * (share.exp() / all.sum) as f32;
+            let share = f64::from(group.sums[row].largest) - f64::from(totals.largest);
+            let share = factor * (share.exp() / totals.sum) as f32;
             let weighted = &group.weighted_sums[row * self.width..][..self.width];
             vectorize!(gradient.iter_mut().zip(weighted).for_each(|(to, sum)| *to = sum.mul_add(-share, *to)));
         }

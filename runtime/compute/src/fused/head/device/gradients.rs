@@ -122,9 +122,9 @@ impl RowInputs {
 }
 
 /// Queues the kernel that writes the gradients of the loss with respect to a tile's products, `[block, words]`, to
-/// `tile.made`. Inputs of `given` that are absent count as 0.
-fn launch_gradient(head: &Head<'_>, tile: &Tile<'_>, given: &RowInputs) -> Result<()> {
-    let given = given.of_block(tile)?;
+/// `tile.made`. Inputs of `row_inputs` that are absent count as 0.
+fn launch_gradient(head: &Head<'_>, tile: &Tile<'_>, row_inputs: &RowInputs) -> Result<()> {
+    let given = row_inputs.of_block(tile)?;
     let targets = head.targets.narrow(0, tile.block.start, tile.block.len())?;
     let mut arguments = arguments![&tile.made, &tile.products, &targets].to_vec();
     arguments.extend(given.iter().map(|numbers| Argument::from(numbers.as_ref())));
