@@ -100,7 +100,8 @@ fn dot_rows<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(rows: 
     dispatch(BlockDots::<B, SIZE, COUNT> { rows, x, into, format: PhantomData });
 }
 
-/// The operands of [`dot_rows`]: rows of blocks, the numbers `x` of one row, and the dot products to write, one for each row.
+/// The operands of [`dot_rows`]: rows of blocks, the numbers `x` of one row, and the dot products to write, one for
+/// each row.
 struct BlockDots<'a, B, const SIZE: usize, const COUNT: usize> {
     rows: &'a [u8],
     x: &'a [f32],
