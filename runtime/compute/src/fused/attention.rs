@@ -241,7 +241,7 @@ pub fn attention(
 
 /// The state of the online softmax of one row: the largest score so far, and Σ exp(score − largest).
 #[derive(Clone, Copy)]
-struct Running {
+struct SoftmaxState {
     largest: f32,
     sum: f32,
 }
@@ -262,7 +262,7 @@ fn attend_tile(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut
     scratch::with_parts(lengths, |[queries, sums, scores, spare]| {
         let queries = layer.gather(layer.q, tile.rows.clone(), kv_head, queries);
         sums.fill(0.0);
-        let mut running = vec![Running { largest: f32::NEG_INFINITY, sum: 0.0 }; rows];
+        let mut running = vec![SoftmaxState { largest: f32::NEG_INFINITY, sum: 0.0 }; rows];
         for keys in steps(first..end, KEYS) {
             let scores = &mut scores[..rows * keys.len()];
             let left = Matrix::new(queries, rows, dim, dim);
@@ -296,7 +296,7 @@ fn fold_scores(
     scores: &mut [f32],
     visible: Range<usize>,
     soft_cap: Option<f32>,
-    running: &mut Running,
+    running: &mut SoftmaxState,
     sums: &mut [f32],
 ) {
     scores[..visible.start].fill(0.0);

@@ -63,7 +63,7 @@ fn reduce_masked(
     let estimate = Estimate::new(Kind::Masked, &reduced, x.dtype(), &[x, mask])?.measured(full).saved(saved);
     estimate.run_within_budget(budget, || {
         let mask = &if mask.dtype() == DType::U8 { mask_as_numbers(mask, x.dtype())? } else { mask.clone() };
-        let sum = Sum { lanes, divisor };
+        let sum = MaskedSum { lanes, divisor };
         let value = sum.value(&wide(x)?, &wide(mask)?)?.reshape(reduced.as_slice())?;
         let other = sum.clone();
         let pulls = (move |pair: &Pair| sum.pull_x(pair), move |pair: &Pair| other.pull_mask(pair));
@@ -78,12 +78,12 @@ fn mask_as_numbers(mask: &Tensor, dtype: DType) -> Raw<Tensor> {
 
 /// A masked sum: its lanes, and what it is divided by.
 #[derive(Debug, Clone)]
-struct Sum {
+struct MaskedSum {
     lanes: Lanes,
     divisor: Divisor,
 }
 
-impl Sum {
+impl MaskedSum {
     /// Broadcasts an operand to the common shape and reshapes it to `[outer, length, inner]`.
     fn view(&self, operand: &Tensor) -> Raw<Tensor> {
         self.lanes.view(&operand.broadcast_as(self.lanes.dims())?)
