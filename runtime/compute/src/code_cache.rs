@@ -126,7 +126,7 @@ impl CodeCache {
     }
 
     /// Creates the file `draft` with mode 600, writes the digest of the entry `name` and then the bytes, and syncs it.
-    /// `None` if that fails, also if the file exists; then a part may be left.
+    /// `None` if that fails, also if the file exists already; an unfinished file may be left then.
     fn write(&self, draft: &str, name: &str, bytes: &[u8]) -> Option<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(&self.folder, draft, flags, Mode::RUSR | Mode::WUSR).ok()?);

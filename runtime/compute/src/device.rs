@@ -78,7 +78,7 @@ pub fn joules(device: &Device) -> Option<f64> {
     Accelerator::of(device).ok()??.driver.joules()
 }
 
-/// Opens the first device that works of `cuda:0`, `metal:0` and the CPU.
+/// Opens `cuda:0` or, if that fails, `metal:0`; returns the CPU if both fail.
 fn open_best() -> Device {
     accelerator::open("cuda", 0).or_else(|_| accelerator::open("metal", 0)).unwrap_or(Device::Cpu)
 }

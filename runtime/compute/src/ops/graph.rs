@@ -15,7 +15,8 @@ use crate::error::Result;
 /// should not reject shapes or types.
 pub(super) type Raw<T> = candle_core::Result<T>;
 
-/// Returns a contiguous tensor of the same numbers outside the autograd graph; f16 and bf16 are widened to f32.
+/// Returns a contiguous tensor of the same numbers outside the autograd graph; f16 and bf16 are widened to f32, other
+/// types stay.
 pub(super) fn wide(tensor: &Tensor) -> Raw<Tensor> {
     let tensor = tensor.detach().contiguous()?;
     match tensor.dtype() {

@@ -86,7 +86,7 @@ struct KeyScores<'a> {
 impl WithSimd for KeyScores<'_> {
     type Output = ();
 
-    /// Writes `factor · query·key` to `scores`, `[query heads, length]`, for every query head and kept token.
+    /// Writes `factor · query·key` to `scores`, `[query heads, length]`, for every query head and cached token.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { rows: Rows { numbers, dim, stride }, query, factor, scores, length } = self;
@@ -116,7 +116,7 @@ struct ValueMixture<'a> {
 impl WithSimd for ValueMixture<'_> {
     type Output = ();
 
-    /// Overwrites `out`, `[query heads, dim]`, with each head's sum of kept values weighted by its `scores`.
+    /// Overwrites `out`, `[query heads, dim]`, with each head's sum of the cached values weighted by its `scores`.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         /// Vectors of a row whose sums stay in registers.
