@@ -69,17 +69,17 @@ impl CodeCache {
     /// an invalid one, which is removed: a damaged or too large one, a link, or a file that another user owns or may write.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Vec<u8>> {
-        let bytes = self.entry(name).and_then(|file| self.read(name, file));
+        let bytes = self.open_entry(name).and_then(|file| self.read(name, file));
         if bytes.is_none() {
             self.remove(name);
         }
         bytes
     }
 
-    /// Stores bytes under `name` in place of an older entry: writes a draft, renames it, and syncs both file and folder.
-    /// Then removes the entries that were not used for longest if all together are larger than `max_total`. Does nothing if
-    /// the entry with its digest is larger than `max_entry` or `max_total`. Errors are ignored, since a lost entry only
-    /// means compiling again.
+    /// Stores bytes under `name` in place of an older entry: writes a draft, renames it, and syncs both file and
+    /// folder. Then removes drafts older than an hour, and the entries that were not used for longest until the rest
+    /// fits into `max_total`. Does nothing if the entry with its digest is larger than `max_entry` or `max_total`.
+    /// Errors are ignored, since a lost entry only means compiling again.
     pub fn put(&self, name: &str, bytes: &[u8]) {
         // Numbers drafts, since several threads of one process may store the same entry at one time.
         static DRAFTS: AtomicU64 = AtomicU64::new(0);
@@ -102,7 +102,7 @@ impl CodeCache {
 
     /// Opens the file of the entry `name` for reading. `None` if it does not exist, is not an ordinary file (a link is
     /// none), belongs to another user, or is writable by its group or all users.
-    fn entry(&self, name: &str) -> Option<File> {
+    fn open_entry(&self, name: &str) -> Option<File> {
         let flags = OFlags::RDONLY | OFlags::NOFOLLOW | OFlags::NONBLOCK | OFlags::CLOEXEC;
         let file = openat(&self.folder, name, flags, Mode::empty()).ok()?;
         let about = fstat(&file).ok()?;
@@ -126,7 +126,7 @@ impl CodeCache {
     }
 
     /// Creates the file `draft` with mode 600, writes the digest of the entry `name` and then the bytes, and syncs it.
-    /// `None` if that fails, also if the file exists; then a part may be left.
+    /// `None` if that fails, also if the file exists already; an unfinished file may be left then.
     fn write(&self, draft: &str, name: &str, bytes: &[u8]) -> Option<()> {
         let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::NOFOLLOW | OFlags::CLOEXEC;
         let mut file = File::from(openat(&self.folder, draft, flags, Mode::RUSR | Mode::WUSR).ok()?);
@@ -154,7 +154,7 @@ impl CodeCache {
             }
             if !name.to_bytes().starts_with(b".") {
                 entries.push((about.st_mtime, about.st_size.unsigned_abs(), name.to_owned()));
-            } else if seconds_since(&about) > DRAFT_SECONDS {
+            } else if seconds_since_modified(&about) > DRAFT_SECONDS {
                 let _ = unlinkat(&self.folder, name, AtFlags::empty());
             }
         }
@@ -184,10 +184,10 @@ pub fn folder(kind: &str) -> Option<PathBuf> {
     Some(caches.join("tunebox").join(kind))
 }
 
-/// Seconds since a file was last modified; negative if that lies in the future.
-fn seconds_since(about: &Stat) -> i64 {
+/// Seconds since a file was last modified; negative if its modification time lies in the future.
+fn seconds_since_modified(file: &Stat) -> i64 {
     let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH).unwrap_or_default();
-    i64::try_from(now.as_secs()).unwrap_or(i64::MAX).saturating_sub(about.st_mtime)
+    i64::try_from(now.as_secs()).unwrap_or(i64::MAX).saturating_sub(file.st_mtime)
 }
 
 #[cfg(test)]

@@ -102,14 +102,14 @@ fn orthonormal_rows(rows: &Tensor) -> Result<Tensor> {
     let basis = Tensor::zeros((count, width), DType::F32, &Device::Cpu)?;
     for number in 0..count {
         let mut row = rows.narrow(0, number, 1)?.contiguous()?;
-        let before = length(&row)?;
+        let before = euclidean_norm(&row)?;
         if number > 0 {
             let known = basis.narrow(0, 0, number)?;
             for _ in 0..2 {
                 row = (&row - row.matmul(&known.t()?)?.matmul(&known)?)?;
             }
         }
-        let rest = length(&row)?;
+        let rest = euclidean_norm(&row)?;
         if rest > INDEPENDENT * before {
             basis.slice_set(&(row / rest)?, 0, number)?;
         }
@@ -117,9 +117,9 @@ fn orthonormal_rows(rows: &Tensor) -> Result<Tensor> {
     Ok(basis)
 }
 
-/// The Euclidean length of all numbers of a tensor, summed in f64.
-fn length(row: &Tensor) -> Result<f64> {
-    let numbers = row.flatten_all()?.to_vec1::<f32>()?;
+/// The root of the sum of the squares of all numbers of an f32 tensor, in f64.
+fn euclidean_norm(tensor: &Tensor) -> Result<f64> {
+    let numbers = tensor.flatten_all()?.to_vec1::<f32>()?;
     Ok(numbers.iter().map(|number| f64::from(*number).powi(2)).sum::<f64>().sqrt())
 }
 
@@ -139,7 +139,7 @@ fn symmetric_eigen(matrix: &Tensor) -> Result<(Vec<f64>, Tensor)> {
         }
         for p in 0..count {
             for q in p + 1..count {
-                rotate(&mut a, &mut vectors, p, q);
+                jacobi_rotate(&mut a, &mut vectors, p, q);
             }
         }
     }
@@ -152,7 +152,7 @@ fn symmetric_eigen(matrix: &Tensor) -> Result<(Vec<f64>, Tensor)> {
 
 /// Applies the Jacobi rotation that makes the elements (p, q) and (q, p), p < q, of the symmetric matrix `a` 0, to `a`
 /// and to the rows of `vectors`. Does nothing if the element is 0 already.
-fn rotate(a: &mut [Vec<f64>], vectors: &mut [Vec<f64>], p: usize, q: usize) {
+fn jacobi_rotate(a: &mut [Vec<f64>], vectors: &mut [Vec<f64>], p: usize, q: usize) {
     if a[p][q] == 0.0 {
         return;
     }
@@ -205,10 +205,10 @@ fn reflect_columns(mut columns: Vec<Vec<f64>>) -> (Vec<Reflection>, Vec<Vec<f64>
     (reflections, triangle.collect())
 }
 
-/// Applies a reflection to a vector.
-fn reflect(numbers: &mut [f64], reflection: &Reflection) {
-    let along: f64 = numbers.iter().zip(&reflection.vector).map(|(number, v)| number * v).sum();
-    numbers.iter_mut().zip(&reflection.vector).for_each(|(number, v)| *number -= reflection.factor * along * v);
+/// Applies a reflection to `vector` in place; leaves the vector as it is if the reflection's factor is 0.
+fn reflect(vector: &mut [f64], reflection: &Reflection) {
+    let along: f64 = vector.iter().zip(&reflection.vector).map(|(number, v)| number * v).sum();
+    vector.iter_mut().zip(&reflection.vector).for_each(|(number, v)| *number -= reflection.factor * along * v);
 }
 
 #[cfg(test)]

@@ -17,19 +17,20 @@ use tunebox_foundation::explain::Explain as _;
 pub fn parse(text: &str) -> Result<Device> {
     let (kind, ordinal) = match text.split_once(':') {
         None => (text, 0),
-        Some((kind, number)) => (kind, number.parse().map_err(|_| unknown(text))?),
+        Some((kind, number)) => (kind, number.parse().map_err(|_| unknown_device(text))?),
     };
     match (kind, text.contains(':')) {
         ("cpu", false) => Ok(Device::Cpu),
-        ("auto", false) => Ok(best()),
-        ("cuda" | "metal", _) => accelerator::open(kind, ordinal).map_err(|error| named(text, error)),
-        _ => Err(unknown(text)),
+        ("auto", false) => Ok(open_best()),
+        ("cuda" | "metal", _) => accelerator::open(kind, ordinal).map_err(|error| with_device_name(text, error)),
+        _ => Err(unknown_device(text)),
     }
 }
 
 /// Explains why the device name `auto` stands for the CPU although an accelerator seems to be there, such as a driver
-/// without its libraries or a GPU that is too old. Tries to open CUDA device 0, then Metal device 0, and returns the first
-/// reason. `None` if `text` is not `auto`, one of them opens, or none was to be expected on this machine.
+/// without its libraries or a GPU that is too old. Tries to open CUDA device 0, then Metal device 0, and returns the
+/// message about the first that failed and was to be expected on this machine. `None` if `text` is not `auto`, one of
+/// the two opens, or neither was to be expected.
 #[must_use]
 pub fn auto_fallback_reason(text: &str) -> Option<String> {
     if text != "auto" {
@@ -39,17 +40,17 @@ pub fn auto_fallback_reason(text: &str) -> Option<String> {
     for kind in ["cuda", "metal"] {
         match accelerator::open(kind, 0) {
             Ok(_) => return None,
-            Err(refused) => reasons.extend(reason(kind, &refused, accelerator::is_expected(kind))),
+            Err(refused) => reasons.extend(fallback_message(kind, &refused, accelerator::is_expected(kind))),
         }
     }
     reasons.into_iter().next()
 }
 
 /// Returns the message that `auto` chose the CPU because the device of `kind` (`cuda` or `metal`) failed to open with
-/// the error `refused`. `None` unless `is_expected`, which says whether such a device was to be expected on this
+/// the error `error`. `None` unless `is_expected`, which says whether such a device was to be expected on this
 /// machine.
-fn reason(kind: &str, refused: &Error, is_expected: bool) -> Option<String> {
-    let why = refused.why().unwrap_or_else(|| refused.to_string());
+fn fallback_message(kind: &str, error: &Error, is_expected: bool) -> Option<String> {
+    let why = error.why().unwrap_or_else(|| error.to_string());
     is_expected.then(|| format!("`auto` is the CPU here, since `{kind}` cannot be used: {why}"))
 }
 
@@ -77,21 +78,21 @@ pub fn joules(device: &Device) -> Option<f64> {
     Accelerator::of(device).ok()??.driver.joules()
 }
 
-/// Opens the first device that works of `cuda:0`, `metal:0` and the CPU.
-fn best() -> Device {
+/// Opens `cuda:0` or, if that fails, `metal:0`; returns the CPU if both fail.
+fn open_best() -> Device {
     accelerator::open("cuda", 0).or_else(|_| accelerator::open("metal", 0)).unwrap_or(Device::Cpu)
 }
 
 /// Replaces the device name in [`Error::Unavailable`] by `text`, which the user wrote. Returns other errors as they are.
-fn named(text: &str, error: Error) -> Error {
+fn with_device_name(text: &str, error: Error) -> Error {
     match error {
         Error::Unavailable { why, .. } => Error::Unavailable { device: text.into(), why },
         other => other,
     }
 }
 
-/// Builds [`Error::Argument`] for a text that names no device, with the names that do.
-fn unknown(text: &str) -> Error {
+/// Creates [`Error::Argument`] for a text that names no device. The message lists names that do.
+fn unknown_device(text: &str) -> Error {
     Error::argument(format!("`{text}` is no device; `cpu`, `cuda:0`, `metal:0` and `auto` are"))
 }
 
@@ -133,9 +134,9 @@ mod tests {
     #[test]
     fn a_device_that_is_half_there_is_passed_over_with_the_reason_and_one_that_is_not_without() {
         let refused = Error::Unavailable { device: "cuda:0".into(), why: "its compute capability is 7.5".into() };
-        let why = reason("cuda", &refused, true).unwrap();
+        let why = fallback_message("cuda", &refused, true).unwrap();
         assert!(why.contains("`auto` is the CPU") && why.contains("`cuda`") && why.contains("7.5"), "{why}");
-        assert_eq!(reason("cuda", &refused, false), None);
+        assert_eq!(fallback_message("cuda", &refused, false), None);
         assert_eq!(auto_fallback_reason("cpu"), None);
         // What `auto` says agrees with what it finds.
         let found = parse("auto").unwrap();

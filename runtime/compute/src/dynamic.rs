@@ -2,14 +2,14 @@
 
 /// The 256 values for numbers from −1 to 1: for each exponent from 10⁻⁶ to 1 twice as many steps as for the one below, with
 /// both signs, then 0 and 1.
-pub(crate) static SIGNED: [f32; 256] = values(true);
+pub(crate) static SIGNED: [f32; 256] = dynamic_values(true);
 
 /// The 256 values for numbers from 0 to 1: twice as many steps for each exponent as [`SIGNED`] has, then 0 and 1.
-pub(crate) static UNSIGNED: [f32; 256] = values(false);
+pub(crate) static UNSIGNED: [f32; 256] = dynamic_values(false);
 
-/// Computes the 256 values of [`SIGNED`] or [`UNSIGNED`] in ascending order, as bitsandbytes does: each is the midpoint
-/// of two adjacent boundaries, times a power of ten.
-const fn values(is_signed: bool) -> [f32; 256] {
+/// Computes the 256 values of [`SIGNED`] or [`UNSIGNED`] in ascending order, as bitsandbytes does: 0, 1, and midpoints
+/// of two adjacent boundaries times a power of ten, with both signs if `is_signed`.
+const fn dynamic_values(is_signed: bool) -> [f32; 256] {
     let powers = [1e-6_f32, 1e-5, 1e-4, 1e-3, 1e-2, 1e-1, 1.0];
     let mut values = [0.0; 256];
     let (mut exponent, mut place) = (0, if is_signed { 128 } else { 1 });

@@ -105,18 +105,18 @@ pub enum Error {
 
 impl Error {
     /// Creates [`Error::Argument`], for an argument outside what the operation allows.
-    pub fn argument(what: impl Into<String>) -> Self {
-        Self::Argument(what.into())
+    pub fn argument(message: impl Into<String>) -> Self {
+        Self::Argument(message.into())
     }
 
     /// Creates [`Error::Shape`], for shapes that are not allowed or do not fit together.
-    pub fn shape(what: impl Into<String>) -> Self {
-        Self::Shape(what.into())
+    pub fn shape(message: impl Into<String>) -> Self {
+        Self::Shape(message.into())
     }
 
     /// Creates [`Error::Dtype`], for an element type that the operation does not take.
-    pub fn dtype(what: impl Into<String>) -> Self {
-        Self::Dtype(what.into())
+    pub fn dtype(message: impl Into<String>) -> Self {
+        Self::Dtype(message.into())
     }
 }
 

@@ -99,14 +99,15 @@ fn free_below(root: &Path, groups: &str) -> Option<u64> {
             _ => return None,
         };
         let groups = Path::new(path.trim_start_matches('/')).ancestors();
-        groups.filter_map(|group| free_of(&folder.join(group), files)).min()
+        groups.filter_map(|group| free_of_group(&folder.join(group), files)).min()
     };
     groups.lines().filter_map(least).min()
 }
 
-/// Free bytes of the control group in the folder `group`: limit − (used − cached files), at least 0. `None` if the group has
-/// no limit, or one of its files is missing.
-fn free_of(group: &Path, [limit, used, cached]: GroupFiles) -> Option<u64> {
+/// Free bytes of the control group in the folder `group`: limit − (used − cached files), at least 0. `limit` and `used`
+/// are file names, `cached` is the prefix of a line of `memory.stat`. `None` if the group has no limit, or one of these
+/// is missing.
+fn free_of_group(group: &Path, [limit, used, cached]: GroupFiles) -> Option<u64> {
     let read = |file: &str| std::fs::read_to_string(group.join(file)).ok();
     let number = |file: &str| read(file)?.trim().parse::<u64>().ok();
     let files = read("memory.stat")?.lines().find_map(|line| line.strip_prefix(cached))?.parse::<u64>().ok()?;

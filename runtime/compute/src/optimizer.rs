@@ -51,7 +51,7 @@ impl Optimizer {
             return Err(Error::argument(format!("these settings of the optimizer are out of range: {settings:?}")));
         }
         if parameters.accelerator().is_some() && !settings.kind().runs_on_accelerators() {
-            return Err(without_kernel(settings.kind()));
+            return Err(no_kernel(settings.kind()));
         }
         let (parts, shapes) = parts(&settings, parameters.layout());
         let tensor = |(name, dtype, count): (&'static str, DType, usize)| match dtype {
@@ -112,7 +112,7 @@ impl Optimizer {
         limit: f64,
     ) -> Result<f64> {
         let UpdateRule::AdamW(adamw) = &self.settings.rule else {
-            return Err(without_kernel(self.settings.kind()));
+            return Err(no_kernel(self.settings.kind()));
         };
         let norm = Norm::of(accelerator, parameters.gradients(), limit)?;
         for part in &self.parts {
@@ -192,7 +192,7 @@ impl Optimizer {
 }
 
 /// The error about an optimizer that has no kernel for accelerators.
-fn without_kernel(kind: OptimizerKind) -> Error {
+fn no_kernel(kind: OptimizerKind) -> Error {
     Error::argument(format!("the optimizer {kind} runs on the CPU only; on an accelerator there is only adamw"))
 }
 

@@ -125,8 +125,7 @@ impl Precision {
         self.asked
     }
 
-    /// Returns the storage of frozen linear weights that the request names, whether matrices are quantized already or
-    /// not.
+    /// The format that the request asks for, of the frozen linear matrices. Does not depend on how they are stored.
     #[must_use]
     pub fn base(self) -> Base {
         self.asked.base

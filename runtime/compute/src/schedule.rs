@@ -79,6 +79,7 @@ pub enum Warmup {
 }
 
 impl Default for Warmup {
+    /// No warm-up.
     fn default() -> Self {
         Self::Updates(0)
     }
@@ -139,9 +140,9 @@ impl Schedule {
             Shape::CosineWithRestarts => half_cosine((self.number * progress).fract()),
             Shape::Polynomial => (1.0 - progress).max(0.0).powf(self.number),
             Shape::InverseSqrt => inverse_square_root(now, rise),
-            Shape::LinearWithMinRate => above(self.number, (1.0 - progress).max(0.0)),
-            Shape::CosineWithMinRate => above(self.number, half_cosine(progress)),
-            Shape::CosineWarmupWithMinRate => above(self.number, half_cosine(progress + 1.0 / span)),
+            Shape::LinearWithMinRate => scale_above_floor(self.number, (1.0 - progress).max(0.0)),
+            Shape::CosineWithMinRate => scale_above_floor(self.number, half_cosine(progress)),
+            Shape::CosineWarmupWithMinRate => scale_above_floor(self.number, half_cosine(progress + 1.0 / span)),
             Shape::WarmupStableDecay => {
                 let length = (self.number * end).round().clamp(0.0, end - rise.min(end));
                 if now < end - length { 1.0 } else { half_cosine((now - end + length) / length.max(1.0)) }
@@ -156,7 +157,7 @@ fn half_cosine(progress: f64) -> f64 {
 }
 
 /// Maps a factor from [0, 1] linearly to [floor, 1].
-fn above(floor: f64, factor: f64) -> f64 {
+fn scale_above_floor(floor: f64, factor: f64) -> f64 {
     factor * (1.0 - floor) + floor
 }
 
@@ -169,10 +170,10 @@ fn inverse_square_root(now: f64, rise: f64) -> f64 {
 
 impl fmt::Display for Schedule {
     /// Writes the text that `from_str` parses: the name, then a colon and the parameter if the schedule has one.
-    fn fmt(&self, to: &mut fmt::Formatter<'_>) -> fmt::Result {
+    fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         for (_, name, range) in SHAPES.iter().filter(|(shape, ..)| *shape == self.shape) {
-            to.write_str(name)?;
-            range.map_or(Ok(()), |_| write!(to, ":{}", self.number))?;
+            formatter.write_str(name)?;
+            range.map_or(Ok(()), |_| write!(formatter, ":{}", self.number))?;
         }
         Ok(())
     }

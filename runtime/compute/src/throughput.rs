@@ -30,43 +30,47 @@ const SLOW: f64 = 0.01;
 /// not opened by [`crate::device::parse`].
 pub fn matmul_flops(device: &Device, dtype: DType) -> Result<f64> {
     match Accelerator::of(device)? {
-        None => on_cpu(dtype),
-        Some(accelerator) => on_accelerator(&accelerator, dtype),
+        None => measure_cpu(dtype),
+        Some(accelerator) => measure_accelerator(&accelerator, dtype),
     }
 }
 
 /// Measures the CPU: operations per second of the fastest of [`PRODUCTS`] products of side [`SIDE`] in `dtype`, f32 or
 /// bf16.
-fn on_cpu(dtype: DType) -> Result<f64> {
-    let square = |name| Tensor::from_vec(numbers(name), (SIDE, SIDE), &Device::Cpu)?.to_dtype(dtype);
+fn measure_cpu(dtype: DType) -> Result<f64> {
+    let square = |name| Tensor::from_vec(random_matrix(name), (SIDE, SIDE), &Device::Cpu)?.to_dtype(dtype);
     let (a, b) = (square("pace/a")?, square("pace/b")?);
-    let least = least(PRODUCTS, || fused::linear(&a, &b, None).map(drop))?;
+    let least = fastest_seconds(PRODUCTS, || fused::linear(&a, &b, None).map(drop))?;
     Ok(operations(SIDE) / least)
 }
 
 /// Measures an accelerator: operations per second of the fastest of [`PRODUCTS`] batches of [`TOGETHER`] products in `dtype`
 /// of side [`TIMES`] · [`SIDE`]. First times two single products of side [`SIDE`]; if the faster takes more than [`SLOW`]
 /// seconds, returns its operations per second instead.
-fn on_accelerator(accelerator: &Accelerator, dtype: DType) -> Result<f64> {
+fn measure_accelerator(accelerator: &Accelerator, dtype: DType) -> Result<f64> {
     // Two rounds: the first product of a process also loads the library of products.
-    let small = on_device(accelerator, dtype, [1, 1, 2])?;
+    let small = fastest_batch_seconds(accelerator, dtype, [1, 1, 2])?;
     if small > SLOW {
         return Ok(operations(SIDE) / small);
     }
-    let together = on_device(accelerator, dtype, [TIMES, TOGETHER, PRODUCTS])?;
+    let together = fastest_batch_seconds(accelerator, dtype, [TIMES, TOGETHER, PRODUCTS])?;
     Ok(operations(TIMES * SIDE) * TOGETHER as f64 / together)
 }
 
 /// Measures batches of products of square matrices with the side `times` · [`SIDE`]: returns the seconds of the fastest
 /// of `rounds` batches of `together` products each, including the wait for the result of the batch.
-fn on_device(accelerator: &Accelerator, dtype: DType, [times, together, rounds]: [usize; 3]) -> Result<f64> {
+fn fastest_batch_seconds(
+    accelerator: &Accelerator,
+    dtype: DType,
+    [times, together, rounds]: [usize; 3],
+) -> Result<f64> {
     let side = times * SIDE;
     let square = |name| {
-        let numbers = numbers(name).repeat(times * times);
+        let numbers = random_matrix(name).repeat(times * times);
         accelerator.cast(&accelerator.upload(&numbers, &[side, side])?, dtype)
     };
     let (a, b, product) = (square("pace/a")?, square("pace/b")?, accelerator.empty(&[side, side], dtype)?);
-    least(rounds, || {
+    fastest_seconds(rounds, || {
         for _ in 0..together {
             accelerator.multiply(&product, MatrixView::plain(&a), MatrixView::plain(&b), 1.0, false)?;
         }
@@ -82,12 +86,12 @@ fn operations(side: usize) -> f64 {
 }
 
 /// Normal numbers for one matrix with the side [`SIDE`], seeded by `name`.
-fn numbers(name: &str) -> Vec<f32> {
+fn random_matrix(name: &str) -> Vec<f32> {
     Stream::new(0, name).normals(SIDE * SIDE)
 }
 
 /// Calls `work` `rounds` times and returns the seconds of the fastest call; infinity for 0 rounds. Stops at the first error.
-fn least(rounds: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
+fn fastest_seconds(rounds: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut least = f64::INFINITY;
     for _ in 0..rounds {
         let begun = Instant::now();

@@ -223,6 +223,7 @@ impl Weight {
 }
 
 impl From<Tensor> for Weight {
+    /// Wraps the tensor; copies and checks nothing.
     fn from(tensor: Tensor) -> Self {
         Self::Tensor(tensor)
     }
@@ -257,12 +258,14 @@ impl<'a> WeightRef<'a> {
 }
 
 impl<'a> From<&'a Tensor> for WeightRef<'a> {
+    /// Borrows the tensor; checks nothing.
     fn from(tensor: &'a Tensor) -> Self {
         Self::Tensor(tensor)
     }
 }
 
 impl<'a> From<&'a Weight> for WeightRef<'a> {
+    /// Borrows the tensor or the packed bytes of the weight.
     fn from(weight: &'a Weight) -> Self {
         match weight {
             Weight::Tensor(tensor) => Self::Tensor(tensor),

@@ -186,7 +186,7 @@ fn pointee(letter: char, act: DType) -> Option<DType> {
     })
 }
 
-/// Describes an argument for an error: type and shape of a tensor, or the value.
+/// Describes an argument for an error: the type and shape of a tensor, else the kind of the argument and its value.
 fn describe(argument: &Argument<'_>) -> String {
     match argument {
         Argument::Tensor(tensor) => format!("{} {:?}", tensor.dtype().as_str(), tensor.dims()),

@@ -233,17 +233,17 @@ impl Accelerator {
     /// The grid of an element-wise kernel over `count` elements: blocks of 256 threads, one block for every 2048 elements
     /// (rounded up), but at most [`BLOCKS`] for each multiprocessor. No blocks for 0 elements.
     pub(crate) fn flat(&self, count: usize) -> Grid {
-        self.at_most((count as u64).div_ceil(FLAT_BLOCK), 256)
+        self.limited_grid((count as u64).div_ceil(FLAT_BLOCK), 256)
     }
 
     /// The grid of a kernel whose blocks loop over rows: blocks of `threads` threads, one block for each row, but at most
     /// [`BLOCKS`] for each multiprocessor. No blocks for 0 rows.
     pub(crate) fn over_rows(&self, rows: usize, threads: u32) -> Grid {
-        self.at_most(rows as u64, threads)
+        self.limited_grid(rows as u64, threads)
     }
 
     /// A grid of `blocks` blocks of `threads` threads, but at most [`BLOCKS`] blocks for each multiprocessor.
-    fn at_most(&self, blocks: u64, threads: u32) -> Grid {
+    fn limited_grid(&self, blocks: u64, threads: u32) -> Grid {
         let most = BLOCKS * u64::from(self.driver.processors());
         Grid::of(u32::try_from(blocks.min(most)).unwrap_or(u32::MAX), threads)
     }

@@ -234,14 +234,14 @@ pub fn attention(
     let outs = Tile::from_slice(&mut out, tokens, features).split_into_bands(heights(), shape.group_features());
     let logs = Tile::from_slice(&mut sums, tokens, shape.heads).split_into_bands(heights(), shape.group());
     outs.into_par_iter().zip(logs).enumerate().with_max_len(1).for_each(|(task, (mut out, mut log))| {
-        forward(layer, &tiles[task / shape.kv_heads], task % shape.kv_heads, &mut out, &mut log);
+        attend_tile(layer, &tiles[task / shape.kv_heads], task % shape.kv_heads, &mut out, &mut log);
     });
     Ok((host::tensor_in(q.dtype(), out, &[tokens, features])?, host::tensor(sums, &[tokens, shape.heads])?))
 }
 
 /// The state of the online softmax of one row: the largest score so far, and Σ exp(score − largest).
 #[derive(Clone, Copy)]
-struct Running {
+struct SoftmaxState {
     largest: f32,
     sum: f32,
 }
@@ -252,7 +252,7 @@ struct Running {
 /// Goes through the keys in blocks of [`KEYS`], from the block of the first visible key on. The last block ends where a
 /// whole tile of queries would end, even past the end of the sequence; keys past the end are masked. So the products have
 /// the same shape however short the tile is.
-fn forward(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
+fn attend_tile(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
     let shape = layer.shape;
     let (group, dim) = (shape.group(), shape.head_dim);
     let rows = tile.rows.len() * group;
@@ -262,7 +262,7 @@ fn forward(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Til
     scratch::with_parts(lengths, |[queries, sums, scores, spare]| {
         let queries = layer.gather(layer.q, tile.rows.clone(), kv_head, queries);
         sums.fill(0.0);
-        let mut running = vec![Running { largest: f32::NEG_INFINITY, sum: 0.0 }; rows];
+        let mut running = vec![SoftmaxState { largest: f32::NEG_INFINITY, sum: 0.0 }; rows];
         for keys in steps(first..end, KEYS) {
             let scores = &mut scores[..rows * keys.len()];
             let left = Matrix::new(queries, rows, dim, dim);
@@ -296,7 +296,7 @@ fn fold_scores(
     scores: &mut [f32],
     visible: Range<usize>,
     soft_cap: Option<f32>,
-    running: &mut Running,
+    running: &mut SoftmaxState,
     sums: &mut [f32],
 ) {
     scores[..visible.start].fill(0.0);

@@ -19,12 +19,12 @@ use crate::error::{Error, Result};
 /// The key-value cache of a fixed number of slots. Each slot holds the keys and values of one sequence, for all layers.
 #[derive(Debug)]
 pub struct KvCache {
-    kept: Kept,
+    kept: SlotStorage,
 }
 
 /// The sequences of all slots, on the CPU or on a device.
 #[derive(Debug)]
-enum Kept {
+enum SlotStorage {
     /// One sequence for each slot.
     Cpu(Vec<Sequence>),
     Device(device::Paged),
@@ -74,8 +74,8 @@ impl KvCache {
     /// [`Error::Unavailable`] for a device that was not opened by [`parse`](crate::device::parse).
     pub fn new(slots: usize, layers: usize, device: &Device) -> Result<Self> {
         let kept = match Accelerator::of(device)? {
-            None => Kept::Cpu(vec![Sequence { layers: vec![Layer::default(); layers], length: 0 }; slots]),
-            Some(device) => Kept::Device(device::Paged::new(device, slots, layers)),
+            None => SlotStorage::Cpu(vec![Sequence { layers: vec![Layer::default(); layers], length: 0 }; slots]),
+            Some(device) => SlotStorage::Device(device::Paged::new(device, slots, layers)),
         };
         Ok(Self { kept })
     }
@@ -84,16 +84,16 @@ impl KvCache {
     #[must_use]
     pub fn length(&self, slot: usize) -> usize {
         match &self.kept {
-            Kept::Cpu(sequences) => sequences.get(slot).map_or(0, |sequence| sequence.length),
-            Kept::Device(pages) => pages.length(slot),
+            SlotStorage::Cpu(sequences) => sequences.get(slot).map_or(0, |sequence| sequence.length),
+            SlotStorage::Device(pages) => pages.length(slot),
         }
     }
 
     /// The number of slots.
     fn slots(&self) -> usize {
         match &self.kept {
-            Kept::Cpu(sequences) => sequences.len(),
-            Kept::Device(pages) => pages.slots(),
+            SlotStorage::Cpu(sequences) => sequences.len(),
+            SlotStorage::Device(pages) => pages.slots(),
         }
     }
 
@@ -118,11 +118,11 @@ impl KvCache {
             end += tokens;
         }
         let placed = match &mut self.kept {
-            Kept::Cpu(sequences) => {
+            SlotStorage::Cpu(sequences) => {
                 parts.iter().for_each(|part| sequences[part.slot].length += part.rows.len());
                 None
             }
-            Kept::Device(pages) => Some(pages.begin(&parts)?),
+            SlotStorage::Device(pages) => Some(pages.begin(&parts)?),
         };
         Ok(KvCachePass { parts, placed })
     }
@@ -148,9 +148,9 @@ impl KvCache {
         host::expect(keys, "keys", &[pass.rows(), width])?;
         host::expect(values, "values", &[pass.rows(), width])?;
         let sequences = match (&mut self.kept, &pass.placed) {
-            (Kept::Cpu(sequences), None) => sequences,
-            (Kept::Device(pages), Some(placed)) => return pages.append(placed, layer, [keys, values], shape),
-            _ => return Err(elsewhere()),
+            (SlotStorage::Cpu(sequences), None) => sequences,
+            (SlotStorage::Device(pages), Some(placed)) => return pages.append(placed, layer, [keys, values], shape),
+            _ => return Err(wrong_cache()),
         };
         let (keys, values) = (Floats::activations(keys, "keys")?, Floats::activations(values, "values")?);
         for part in &pass.parts {
@@ -175,9 +175,9 @@ impl KvCache {
         shape.check()?;
         host::expect(q, "q", &[pass.parts.len(), shape.heads * shape.head_dim])?;
         let sequences = match (&self.kept, &pass.placed) {
-            (Kept::Cpu(sequences), None) => sequences,
-            (Kept::Device(pages), Some(placed)) => return pages.attend(placed, layer, q, shape),
-            _ => return Err(elsewhere()),
+            (SlotStorage::Cpu(sequences), None) => sequences,
+            (SlotStorage::Device(pages), Some(placed)) => return pages.attend(placed, layer, q, shape),
+            _ => return Err(wrong_cache()),
         };
         let kept = |part: &Part| {
             let own = sequences.get(part.slot).and_then(|sequence| sequence.layers.get(layer));
@@ -197,9 +197,9 @@ impl KvCache {
             return Err(Error::argument(format!("a cache of {slots} sequences has no sequence {}", from.max(to))));
         }
         match &mut self.kept {
-            Kept::Cpu(_) if from == to => {}
-            Kept::Cpu(sequences) => sequences[to] = sequences[from].clone(),
-            Kept::Device(pages) => pages.fork(from, to)?,
+            SlotStorage::Cpu(_) if from == to => {}
+            SlotStorage::Cpu(sequences) => sequences[to] = sequences[from].clone(),
+            SlotStorage::Device(pages) => pages.fork(from, to)?,
         }
         Ok(())
     }
@@ -208,20 +208,20 @@ impl KvCache {
     /// use it. Does nothing for a slot that does not exist.
     pub fn clear_slot(&mut self, slot: usize) {
         match &mut self.kept {
-            Kept::Cpu(sequences) => {
+            SlotStorage::Cpu(sequences) => {
                 if let Some(sequence) = sequences.get_mut(slot) {
                     sequence.length = 0;
                     sequence.layers.fill(Layer::default());
                 }
             }
-            Kept::Device(pages) => pages.clear_slot(slot),
+            SlotStorage::Device(pages) => pages.clear_slot(slot),
         }
     }
 }
 
 /// Creates the [`Error::Argument`] for a pass that a cache of the CPU began and that is used with a cache of a device, or
 /// the reverse.
-fn elsewhere() -> Error {
+fn wrong_cache() -> Error {
     Error::argument("a pass of one cache was used with another")
 }
 

@@ -27,7 +27,7 @@ impl WithSimd for DotTile<'_> {
     type Output = ();
 
     /// Writes the dot product of every row with every token to `found[token][row]`: all [`ROWS`] rows at once, or fewer
-    /// one by one.
+    /// one by one. Prefetches `next` meanwhile.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { rows, tokens, depth, count, next, found } = self;
@@ -53,7 +53,7 @@ impl WithSimd for DotTile<'_> {
 
 /// Writes the dot products of `R` rows with `T` tokens, `depth` numbers each, to `found[token][first + row]`. A sum
 /// runs over whole vectors in order, then over the remainder, then over the vector's lanes: its bits are the same for
-/// every `R` and `T`.
+/// every `R` and `T`. Prefetches `next` meanwhile.
 #[inline(always)]
 fn dot_tile<S: Simd, const R: usize, const T: usize>(
     simd: S,

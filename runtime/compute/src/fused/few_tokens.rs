@@ -75,16 +75,16 @@ pub fn linear_few_tokens<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias:
 }
 
 /// Computes a linear layer on the CPU with its bias and adapter (`low`), if any: `[tokens, out]` in type `dtype`. Calls
-/// `more` with each finished tile of the result (all tokens of some features, in f32), which `more` may change, while the
-/// tile is in the processor's cache. A small layer is one tile and one task. Fails as [`LinearInput::linear`] does, and
-/// for a `dtype` other than f32 and bf16.
+/// `on_tile` with each finished tile of the result (all tokens of some features, in f32), which `on_tile` may change,
+/// while the tile is in the processor's cache. A small layer is one tile and one task. Fails as [`LinearInput::linear`]
+/// does, and for a `dtype` other than f32 and bf16.
 pub(super) fn few_tokens_tiles(
     input: &LinearInput<'_>,
     weight: WeightRef<'_>,
     bias: Option<&Tensor>,
     low: Option<&LowRank>,
     dtype: DType,
-    more: impl Fn(&mut Tile<'_>) + Sync,
+    on_tile: impl Fn(&mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
     let (tokens, inputs) = host::matrix(input.x, "x")?;
     let stored = Stored::of(weight, "weight")?;
@@ -99,7 +99,7 @@ pub(super) fn few_tokens_tiles(
             adapter.add(columns.start, tile);
         }
         bias.add(columns, tile);
-        more(tile);
+        on_tile(tile);
     };
     let (shape, size) = ([tokens, weight.rows], [tokens.max(1), features]);
     match IntegerProduct::of(&weight, x, &input.whole) {
@@ -112,7 +112,7 @@ pub(super) fn few_tokens_tiles(
             aligned.copy_from_slice(x);
             let aligned = &*aligned;
             tensor_of_tiles(dtype, shape, size, |_, columns, tile| {
-                dots(weight, aligned, columns.start, tile, |to, dot| *to = dot);
+                for_each_dot(weight, aligned, columns.start, tile, |to, dot| *to = dot);
                 finish(columns, tile);
             })
         }),
@@ -140,14 +140,14 @@ impl<'a> Adapter<'a> {
 
     /// Adds `s·(x·Aᵀ)·Bᵀ` to a tile whose first column is output feature `first`.
     fn add(&self, first: usize, tile: &mut Tile<'_>) {
-        dots(self.up.view(), &self.down, first, tile, |to, dot| *to += self.scale * dot);
+        for_each_dot(self.up.view(), &self.down, first, tile, |to, dot| *to += self.scale * dot);
     }
 }
 
 /// Computes the dot products of every token with the weight's rows from `first` on, one row for each column of the
 /// tile. `x` is `[tokens, in]`; the tile has a row for each token. Calls `put` with each number of the tile, which `put` may
 /// change, and the dot product of the number's token and weight row.
-fn dots(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: impl Fn(&mut f32, f32)) {
+fn for_each_dot(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: impl Fn(&mut f32, f32)) {
     let (depth, tokens, features) = (weight.columns, tile.rows(), tile.columns());
     if let (1, Some((format, rows))) = (tokens, weight.blocks(first..first + features)) {
         return scratch::with(features, |found| {
@@ -221,7 +221,7 @@ mod tests {
             let numbers = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
             for (tokens, found) in [3, 1].into_iter().zip(&mut found) {
                 let mut tile = Tile::from_slice(found, tokens, rows);
-                dots(view.view(), &numbers[..tokens * columns], 0, &mut tile, |to, dot| *to = dot);
+                for_each_dot(view.view(), &numbers[..tokens * columns], 0, &mut tile, |to, dot| *to = dot);
             }
             let exact = bits(&linear_few_tokens(&x, &weight.to_tensor().unwrap(), None).unwrap());
             let [whole, alone] = found.map(|found| found.iter().map(|number| number.to_bits()).collect::<Vec<u32>>());

@@ -32,13 +32,13 @@ pub enum Activation {
 pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
     host::expect(up, "up", gate.dims())?;
     if let Some(device) = accelerator_of([(gate, "gate"), (up, "up")])? {
-        let (act, [rows, columns]) = (expect_type(gate, "gate")?, sides(gate));
+        let (act, [rows, columns]) = (expect_type(gate, "gate")?, rows_and_columns(gate));
         let arguments = arguments![gate, up, rows, columns, columns as u64, activation as u32];
         return device.compute(&kernel::GATED, act, over_rows(&device, rows), gate.dims(), &arguments);
     }
     let [y] = map_chunks([(gate, "gate"), (up, "up")], TASK_NUMBERS, |_, [gate, up], [y]| match activation {
-        Activation::Silu => vectorize!(forward(y, gate, up, silu)),
-        Activation::GeluTanh => vectorize!(forward(y, gate, up, gelu)),
+        Activation::Silu => vectorize!(write_gated(y, gate, up, silu)),
+        Activation::GeluTanh => vectorize!(write_gated(y, gate, up, gelu)),
     })?;
     y
 }
@@ -50,12 +50,12 @@ pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activ
     host::expect(up, "up", gate.dims())?;
     host::expect(dy, "dy", gate.dims())?;
     if let Some(device) = accelerator_of([(gate, "gate"), (up, "up"), (dy, "dy")])? {
-        return on_device(&device, dy, gate, up, activation, None);
+        return gradients_on_device(&device, dy, gate, up, activation, None);
     }
     let operands = [(gate, "gate"), (up, "up"), (dy, "dy")];
     let [dgate, dup] = map_chunks(operands, TASK_NUMBERS, |_, [gate, up, dy], [dgate, dup]| match activation {
-        Activation::Silu => vectorize!(backward(dgate, dup, dy, gate, up, silu)),
-        Activation::GeluTanh => vectorize!(backward(dgate, dup, dy, gate, up, gelu)),
+        Activation::Silu => vectorize!(write_gradients(dgate, dup, dy, gate, up, silu)),
+        Activation::GeluTanh => vectorize!(write_gradients(dgate, dup, dy, gate, up, gelu)),
     })?;
     Ok((dgate?, dup?))
 }
@@ -75,13 +75,13 @@ pub fn gated_backward_with_result(
         return Ok((dgate, dup, gated(gate, up, activation)?));
     };
     let result = device.empty(gate.dims(), expect_type(gate, "gate")?)?;
-    let (dgate, dup) = on_device(&device, dy, gate, up, activation, Some(&result))?;
+    let (dgate, dup) = gradients_on_device(&device, dy, gate, up, activation, Some(&result))?;
     Ok((dgate, dup, result))
 }
 
 /// Queues the kernel of the gradients and returns (dgate, dup). It also writes the result of [`gated`] to `result`, if given.
 /// The caller has checked the shapes.
-fn on_device(
+fn gradients_on_device(
     device: &Accelerator,
     dy: &Tensor,
     gate: &Tensor,
@@ -89,7 +89,7 @@ fn on_device(
     activation: Activation,
     result: Option<&Tensor>,
 ) -> Result<(Tensor, Tensor)> {
-    let (act, [rows, columns]) = (expect_type(gate, "gate")?, sides(gate));
+    let (act, [rows, columns]) = (expect_type(gate, "gate")?, rows_and_columns(gate));
     let (dgate, dup) = (device.empty(gate.dims(), act)?, device.empty(gate.dims(), act)?);
     let (stride, activation) = (columns as u64, activation as u32);
     let arguments = arguments![&dgate, &dup, result, dy, gate, up, rows, columns, stride, activation];
@@ -99,7 +99,7 @@ fn on_device(
 
 /// Returns rows and columns of a tensor of any rank: the last axis is the columns, at least 1; all others together are the
 /// rows.
-fn sides(tensor: &Tensor) -> [usize; 2] {
+fn rows_and_columns(tensor: &Tensor) -> [usize; 2] {
     let columns = tensor.dims().last().copied().unwrap_or(1).max(1);
     [tensor.elem_count() / columns, columns]
 }
@@ -107,7 +107,7 @@ fn sides(tensor: &Tensor) -> [usize; 2] {
 /// Writes `activation(gate) · up` to `y`. `activation` returns a value and its derivative, of which only the value is
 /// used.
 #[inline(always)]
-fn forward(y: &mut [f32], gate: &[f32], up: &[f32], activation: impl Fn(f32) -> (f32, f32)) {
+fn write_gated(y: &mut [f32], gate: &[f32], up: &[f32], activation: impl Fn(f32) -> (f32, f32)) {
     for ((y, gate), up) in y.iter_mut().zip(gate).zip(up) {
         *y = activation(*gate).0 * up;
     }
@@ -116,7 +116,7 @@ fn forward(y: &mut [f32], gate: &[f32], up: &[f32], activation: impl Fn(f32) -> 
 /// Writes `dy·up·activation'(gate)` to `dgate` and `dy·activation(gate)` to `dup`; `activation` returns a value and its
 /// derivative.
 #[inline(always)]
-fn backward(
+fn write_gradients(
     dgate: &mut [f32],
     dup: &mut [f32],
     dy: &[f32],

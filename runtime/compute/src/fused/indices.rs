@@ -38,19 +38,20 @@ pub(super) fn check_below(numbers: &[u32], count: usize, [what, known]: [&str; 2
     }
 }
 
-/// Returns the copies in `kept` if they are on `device`, else the copies that `make` returns for it. Stores these in `kept`
-/// if that is still empty: so only the first device's copies are kept, and `make` runs on each call for another device.
+/// Returns the copies in `cell` if they are on `device`, else the copies that `make` returns for it. Stores these in
+/// `cell` if that is still empty: so only the first device's copies are kept, and `make` runs on each call for another
+/// device.
 pub(super) fn copied_once<const N: usize>(
-    kept: &OnceLock<[Tensor; N]>,
+    cell: &OnceLock<[Tensor; N]>,
     device: &Device,
     make: impl FnOnce() -> Result<[Tensor; N]>,
 ) -> Result<[Tensor; N]> {
-    if let Some(copies) = kept.get().filter(|copies| copies.iter().all(|copy| copy.device().same_device(device))) {
+    if let Some(copies) = cell.get().filter(|copies| copies.iter().all(|copy| copy.device().same_device(device))) {
         return Ok(copies.clone());
     }
     let copies = make()?;
     // A second thread that comes here at the same time has equal copies.
-    let _ = kept.set(copies.clone());
+    let _ = cell.set(copies.clone());
     Ok(copies)
 }
 

@@ -80,11 +80,11 @@ pub fn add_linear_input_gradient<'w>(
     add_product(&device, total, MatrixView::plain(dy), MatrixView::plain(&weight), act)
 }
 
-/// Returns `total + found` as a new tensor, or `found` itself without `total`. Fails if shapes or devices differ.
-pub(super) fn add_to(total: Option<Tensor>, found: Tensor) -> Result<Tensor> {
+/// Returns `total + addend` as a new tensor, or `addend` itself without `total`. Fails if shapes or devices differ.
+pub(super) fn add_to(total: Option<Tensor>, addend: Tensor) -> Result<Tensor> {
     match total {
-        Some(total) => residual::add(&total, &found),
-        None => Ok(found),
+        Some(total) => residual::add(&total, &addend),
+        None => Ok(addend),
     }
 }
 
@@ -179,20 +179,21 @@ pub(super) fn linear_tiles<'w>(
     x: &Tensor,
     weight: impl Into<WeightRef<'w>>,
     bias: Option<&Tensor>,
-    more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
+    on_tile: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
-    linear_tiles_in(x.dtype(), x, weight, bias, more)
+    linear_tiles_in(x.dtype(), x, weight, bias, on_tile)
 }
 
-/// Computes `x·Wᵀ + b` on the CPU, `[tokens, out]` in type `dtype`. Calls `more` with the range of tokens and the range of
-/// output features of each finished tile and with the tile, in f32, which `more` may change, while the tile is in the
-/// processor's cache. A token's result does not depend on the tokens beside it. Fails if shapes or types do not fit.
+/// Computes `x·Wᵀ + b` on the CPU, `[tokens, out]` in type `dtype`. Calls `on_tile` with the range of tokens and the
+/// range of output features of each finished tile and with the tile, in f32, which `on_tile` may change, while the tile
+/// is in the processor's cache. A token's result does not depend on the tokens beside it. Fails if shapes or types do
+/// not fit.
 pub(super) fn linear_tiles_in<'w>(
     dtype: DType,
     x: &Tensor,
     weight: impl Into<WeightRef<'w>>,
     bias: Option<&Tensor>,
-    more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
+    on_tile: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
     let (tokens, inputs) = host::matrix(x, "x")?;
     let (locked, stored) = (Locked::of(x, "x")?, Stored::of(weight, "weight")?);
@@ -206,7 +207,7 @@ pub(super) fn linear_tiles_in<'w>(
             tile.multiply_batch_invariant(piece.start > 0, 1.0, left, block.transposed());
         });
         bias.add(columns.clone(), tile);
-        more(rows, columns, tile);
+        on_tile(rows, columns, tile);
     })
 }
 
@@ -214,18 +215,18 @@ pub(super) fn linear_tiles_in<'w>(
 pub(super) fn transposed_linear_tiles<'w>(
     dy: &Tensor,
     weight: impl Into<WeightRef<'w>>,
-    more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
+    on_tile: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
-    transposed_linear_tiles_in(dy.dtype(), dy, weight, more)
+    transposed_linear_tiles_in(dy.dtype(), dy, weight, on_tile)
 }
 
-/// Computes `dy·W` on the CPU, `[tokens, in]` in type `dtype`. Calls `more` with the range of tokens and the range of
-/// input features of each finished tile and with the tile, in f32, which `more` may change.
+/// Computes `dy·W` on the CPU, `[tokens, in]` in type `dtype`. Calls `on_tile` with the range of tokens and the range
+/// of input features of each finished tile and with the tile, in f32, which `on_tile` may change.
 fn transposed_linear_tiles_in<'w>(
     dtype: DType,
     dy: &Tensor,
     weight: impl Into<WeightRef<'w>>,
-    more: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
+    on_tile: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
     let (tokens, outputs) = host::matrix(dy, "dy")?;
     let (locked, stored) = (Locked::of(dy, "dy")?, Stored::of(weight, "weight")?);
@@ -236,7 +237,7 @@ fn transposed_linear_tiles_in<'w>(
             let left = Matrix::new(dy.skip(rows.start * outputs + piece.start), rows.len(), piece.len(), outputs);
             tile.multiply(piece.start > 0, 1.0, left, block);
         });
-        more(rows, columns, tile);
+        on_tile(rows, columns, tile);
     })
 }
 

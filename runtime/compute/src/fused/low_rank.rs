@@ -36,7 +36,7 @@ pub struct LowRank {
 
 impl LowRank {
     /// Returns s·B, `[out, rank]`, in the type of B.
-    fn scaled_up(&self) -> Result<Tensor> {
+    fn scaled_b(&self) -> Result<Tensor> {
         Ok((&self.b * f64::from(self.scale))?)
     }
 }
@@ -54,11 +54,11 @@ pub fn adapted_linear<'w>(
 ) -> Result<(Tensor, Tensor)> {
     let weight = weight.into();
     if let Some(device) = accelerator_with([(x, "x"), (&low.a, "a"), (&low.b, "b")], weight)? {
-        return on_device(&device, x, weight, bias, low, dropout);
+        return adapted_linear_on_device(&device, x, weight, bias, low, dropout);
     }
     if let Some(dropout) = dropout {
         let reduced = linear(&dropout.apply(x)?, &low.a, None)?;
-        let added = linear(&reduced, &low.scaled_up()?, None)?;
+        let added = linear(&reduced, &low.scaled_b()?, None)?;
         return Ok((residual::add(&linear(x, weight, bias)?, &added)?, reduced));
     }
     let ((_, inputs), (rank, _)) = (host::matrix(x, "x")?, host::matrix(&low.a, "a")?);
@@ -146,7 +146,7 @@ fn thin_product(left: &Tensor, rank: usize, multiply: impl Fn(&mut Tile<'_>, Mat
 /// Computes `x·Wᵀ + b + s·(drop(x)·Aᵀ)·Bᵀ` on a device, without dropout if that is `None`. Returns the output and
 /// `drop(x)·Aᵀ`, both in the type of `x`. A and B of f32 are rounded to that type; their gradients stay in f32. Fails
 /// if shapes do not fit each other, or x, A or B is not f32 or bf16.
-fn on_device(
+fn adapted_linear_on_device(
     device: &Accelerator,
     x: &Tensor,
     weight: WeightRef<'_>,

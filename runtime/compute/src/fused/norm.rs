@@ -28,12 +28,12 @@ const TASK_NUMBERS: usize = 1 << 15;
 /// and of its type, and `r`, `[rows]` f32, which the gradients need; all axes of `x` but the last together are the rows.
 /// Returns an error unless `x` is f32 or bf16 and the width is above 0 and that of the weight.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) -> Result<(Tensor, Tensor)> {
-    let (width, offset) = (width(x, weight)?, offset(unit_offset));
+    let (width, offset) = (checked_width(x, weight)?, weight_offset(unit_offset));
     if let Some(device) = accelerator_of([(x, "x"), (weight, "weight")])? {
         let act = expect_type(x, "x")?;
         let rows = x.elem_count() / width;
         let (y, rates) = (device.empty(x.dims(), act)?, device.empty(&[rows], DType::F32)?);
-        let (kernel, grid) = choose(width, rows, [&kernel::RMS_NORM_NARROW, &kernel::RMS_NORM])?;
+        let (kernel, grid) = choose_kernel(width, rows, [&kernel::RMS_NORM_NARROW, &kernel::RMS_NORM])?;
         let arguments = arguments![&y, &rates, x, weight, rows, width, epsilon as f32, offset];
         device.launch(kernel, act, grid, &arguments)?;
         return Ok((y, rates));
@@ -64,7 +64,7 @@ pub fn rms_norm_backward(
     unit_offset: bool,
     plus: Option<&Tensor>,
 ) -> Result<Tensor> {
-    let (width, offset) = (width(x, weight)?, offset(unit_offset));
+    let (width, offset) = (checked_width(x, weight)?, weight_offset(unit_offset));
     host::expect(dy, "dy", x.dims())?;
     let plus_or_dy = plus.unwrap_or(dy);
     host::expect(plus_or_dy, "plus", x.dims())?;
@@ -73,7 +73,8 @@ pub fn rms_norm_backward(
     if let Some(device) =
         accelerator_of([(x, "x"), (dy, "dy"), (weight, "weight"), (rstd, "rstd"), (plus_or_dy, "plus")])?
     {
-        let (kernel, grid) = choose(width, rows, [&kernel::RMS_NORM_BACKWARD_NARROW, &kernel::RMS_NORM_BACKWARD])?;
+        let (kernel, grid) =
+            choose_kernel(width, rows, [&kernel::RMS_NORM_BACKWARD_NARROW, &kernel::RMS_NORM_BACKWARD])?;
         let arguments = arguments![dy, x, weight, rstd, plus, rows, width, offset];
         return device.compute(kernel, expect_type(x, "x")?, grid, x.dims(), &arguments);
     }
@@ -126,8 +127,8 @@ pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Resul
     host::tensor(result, &[width])
 }
 
-/// Computes `Σ dy·x·r` over the rows on a device, `[width]` f32. `rates` are the r of the rows, `[rows]` f32; r is 1 if they
-/// are `None`.
+/// Computes `Σ dy·x·r` over the rows on a device, `[width]` f32, for a `width` above 0. `rates` are the r of the rows,
+/// `[rows]` f32; r is 1 if they are `None`.
 pub(super) fn device_weight_gradient(
     device: &Accelerator,
     dy: &Tensor,
@@ -145,7 +146,7 @@ pub(super) fn device_weight_gradient(
 
 /// Chooses the kernel and its grid for rows of a width: up to [`NARROW`] the first of the two kernels, with a warp for
 /// each row, else the second, with a block for each row.
-fn choose(width: usize, rows: usize, [narrow, wide]: [&'static Kernel; 2]) -> Result<(&'static Kernel, Grid)> {
+fn choose_kernel(width: usize, rows: usize, [narrow, wide]: [&'static Kernel; 2]) -> Result<(&'static Kernel, Grid)> {
     let rows = extent(rows)?;
     Ok(match width {
         ..=NARROW => (narrow, Grid::of(rows.div_ceil(WARPS), THREADS)),
@@ -178,13 +179,13 @@ fn rows_of_task(width: usize) -> usize {
 }
 
 /// Returns the number to add to each number of the weight: 1 if `unit`, else 0.
-fn offset(unit: bool) -> f32 {
+fn weight_offset(unit: bool) -> f32 {
     if unit { 1.0 } else { 0.0 }
 }
 
 /// Returns the length of the last axis of `x`, or [`Error::Shape`] unless it is above 0 and `weight` is a vector of
 /// that length.
-fn width(x: &Tensor, weight: &Tensor) -> Result<usize> {
+fn checked_width(x: &Tensor, weight: &Tensor) -> Result<usize> {
     match (x.dims().last(), weight.dims()) {
         (Some(width), [same]) if width == same && *width > 0 => Ok(*width),
         _ => {

@@ -41,8 +41,8 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
 /// width]`: returns `x − (x·r) r` in the type of `rows`. The caller ensures that r has length 1. Returns an error if
 /// shapes or devices do not fit each other.
 pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
-    match accelerator(rows, direction)? {
-        None => host::in_f32(rows, |rows| rows - along(rows, direction)?.matmul(direction)?),
+    match check_direction(rows, direction)? {
+        None => host::in_f32(rows, |rows| rows - component_along(rows, direction)?.matmul(direction)?),
         Some(device) => set_on_device(&device, rows, direction, 0.0),
     }
 }
@@ -51,15 +51,17 @@ pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
 /// f32, to `value`: returns `x + (value − x·r) r` in the type of `rows`. The caller ensures that r has length 1.
 /// Returns an error if shapes or devices do not fit each other.
 pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Tensor> {
-    match accelerator(rows, direction)? {
-        None => host::in_f32(rows, |rows| rows + along(rows, direction)?.affine(-1.0, value)?.matmul(direction)?),
+    match check_direction(rows, direction)? {
+        None => host::in_f32(rows, |rows| {
+            rows + component_along(rows, direction)?.affine(-1.0, value)?.matmul(direction)?
+        }),
         Some(device) => set_on_device(&device, rows, direction, value as f32),
     }
 }
 
 /// Checks that `direction` is `[1, width]` and on the device of `rows`, `[tokens, width]`, and returns the accelerator
 /// of both tensors; `None` for the CPU.
-fn accelerator(rows: &Tensor, direction: &Tensor) -> Result<Option<Accelerator>> {
+fn check_direction(rows: &Tensor, direction: &Tensor) -> Result<Option<Accelerator>> {
     let (_, width) = host::matrix(rows, "rows")?;
     host::expect(direction, "direction", &[1, width])?;
     accelerator_of([(rows, "rows"), (direction, "direction")])
@@ -73,7 +75,7 @@ fn set_on_device(device: &Accelerator, rows: &Tensor, direction: &Tensor, value:
 }
 
 /// Computes the component of every row along a direction of length 1: `[tokens, 1]`.
-fn along(rows: &Tensor, direction: &Tensor) -> candle_core::Result<Tensor> {
+fn component_along(rows: &Tensor, direction: &Tensor) -> candle_core::Result<Tensor> {
     rows.matmul(&direction.t()?)
 }
 

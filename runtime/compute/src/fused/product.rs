@@ -24,7 +24,7 @@ pub(super) enum Data<'a> {
 }
 
 impl<'a> Data<'a> {
-    /// Returns the numbers of a range. Panics if it is outside.
+    /// Returns the numbers of a range. Panics if the range ends past the numbers.
     pub(super) fn part(self, range: Range<usize>) -> Self {
         match self {
             Self::F32(numbers) => Self::F32(&numbers[range]),
@@ -32,7 +32,7 @@ impl<'a> Data<'a> {
         }
     }
 
-    /// Returns the numbers from an index on. Panics if it is outside.
+    /// Returns the numbers from index `start` on. Panics if `start` is past the end.
     pub(super) fn skip(self, start: usize) -> Self {
         match self {
             Self::F32(numbers) => Self::F32(&numbers[start..]),

@@ -75,7 +75,7 @@ impl RopeTable {
 
     /// Returns cosines and sines on a device, `[positions, half]` each. Keeps the copies for the first device that
     /// asks; another device gets new copies on each call.
-    fn on(&self, device: &Device) -> Result<(Tensor, Tensor)> {
+    fn copies_on(&self, device: &Device) -> Result<(Tensor, Tensor)> {
         let copy = |numbers: &[f32]| Tensor::from_slice(numbers, (self.positions(), self.half), device);
         let [cos, sin] = copied_once(&self.copies, device, || Ok([copy(&self.cos)?, copy(&self.sin)?]))?;
         Ok((cos, sin))
@@ -92,10 +92,10 @@ impl RopeTable {
 /// token; [`Error::Argument`] for a position past the table.
 pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, inverse: bool) -> Result<Tensor> {
     let (tokens, features) = host::matrix(x, "x")?;
-    check(tokens, features, heads, positions, table)?;
+    check_operands(tokens, features, heads, positions, table)?;
     let sign = if inverse { -1.0 } else { 1.0 };
     if let Some(device) = accelerator_of([(x, "x")])? {
-        return on_device(&device, x, heads, positions, table, sign);
+        return rope_on_device(&device, x, heads, positions, table, sign);
     }
     let (half, head) = (table.half, features / heads);
     let task = (TASK_NUMBERS / features.max(1)).max(1);
@@ -105,7 +105,7 @@ pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, in
             let row = *position as usize * half..(*position as usize + 1) * half;
             let (cos, sin) = (&table.cos[row.clone()], &table.sin[row]);
             vectorize!(
-                y.chunks_exact_mut(head).zip(x.chunks_exact(head)).for_each(|(y, x)| turn(y, x, cos, sin, sign))
+                y.chunks_exact_mut(head).zip(x.chunks_exact(head)).for_each(|(y, x)| rotate_head(y, x, cos, sin, sign))
             );
         }
     })?;
@@ -115,7 +115,7 @@ pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, in
 /// Queues rotating each head of `x` by the position of its token on a device; a `sign` of −1 rotates back. Returns a
 /// new tensor, or one that shares the memory of `x` if there are no tokens or the table has no frequencies. The caller
 /// has checked shapes and positions.
-fn on_device(
+fn rope_on_device(
     device: &Accelerator,
     x: &Tensor,
     heads: usize,
@@ -128,7 +128,7 @@ fn on_device(
         return Ok(x.clone());
     }
     let (half, head, known) = (table.half, features / heads, table.positions());
-    let (places, (cos, sin)) = (positions.on(x.device())?, table.on(x.device())?);
+    let (places, (cos, sin)) = (positions.on(x.device())?, table.copies_on(x.device())?);
     let eights = [half, head].iter().all(|side| side.is_multiple_of(EIGHT)) && is_aligned(x);
     let (kernel, pieces) = if eights { (&kernel::ROPE_EIGHTS, half / EIGHT) } else { (&kernel::ROPE, half) };
     let blocks = extent(tokens * heads * pieces)?.div_ceil(THREADS);
@@ -140,7 +140,7 @@ fn on_device(
 /// Writes one head of one token, `x`, rotated, to `y`. `cos` and `sin` are those of the token's position, `[half]`;
 /// features from 2 · half on are copied. A `sign` of −1 rotates back.
 #[inline(always)]
-fn turn(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32], sign: f32) {
+fn rotate_head(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32], sign: f32) {
     let half = cos.len();
     let (first, rest) = y.split_at_mut(half);
     let (second, tail) = rest.split_at_mut(half);
@@ -154,7 +154,7 @@ fn turn(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32], sign: f32) {
 
 /// Returns an error if `heads` does not divide `features`, a head has fewer than the table's `2 · half` features, there is
 /// not one position per token, or a position is past the table. Positions are not checked if the table has no frequencies.
-fn check(tokens: usize, features: usize, heads: usize, positions: &[u32], table: &RopeTable) -> Result<()> {
+fn check_operands(tokens: usize, features: usize, heads: usize, positions: &[u32], table: &RopeTable) -> Result<()> {
     if heads == 0 || !features.is_multiple_of(heads) || 2 * table.half > features / heads {
         return Err(Error::shape(format!("{features} features are not {heads} heads of at least {}", 2 * table.half)));
     }

@@ -41,7 +41,7 @@ pub fn adapted_row_norms<'w>(
         let sums = device.empty(base_squares.dims(), DType::F32)?;
         row_dots(&device, &sums, b, &crossed, [0.0, 2.0 * scale])?;
         row_dots(&device, &sums, b, &own, [1.0, scale * scale])?;
-        return pairwise(&device, &kernel::ROOT_SUMS, base_squares, &sums);
+        return launch_pairwise(&device, &kernel::ROOT_SUMS, base_squares, &sums);
     }
     let scale = f64::from(low.scale);
     let crossed = linear(&low.a, weight, None)?.t()?;
@@ -58,7 +58,7 @@ pub fn divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::expect(b, "b", a.dims())?;
     match accelerator_of([(a, "a"), (b, "b")])? {
         None => Ok((a / b)?),
-        Some(device) => pairwise(&device, &kernel::QUOTIENTS, a, b),
+        Some(device) => launch_pairwise(&device, &kernel::QUOTIENTS, a, b),
     }
 }
 
@@ -72,7 +72,7 @@ fn row_dots(device: &Accelerator, sums: &Tensor, a: &Tensor, b: &Tensor, [keep, 
 
 /// Launches a kernel that computes one f32 number from each pair of numbers of `a` and `b`. The result is shaped like
 /// `a`.
-fn pairwise(device: &Accelerator, kernel: &'static Kernel, a: &Tensor, b: &Tensor) -> Result<Tensor> {
+fn launch_pairwise(device: &Accelerator, kernel: &'static Kernel, a: &Tensor, b: &Tensor) -> Result<Tensor> {
     let numbers = a.elem_count();
     device.compute(kernel, DType::F32, device.flat(numbers), a.dims(), &arguments![a, b, numbers as u64])
 }

@@ -50,11 +50,11 @@ pub struct SampledToken {
 ///
 /// # Errors
 /// If a logit is not finite ([`Error::NonFinite`]), the vocabulary is empty, there is not one stream for each row, or
-/// the device fails. Values of `choosing` outside of their ranges are not checked.
+/// the device fails. Values of `options` outside of their ranges are not checked.
 pub fn sample_tokens<'a>(
     logits: &Tensor,
     streams: impl Iterator<Item = &'a Stream>,
-    choosing: &SamplingOptions,
+    options: &SamplingOptions,
 ) -> Result<Option<Vec<SampledToken>>> {
     let Some(device) = accelerator_of([(logits, "logits")])? else { return Ok(None) };
     let (rows, words) = host::matrix(logits, "logits")?;
@@ -69,7 +69,7 @@ pub fn sample_tokens<'a>(
         return Err(Error::shape(format!("{} streams for {rows} rows of logits", streams.len() / STREAM)));
     }
     let streams = device.upload(&streams, &[rows, STREAM])?;
-    let SamplingOptions { top_k, top_p, min_p, greedy } = *choosing;
+    let SamplingOptions { top_k, top_p, min_p, greedy } = *options;
     // More than there are words is all of them.
     let top_k = u32::try_from(top_k).unwrap_or(u32::MAX);
     let arguments = arguments![logits, &streams, words, top_k, top_p, min_p, u32::from(greedy)];
@@ -124,7 +124,7 @@ pub fn token_weights(logits: &[f32]) -> Result<TokenWeights> {
     };
     let mut weights = logits.to_vec();
     vectorize!(exp_in_place(&mut weights, top));
-    let total = vectorize!(sum(&weights));
+    let total = vectorize!(sum_in_f64(&weights));
     Ok(TokenWeights { best: best as u32, weights, total })
 }
 
@@ -140,7 +140,7 @@ fn no_logits() -> Error {
 
 /// Sums numbers in f64: adds number i of each whole group of 32 to sum i, then adds the 32 sums and the remaining numbers.
 #[inline(always)]
-fn sum(numbers: &[f32]) -> f64 {
+fn sum_in_f64(numbers: &[f32]) -> f64 {
     const LANES: usize = 32;
     let mut lanes = [0f64; LANES];
     let (chunks, rest) = numbers.as_chunks::<LANES>();
@@ -231,7 +231,7 @@ mod tests {
         assert_eq!((found.best, found.weights[1], found.weights[3]), (1, 1.0, 1.0));
         assert!((f64::from(found.weights[0]) - (-1.5f64).exp()).abs() < 1e-7);
         assert_eq!(found.total, found.weights.iter().copied().map(f64::from).sum::<f64>());
-        assert_eq!(sum(&[0.5; 75]), 37.5);
+        assert_eq!(sum_in_f64(&[0.5; 75]), 37.5);
     }
 
     #[test]

@@ -76,7 +76,8 @@ impl Segments {
     pub fn branching(pieces: &[(usize, Option<usize>)]) -> Result<Self> {
         let mut segments = Self::default();
         for (number, (length, parent)) in pieces.iter().enumerate() {
-            if parent.is_some_and(|parent| !segments.line(number.checked_sub(1)).any(|one| one == parent)) {
+            if parent.is_some_and(|parent| !segments.self_and_ancestors(number.checked_sub(1)).any(|one| one == parent))
+            {
                 return Err(Error::argument(format!("sequence {number} does not follow the one that it goes on from")));
             }
             segments.push(*length, *parent);
@@ -90,14 +91,14 @@ impl Segments {
     fn push(&mut self, length: usize, parent: Option<usize>) {
         let (start, end) = (self.tokens(), self.tokens() + length);
         let first = parent.map_or(0, |parent| self.sequences[parent].own.positions().end);
-        let ancestors: Vec<usize> = self.line(parent).collect();
+        let ancestors: Vec<usize> = self.self_and_ancestors(parent).collect();
         ancestors.into_iter().for_each(|one| self.sequences[one].reach = end);
         self.sequences.push(Sequence { own: Span { first, rows: start..end }, parent, reach: end });
     }
 
     /// Yields the index `from`, then the index of the sequence that sequence `from` continues, and so on up to a sequence
     /// that continues none. Yields nothing for `None`.
-    fn line(&self, from: Option<usize>) -> impl Iterator<Item = usize> {
+    fn self_and_ancestors(&self, from: Option<usize>) -> impl Iterator<Item = usize> {
         std::iter::successors(from, |one| self.sequences[*one].parent)
     }
 
@@ -141,7 +142,7 @@ impl Segments {
     /// Returns all tokens that the last token of the sequence with index `number` attends to if attention has no window:
     /// the spans of the sequences that it continues, directly or not, the outermost first, then its own span.
     pub(super) fn path(&self, number: usize) -> Vec<Span> {
-        let mut path: Vec<Span> = self.line(Some(number)).map(|one| self.own(one)).collect();
+        let mut path: Vec<Span> = self.self_and_ancestors(Some(number)).map(|one| self.own(one)).collect();
         path.reverse();
         path
     }

@@ -53,13 +53,13 @@ pub(super) fn fold2<A: Copy, B: Copy>(a: &[A], b: &[B], step: impl Fn(f32, A, B)
             lanes[lane] = step(lanes[lane], a[lane], b[lane]);
         }
     }
-    left_rest.iter().zip(right_rest).fold(total(lanes), |sum, (a, b)| step(sum, *a, *b))
+    left_rest.iter().zip(right_rest).fold(sum_lanes(lanes), |sum, (a, b)| step(sum, *a, *b))
 }
 
 /// Adds up the lanes, halves onto halves. Not inlined: together with a loop, it makes the compiler use vectors of only
 /// two lanes.
 #[inline(never)]
-fn total(mut sums: [f32; LANES]) -> f32 {
+fn sum_lanes(mut sums: [f32; LANES]) -> f32 {
     let mut width = LANES / 2;
     while width > 0 {
         for lane in 0..width {
@@ -101,7 +101,7 @@ pub(super) fn exp_in_place(numbers: &mut [f32], shift: f32) -> f32 {
             lanes[lane] += chunk[lane];
         }
     }
-    let mut sum = total(lanes);
+    let mut sum = sum_lanes(lanes);
     for number in rest {
         *number = exp(*number - shift);
         sum += *number;

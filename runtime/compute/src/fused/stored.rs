@@ -95,16 +95,16 @@ impl<'a> Numbers<'a> {
             Self::F32(numbers) => into.copy_from_slice(&numbers[range]),
             Self::Bf16(numbers) => widen_all(&numbers[range], into),
             Self::F16(numbers) => numbers[range].convert_to_f32_slice(into),
-            Self::Blocks(bytes, format, None) => unpack(format, part(bytes, format, range), into),
+            Self::Blocks(bytes, format, None) => unpack(format, blocks_of(bytes, format, range), into),
             Self::Blocks(bytes, format, Some(scales)) => {
-                unpack_nested(scales, start / format.block(), part(bytes, format, range), into);
+                unpack_nested(scales, start / format.block(), blocks_of(bytes, format, range), into);
             }
         }
     }
 }
 
 /// Returns the bytes of the blocks that hold some numbers; the range must begin and end at block boundaries.
-fn part(bytes: &[u8], format: Format, numbers: Range<usize>) -> &[u8] {
+fn blocks_of(bytes: &[u8], format: Format, numbers: Range<usize>) -> &[u8] {
     let place = |number: usize| number / format.block() * format.block_bytes();
     &bytes[place(numbers.start)..place(numbers.end)]
 }
@@ -130,7 +130,7 @@ impl View<'_> {
         like: Data<'_>,
         mut work: impl FnMut(Range<usize>, Matrix<'_>),
     ) {
-        for piece in steps(columns.clone(), self.depth(columns.len(), like)) {
+        for piece in steps(columns.clone(), self.piece_length(columns.len(), like)) {
             self.with_block(rows.clone(), piece.clone(), like, |block| work(piece.clone(), block));
         }
     }
@@ -145,16 +145,16 @@ impl View<'_> {
         like: Data<'_>,
         mut work: impl FnMut(Range<usize>, Matrix<'_>),
     ) {
-        for piece in steps(rows.clone(), self.depth(rows.len(), like)) {
+        for piece in steps(rows.clone(), self.piece_length(rows.len(), like)) {
             self.with_block(piece.clone(), columns.clone(), like, |block| work(piece.clone(), block));
         }
     }
 
-    /// Returns how many rows or columns of a block are read at once, of `all` that it has: `all` for numbers stored in the
-    /// type of `like`, which are not copied, else [`BLOCK_DEPTH`].
-    fn depth(&self, all: usize, like: Data<'_>) -> usize {
+    /// Returns how many rows or columns of a block are read at once, of the `count` that the block has: all for numbers
+    /// stored in the type of `like`, which are not copied, else [`BLOCK_DEPTH`].
+    fn piece_length(&self, count: usize, like: Data<'_>) -> usize {
         match (self.numbers, like) {
-            (Numbers::F32(_), Data::F32(_)) | (Numbers::Bf16(_), Data::Bf16(_)) => all,
+            (Numbers::F32(_), Data::F32(_)) | (Numbers::Bf16(_), Data::Bf16(_)) => count,
             _ => BLOCK_DEPTH,
         }
     }
@@ -200,7 +200,7 @@ impl View<'_> {
         let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
         match self.numbers {
             Numbers::Blocks(bytes, format, None) if self.columns > 0 => {
-                Some((format, part(bytes, format, start..start + count)))
+                Some((format, blocks_of(bytes, format, start..start + count)))
             }
             Numbers::Bf16(numbers)
                 if self.columns > 0 && self.columns.is_multiple_of(32) && cfg!(target_endian = "little") =>

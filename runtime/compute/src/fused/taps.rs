@@ -89,7 +89,7 @@ impl TapSet {
         Self(bits)
     }
 
-    /// The set without the divergence.
+    /// The set without the divergence, which needs two heads.
     #[must_use]
     pub const fn of_one_head(self) -> Self {
         Self(self.0 & Self::OF_ONE_HEAD.0)

@@ -21,7 +21,7 @@ use crate::weight::{DeviceBlocks, Format, Packed, Scales, unpack_nf4};
 /// Converts whole blocks of a GGML format to f32 numbers in `into`; bf16 counts as blocks of 32. Stops at the end of
 /// the shorter slice. Does nothing for F32, F16 and NF4; [`unpack_nested`] reads NF4.
 pub(super) fn unpack(format: Format, blocks: &[u8], into: &mut [f32]) {
-    if let Some((unpack, _)) = loops(format) {
+    if let Some((unpack, _)) = block_functions(format) {
         unpack(blocks, into);
     }
 }
@@ -33,12 +33,12 @@ type Dots = fn(&[u8], &[f32], &mut [f32]);
 
 /// Returns the function that unpacks blocks of a format and the one that computes dot products with them; `None` for
 /// F32, F16 and NF4.
-fn loops(format: Format) -> Option<(Unpack, Dots)> {
+fn block_functions(format: Format) -> Option<(Unpack, Dots)> {
     // The layout is a type with a trait method. A function passed as an argument would not be inlined into the vector
     // loop.
     /// Returns both functions for the block layout `B`.
     fn of<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>() -> Option<(Unpack, Dots)> {
-        Some((each::<B, SIZE, COUNT>, dots::<B, SIZE, COUNT>))
+        Some((unpack_blocks::<B, SIZE, COUNT>, dot_rows::<B, SIZE, COUNT>))
     }
     match format {
         Format::BF16 => of::<Brain, 64, 32>(),
@@ -67,7 +67,7 @@ trait Block<const SIZE: usize, const COUNT: usize> {
 }
 
 /// Converts blocks of one format to f32 numbers, one after another. Stops at the end of the shorter slice.
-fn each<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(blocks: &[u8], into: &mut [f32]) {
+fn unpack_blocks<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(blocks: &[u8], into: &mut [f32]) {
     vectorize!({
         for (block, numbers) in blocks.as_chunks::<SIZE>().0.iter().zip(into.as_chunks_mut::<COUNT>().0) {
             if COUNT == 32 {
@@ -90,17 +90,18 @@ fn each<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(blocks: &[
 /// side by side halve the speed at which the processor fetches them (5 against 11 billion numbers a second on a Zen 5
 /// core).
 pub(super) fn dot_blocks(format: Format, rows: &[u8], x: &[f32], into: &mut [f32]) {
-    if let Some((_, dots)) = loops(format) {
+    if let Some((_, dots)) = block_functions(format) {
         dots(rows, x, into);
     }
 }
 
 /// Implements [`dot_blocks`] for the block layout `B`: writes the dot product of each row of blocks with `x` to `into`.
-fn dots<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(rows: &[u8], x: &[f32], into: &mut [f32]) {
+fn dot_rows<B: Block<SIZE, COUNT>, const SIZE: usize, const COUNT: usize>(rows: &[u8], x: &[f32], into: &mut [f32]) {
     dispatch(BlockDots::<B, SIZE, COUNT> { rows, x, into, format: PhantomData });
 }
 
-/// The operands of [`dots`]: rows of blocks, the numbers `x` of one row, and the dot products to write, one for each row.
+/// The operands of [`dot_rows`]: rows of blocks, the numbers `x` of one row, and the dot products to write, one for
+/// each row.
 struct BlockDots<'a, B, const SIZE: usize, const COUNT: usize> {
     rows: &'a [u8],
     x: &'a [f32],
@@ -167,7 +168,7 @@ pub(super) fn unpacked(
     };
     let (groups, dynamic, fault) = (groups.as_ref(), dynamic.as_ref(), Argument::FaultWord);
     let arguments = arguments![blocks, ids, number, columns, first, known, scale, groups, dynamic, *mean, fault];
-    device.compute(kernel(packed.format())?, act, device.flat(number * columns), &[number, columns], &arguments)
+    device.compute(unpack_kernel(packed.format())?, act, device.flat(number * columns), &[number, columns], &arguments)
 }
 
 /// Queues unpacking consecutive rows of a matrix on the matrix's device; returns them as `[rows, columns]` f32. Returns an
@@ -183,7 +184,7 @@ pub(crate) fn rows_on_device(packed: &Packed, rows: Range<usize>) -> Result<Tens
 ///
 /// # Errors
 /// [`Error::Dtype`] for f32, f16 and bf16, which have no blocks.
-fn kernel(format: Format) -> Result<&'static kernel::Kernel> {
+fn unpack_kernel(format: Format) -> Result<&'static kernel::Kernel> {
     Ok(match format {
         Format::Q4_0 => &kernel::UNPACK_Q4_0,
         Format::Q4_1 => &kernel::UNPACK_Q4_1,

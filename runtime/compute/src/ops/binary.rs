@@ -26,7 +26,7 @@ fn apply(
     })
 }
 
-/// Broadcasts an operand to the shape of the result.
+/// Broadcasts an operand to the shape of the result, `pair.y`.
 fn spread(operand: &Tensor, pair: &Pair) -> Raw<Tensor> {
     operand.broadcast_as(pair.y.shape())
 }

@@ -13,7 +13,7 @@ use crate::random::Stream;
 /// [`Error::Shape`] for a shape that is not allowed, and the error of `budget` if the operation exceeds a memory, work
 /// or time limit.
 pub fn zeros(budget: &mut dyn Meter, device: &Device, shape: &[u32], dtype: DType) -> Result<Output> {
-    make(budget, shape, dtype, |dims| Ok(Tensor::zeros(dims, dtype, device)?))
+    create_tensor(budget, shape, dtype, |dims| Ok(Tensor::zeros(dims, dtype, device)?))
 }
 
 /// Creates a tensor of ones.
@@ -22,7 +22,7 @@ pub fn zeros(budget: &mut dyn Meter, device: &Device, shape: &[u32], dtype: DTyp
 /// [`Error::Shape`] for a shape that is not allowed, and the error of `budget` if the operation exceeds a memory, work
 /// or time limit.
 pub fn ones(budget: &mut dyn Meter, device: &Device, shape: &[u32], dtype: DType) -> Result<Output> {
-    make(budget, shape, dtype, |dims| Ok(Tensor::ones(dims, dtype, device)?))
+    create_tensor(budget, shape, dtype, |dims| Ok(Tensor::ones(dims, dtype, device)?))
 }
 
 /// Creates an `f32` tensor of which every element is `value`.
@@ -32,7 +32,7 @@ pub fn ones(budget: &mut dyn Meter, device: &Device, shape: &[u32], dtype: DType
 /// `budget` if the operation exceeds a memory, work or time limit.
 pub fn full(budget: &mut dyn Meter, device: &Device, shape: &[u32], value: f32) -> Result<Output> {
     check::finite(f64::from(value), "value")?;
-    make(budget, shape, DType::F32, |dims| Ok(Tensor::full(value, dims, device)?.contiguous()?))
+    create_tensor(budget, shape, DType::F32, |dims| Ok(Tensor::full(value, dims, device)?.contiguous()?))
 }
 
 /// Creates the `f32` tensor `[count]` of `start`, `start + step`, `start + 2·step`, … Each number is computed from its
@@ -46,7 +46,7 @@ pub fn arange(budget: &mut dyn Meter, device: &Device, start: f32, step: f32, co
     check::finite(f64::from(step), "step")?;
     let number = move |place: u32| (f64::from(start) + f64::from(step) * f64::from(place)) as f32;
     check::finite(f64::from(number(count.saturating_sub(1))), "the last number")?;
-    make(budget, &[count], DType::F32, |dims| {
+    create_tensor(budget, &[count], DType::F32, |dims| {
         let numbers: Vec<f32> = (0..count).map(number).collect();
         Ok(Tensor::from_vec(numbers, dims, device)?)
     })
@@ -58,8 +58,8 @@ pub fn arange(budget: &mut dyn Meter, device: &Device, start: f32, step: f32, co
 /// [`Error::Shape`] if the shape is not allowed or does not have `values.len()` elements, and the error of `budget` if
 /// the operation exceeds a memory, work or time limit.
 pub fn from_list(budget: &mut dyn Meter, device: &Device, values: Vec<f32>, shape: &[u32]) -> Result<Output> {
-    fits(values.len(), shape)?;
-    make(budget, shape, DType::F32, |dims| Ok(Tensor::from_vec(values, dims, device)?))
+    check_count(values.len(), shape)?;
+    create_tensor(budget, shape, DType::F32, |dims| Ok(Tensor::from_vec(values, dims, device)?))
 }
 
 /// Creates a `u32` tensor from indices in row-major order.
@@ -68,8 +68,8 @@ pub fn from_list(budget: &mut dyn Meter, device: &Device, values: Vec<f32>, shap
 /// [`Error::Shape`] if the shape is not allowed or does not have `values.len()` elements, and the error of `budget` if
 /// the operation exceeds a memory, work or time limit.
 pub fn from_indices(budget: &mut dyn Meter, device: &Device, values: Vec<u32>, shape: &[u32]) -> Result<Output> {
-    fits(values.len(), shape)?;
-    make(budget, shape, DType::U32, |dims| Ok(Tensor::from_vec(values, dims, device)?))
+    check_count(values.len(), shape)?;
+    create_tensor(budget, shape, DType::U32, |dims| Ok(Tensor::from_vec(values, dims, device)?))
 }
 
 /// Creates an `f32` tensor of independent standard normal numbers from the random stream `sequence`, two words each.
@@ -78,7 +78,7 @@ pub fn from_indices(budget: &mut dyn Meter, device: &Device, values: Vec<u32>, s
 /// [`Error::Shape`] for a shape that is not allowed, and the error of `budget` if the operation exceeds a memory, work
 /// or time limit; the stream then does not advance.
 pub fn randn(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Output> {
-    make(budget, shape, DType::F32, |dims| {
+    create_tensor(budget, shape, DType::F32, |dims| {
         let count = dims.iter().product();
         Ok(Tensor::from_vec(sequence.normals(count), dims, device)?)
     })
@@ -90,7 +90,7 @@ pub fn randn(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, sha
 /// [`Error::Shape`] for a shape that is not allowed, and the error of `budget` if the operation exceeds a memory, work
 /// or time limit; the stream then does not advance.
 pub fn rand(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, shape: &[u32]) -> Result<Output> {
-    make(budget, shape, DType::F32, |dims| {
+    create_tensor(budget, shape, DType::F32, |dims| {
         let count = dims.iter().product();
         Ok(Tensor::from_vec(sequence.uniforms(count), dims, device)?)
     })
@@ -102,12 +102,14 @@ pub fn rand(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, shap
 /// [`Error::Shape`] if `count` is 0 or too large, and the error of `budget` if the operation exceeds a memory, work or
 /// time limit; the stream then does not advance.
 pub fn randperm(budget: &mut dyn Meter, device: &Device, sequence: &mut Stream, count: u32) -> Result<Output> {
-    make(budget, &[count], DType::U32, |dims| Ok(Tensor::from_vec(sequence.permutation(count as usize), dims, device)?))
+    create_tensor(budget, &[count], DType::U32, |dims| {
+        Ok(Tensor::from_vec(sequence.permutation(count as usize), dims, device)?)
+    })
 }
 
 /// Checks a shape, charges `budget`, and then calls `numbers` with the dimensions to create the tensor, which is in no
 /// autograd graph. Does not call `numbers` if the check or the charge fails, but returns that error.
-fn make(
+fn create_tensor(
     budget: &mut dyn Meter,
     shape: &[u32],
     dtype: DType,
@@ -118,7 +120,7 @@ fn make(
 }
 
 /// Returns [`Error::Shape`] if a shape is not allowed or does not hold exactly `count` elements.
-fn fits(count: usize, shape: &[u32]) -> Result<()> {
+fn check_count(count: usize, shape: &[u32]) -> Result<()> {
     let dims = check::shape(shape)?;
     let fits = check::elements(&dims)? == count as u64;
     ensure(fits, || Error::shape(format!("{count} numbers do not fill {dims:?}")))

@@ -15,7 +15,8 @@ use crate::error::Result;
 /// should not reject shapes or types.
 pub(super) type Raw<T> = candle_core::Result<T>;
 
-/// Returns a contiguous tensor of the same numbers outside the autograd graph; f16 and bf16 are widened to f32.
+/// Returns a contiguous tensor of the same numbers outside the autograd graph; f16 and bf16 are widened to f32, other
+/// types stay.
 pub(super) fn wide(tensor: &Tensor) -> Raw<Tensor> {
     let tensor = tensor.detach().contiguous()?;
     match tensor.dtype() {
@@ -130,7 +131,7 @@ pub(super) fn slice_backward(x: &Tensor, axis: usize, start: usize) -> GradFn {
 
 /// Copies a value, as `dtype`, into a new candle variable. candle reports a variable as tracked (`track_op`), by which
 /// this crate knows that it is in the graph, but records no operation that made it.
-fn mark(value: &Tensor, dtype: DType) -> Raw<Tensor> {
+fn to_variable(value: &Tensor, dtype: DType) -> Raw<Tensor> {
     Ok(Var::from_tensor(&value.to_dtype(dtype)?)?.into_inner())
 }
 
@@ -151,7 +152,7 @@ where
         let (y, grad) = (wide(y)?, wide(grad)?);
         operands.iter().try_for_each(|x| sums.add(x, &pull(&wide(x)?, &y, &grad)?.to_dtype(x.dtype())?))
     });
-    Ok(Value { tensor: mark(value, dtype)?, grad_fn: Some(grad_fn) })
+    Ok(Value { tensor: to_variable(value, dtype)?, grad_fn: Some(grad_fn) })
 }
 
 /// The arguments of a backward function of an operation with two operands: in at least 32 bits, outside the graph.
@@ -196,7 +197,7 @@ where
         }
         Ok(())
     });
-    Ok(Value { tensor: mark(value, dtype)?, grad_fn: Some(grad_fn) })
+    Ok(Value { tensor: to_variable(value, dtype)?, grad_fn: Some(grad_fn) })
 }
 
 /// Sums a gradient over the axes that broadcasting added or repeated, so that the result has the shape `dims`. Returns the

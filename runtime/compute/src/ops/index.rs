@@ -38,7 +38,7 @@ pub fn gather(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor) -> 
 /// time limit.
 pub fn index_select(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor) -> Result<Output> {
     let axis = check::axis(x, axis)?;
-    one_axis(index, "the index")?;
+    check_one_axis(index, "the index")?;
     let dims = check::resized(x.dims(), axis, index.elem_count());
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
@@ -61,7 +61,7 @@ pub fn index_add(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor, 
     check::float(x)?;
     check::same_type(x, source)?;
     let axis = check::axis(x, axis)?;
-    one_axis(index, "the index")?;
+    check_one_axis(index, "the index")?;
     check::same_but(x, source, axis, "the source")?;
     let (entries, places) = (check::length(source.dims(), axis), index.elem_count());
     let differ = || Error::shape(format!("axis {axis} of the source holds {entries} entries for {places} places"));
@@ -91,7 +91,7 @@ pub fn index_add(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor, 
 /// `count`, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn segment_sum(budget: &mut dyn Meter, x: &Tensor, segments: &Tensor, count: u32) -> Result<Output> {
     check::float(x)?;
-    one_axis(segments, "`segments`")?;
+    check_one_axis(segments, "`segments`")?;
     let entries = x.dims().first().copied().ok_or_else(|| Error::shape("a scalar has no segments"))?;
     let differ = || Error::shape(format!("{} segments for {entries} entries", segments.elem_count()));
     ensure(segments.elem_count() == entries, differ)?;
@@ -110,7 +110,7 @@ pub fn segment_sum(budget: &mut dyn Meter, x: &Tensor, segments: &Tensor, count:
 
 /// Returns [`Error::Dtype`] unless an index tensor is `u32`, and [`Error::Shape`] unless it has one axis. `role` names the
 /// tensor in the error.
-fn one_axis(index: &Tensor, role: &str) -> Result<()> {
+fn check_one_axis(index: &Tensor, role: &str) -> Result<()> {
     check::exactly(index, DType::U32, role)?;
     ensure(index.rank() == 1, || Error::shape(format!("{role} has {} axes, one is needed", index.rank())))
 }

@@ -14,7 +14,7 @@ use crate::error::{Error, Result, ensure};
 pub fn matmul(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     check::float(a)?;
     check::same_type(a, b)?;
-    let (Some((a_batch, [rows, inner])), Some((b_batch, [inner_b, columns]))) = (matrix(a), matrix(b)) else {
+    let (Some((a_batch, [rows, inner])), Some((b_batch, [inner_b, columns]))) = (split_dims(a), split_dims(b)) else {
         return Err(Error::shape(format!("a product of {:?} and {:?}: two axes or more each", a.dims(), b.dims())));
     };
     let (left, right) = (a.dims(), b.dims());
@@ -28,22 +28,23 @@ pub fn matmul(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> 
     let repeated = batch.saturating_mul((rows * inner) as u64 + (inner * columns) as u64);
     let estimate = Estimate::new(Kind::Product, &dims, a.dtype(), &[a, b])?.measured(products).scratch(repeated);
     estimate.run_within_budget(budget, || {
-        let value = product(&wide(a)?, &wide(b)?)?;
-        let pulls: (Pull, Pull) = (|pair| product(pair.grad, &pair.b.t()?), |pair| product(&pair.a.t()?, pair.grad));
+        let value = broadcast_matmul(&wide(a)?, &wide(b)?)?;
+        let pulls: (Pull, Pull) =
+            (|pair| broadcast_matmul(pair.grad, &pair.b.t()?), |pair| broadcast_matmul(&pair.a.t()?, pair.grad));
         derive_pair(a, b, a.dtype(), &value, pulls)
     })
 }
 
 /// Splits a shape into (the axes before the last two, the last two). `None` for fewer than two axes.
-fn matrix(x: &Tensor) -> Option<(&[usize], [usize; 2])> {
+fn split_dims(x: &Tensor) -> Option<(&[usize], [usize; 2])> {
     x.dims().split_last_chunk::<2>().map(|(batch, last)| (batch, *last))
 }
 
 /// Multiplies matrices over the last two axes; the axes before them are broadcast. The caller has checked the shapes and
 /// passes tensors outside the graph. Copies both operands to `[batch, rows, columns]` if either has two or more leading
 /// axes: candle multiplies any layout with one leading axis, but only some with several.
-fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
-    let (Some((a_batch, [rows, inner])), Some((b_batch, [_, columns]))) = (matrix(a), matrix(b)) else {
+fn broadcast_matmul(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
+    let (Some((a_batch, [rows, inner])), Some((b_batch, [_, columns]))) = (split_dims(a), split_dims(b)) else {
         return a.broadcast_matmul(b);
     };
     if a_batch.len() < 2 && b_batch.len() < 2 {
@@ -66,7 +67,7 @@ fn product(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
 /// [`Error::Shape`] unless both have one axis, [`Error::Dtype`] if they are not floating-point of one type, and the
 /// error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn outer(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
-    let (n, m) = vectors(a, b)?;
+    let (n, m) = vector_lengths(a, b)?;
     Estimate::new(Kind::Product, &[n, m], a.dtype(), &[a, b])?.run_within_budget(budget, || {
         let value = wide(a)?.unsqueeze(1)?.matmul(&wide(b)?.unsqueeze(0)?)?;
         let pulls: (Pull, Pull) = (
@@ -83,7 +84,7 @@ pub fn outer(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
 /// [`Error::Shape`] unless both have one axis and one length, [`Error::Dtype`] if they are not floating-point of one
 /// type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn dot(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
-    let (n, m) = vectors(a, b)?;
+    let (n, m) = vector_lengths(a, b)?;
     ensure(n == m, || Error::shape(format!("vectors of {n} and {m} entries")))?;
     Estimate::new(Kind::Product, &[], a.dtype(), &[a, b])?.run_within_budget(budget, || {
         let value = wide(a)?.mul(&wide(b)?)?.sum_all()?;
@@ -94,7 +95,7 @@ pub fn dot(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
 
 /// Returns the lengths of two vectors, a's first. [`Error::Dtype`] unless both are of one floating-point type,
 /// [`Error::Shape`] unless both have one axis.
-fn vectors(a: &Tensor, b: &Tensor) -> Result<(usize, usize)> {
+fn vector_lengths(a: &Tensor, b: &Tensor) -> Result<(usize, usize)> {
     check::float(a)?;
     check::same_type(a, b)?;
     match (a.dims(), b.dims()) {

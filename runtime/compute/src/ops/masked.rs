@@ -16,7 +16,7 @@ use crate::error::Result;
 /// mask has another type, [`crate::Error::Argument`] for an axis that does not exist, and the error of `budget` if the
 /// operation exceeds a memory, work or time limit.
 pub fn masked_sum(budget: &mut dyn Meter, x: &Tensor, mask: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
-    masked(budget, x, mask, axis, keep, Divisor::One)
+    reduce_masked(budget, x, mask, axis, keep, Divisor::One)
 }
 
 /// Returns Σ x·m divided by max(Σ m, 1), over one axis, or over all if `axis` is `None`; `keep` leaves reduced axes
@@ -28,7 +28,7 @@ pub fn masked_sum(budget: &mut dyn Meter, x: &Tensor, mask: &Tensor, axis: Optio
 /// mask has another type, [`crate::Error::Argument`] for an axis that does not exist, and the error of `budget` if the
 /// operation exceeds a memory, work or time limit.
 pub fn masked_mean(budget: &mut dyn Meter, x: &Tensor, mask: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
-    masked(budget, x, mask, axis, keep, Divisor::Mask)
+    reduce_masked(budget, x, mask, axis, keep, Divisor::Mask)
 }
 
 /// What the sum is divided by.
@@ -42,7 +42,7 @@ enum Divisor {
 
 /// Returns Σ x·m over one axis, or over all if `axis` is `None`, divided by `divisor`, with the gradients of x and of the
 /// mask. A `u8` mask counts as 0 and 1 and has no gradient. `keep` leaves reduced axes with length 1.
-fn masked(
+fn reduce_masked(
     budget: &mut dyn Meter,
     x: &Tensor,
     mask: &Tensor,
@@ -62,8 +62,8 @@ fn masked(
     let saved = if mask.dtype() == DType::U8 { mask.elem_count() as u64 * 8 } else { 0 };
     let estimate = Estimate::new(Kind::Masked, &reduced, x.dtype(), &[x, mask])?.measured(full).saved(saved);
     estimate.run_within_budget(budget, || {
-        let mask = &if mask.dtype() == DType::U8 { truth(mask, x.dtype())? } else { mask.clone() };
-        let sum = Sum { lanes, divisor };
+        let mask = &if mask.dtype() == DType::U8 { mask_as_numbers(mask, x.dtype())? } else { mask.clone() };
+        let sum = MaskedSum { lanes, divisor };
         let value = sum.value(&wide(x)?, &wide(mask)?)?.reshape(reduced.as_slice())?;
         let other = sum.clone();
         let pulls = (move |pair: &Pair| sum.pull_x(pair), move |pair: &Pair| other.pull_mask(pair));
@@ -72,25 +72,25 @@ fn masked(
 }
 
 /// Converts a `u8` mask to 0 and 1 in another type.
-fn truth(mask: &Tensor, dtype: DType) -> Raw<Tensor> {
+fn mask_as_numbers(mask: &Tensor, dtype: DType) -> Raw<Tensor> {
     mask.ne(&mask.zeros_like()?)?.to_dtype(dtype)
 }
 
 /// A masked sum: its lanes, and what it is divided by.
 #[derive(Debug, Clone)]
-struct Sum {
+struct MaskedSum {
     lanes: Lanes,
     divisor: Divisor,
 }
 
-impl Sum {
+impl MaskedSum {
     /// Broadcasts an operand to the common shape and reshapes it to `[outer, length, inner]`.
     fn view(&self, operand: &Tensor) -> Raw<Tensor> {
         self.lanes.view(&operand.broadcast_as(self.lanes.dims())?)
     }
 
     /// The divisor of each lane: max(Σ m, 1) for [`Divisor::Mask`], else 1.
-    fn divide_by(&self, mask: &Tensor) -> Raw<Tensor> {
+    fn lane_divisors(&self, mask: &Tensor) -> Raw<Tensor> {
         let total = self.lanes.sum(mask)?;
         let one = total.ones_like()?;
         match self.divisor {
@@ -102,13 +102,13 @@ impl Sum {
     /// Computes Σ x·m of each lane divided by its divisor, from operands in at least 32 bits that can be broadcast.
     fn value(&self, x: &Tensor, mask: &Tensor) -> Raw<Tensor> {
         let (x, mask) = (self.view(x)?, self.view(mask)?);
-        self.lanes.sum(&times(&mask, &x)?)?.div(&self.divide_by(&mask)?)
+        self.lanes.sum(&times(&mask, &x)?)?.div(&self.lane_divisors(&mask)?)
     }
 
     /// Divides the gradient of the result by each lane's divisor and broadcasts it along the lanes: `[outer, length,
     /// inner]`. `mask` has that shape too.
     fn spread(&self, pair: &Pair, mask: &Tensor) -> Raw<Tensor> {
-        let grad = self.lanes.view_reduced(pair.grad)?.div(&self.divide_by(mask)?)?;
+        let grad = self.lanes.view_reduced(pair.grad)?.div(&self.lane_divisors(mask)?)?;
         self.lanes.spread(&grad)?.contiguous()
     }
 

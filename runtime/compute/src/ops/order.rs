@@ -21,7 +21,7 @@ use crate::error::{Error, Result, ensure};
 pub fn sort(budget: &mut dyn Meter, x: &Tensor, axis: i32, descending: bool) -> Result<Output> {
     let lanes = Lanes::along(x, axis)?;
     let count = lanes.length;
-    ordered(budget, x, lanes, descending, count)
+    sort_lanes(budget, x, lanes, descending, count)
 }
 
 /// Returns the `count` largest entries along an axis, largest first (`topk`); NaN counts as the smallest. Of equal entries
@@ -35,12 +35,12 @@ pub fn topk(budget: &mut dyn Meter, x: &Tensor, axis: i32, count: u32) -> Result
     let count = count as usize;
     let outside = || Error::argument(format!("the {count} largest of {} entries", lanes.length));
     ensure((1..=lanes.length).contains(&count), outside)?;
-    ordered(budget, x, lanes, true, count)
+    sort_lanes(budget, x, lanes, true, count)
 }
 
 /// Sorts each lane, stably and with NaN last, and returns its first `count` entries. The gradient of an entry goes back to
 /// where the entry was; entries that are left out get 0. Waits for the device.
-fn ordered(budget: &mut dyn Meter, x: &Tensor, lanes: Lanes, descending: bool, count: usize) -> Result<Output> {
+fn sort_lanes(budget: &mut dyn Meter, x: &Tensor, lanes: Lanes, descending: bool, count: usize) -> Result<Output> {
     let dims = lanes.resized(count);
     let numbers = x.elem_count() as u64;
     let estimate =
@@ -81,7 +81,7 @@ fn places_in_order(lanes: &Lanes, x: &Tensor, descending: bool) -> Raw<Tensor> {
     let rows = lanes.view(x)?.transpose(1, 2)?.contiguous()?.flatten_all()?;
     let places = if rows.dtype().is_float() {
         let numbers = rows.to_dtype(DType::F64)?.to_vec1::<f64>()?;
-        sorted_places(&numbers, lanes.length, |a, b| nan_last(*a, *b, descending))
+        sorted_places(&numbers, lanes.length, |a, b| compare_nan_last(*a, *b, descending))
     } else {
         let numbers = rows.to_dtype(DType::I64)?.to_vec1::<i64>()?;
         sorted_places(&numbers, lanes.length, |a, b| if descending { b.cmp(a) } else { a.cmp(b) })
@@ -91,7 +91,7 @@ fn places_in_order(lanes: &Lanes, x: &Tensor, descending: bool) -> Raw<Tensor> {
 }
 
 /// Compares two numbers for sorting, with NaN after all others in either direction.
-fn nan_last(a: f64, b: f64, descending: bool) -> Ordering {
+fn compare_nan_last(a: f64, b: f64, descending: bool) -> Ordering {
     let order = a.partial_cmp(&b).unwrap_or(Ordering::Equal);
     a.is_nan().cmp(&b.is_nan()).then(if descending { order.reverse() } else { order })
 }

@@ -190,7 +190,7 @@ pub fn norm(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not `u8`, and the error
 /// of `budget` if the operation exceeds a memory, work or time limit.
 pub fn count(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
-    truth(budget, x, axis, keep, DType::F32, |lanes, x| lanes.count_nonzero(x)?.to_dtype(DType::F32))
+    reduce_truth(budget, x, axis, keep, DType::F32, |lanes, x| lanes.count_nonzero(x)?.to_dtype(DType::F32))
 }
 
 /// Returns 1 if any entry of a `u8` tensor is not 0, else 0, over one axis, or over all if `axis` is `None`, as `u8`;
@@ -200,7 +200,7 @@ pub fn count(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) 
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not `u8`, and the error
 /// of `budget` if the operation exceeds a memory, work or time limit.
 pub fn any(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
-    truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.count_nonzero(x)?.ne(0_u32))
+    reduce_truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.count_nonzero(x)?.ne(0_u32))
 }
 
 /// Returns 1 if no entry of a `u8` tensor is 0, else 0, over one axis, or over all if `axis` is `None`, as `u8`; `keep`
@@ -210,13 +210,13 @@ pub fn any(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) ->
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not `u8`, and the error
 /// of `budget` if the operation exceeds a memory, work or time limit.
 pub fn all(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
-    truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.count_nonzero(&x.eq(&x.zeros_like()?)?)?.eq(0_u32))
+    reduce_truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.count_nonzero(&x.eq(&x.zeros_like()?)?)?.eq(0_u32))
 }
 
 /// Reduces a `u8` tensor over one axis, or over all if `axis` is `None`; `keep` leaves reduced axes with length 1. `value`
 /// gets the tensor as `[outer, length, inner]` and returns `[outer, 1, inner]` of type `dtype`. No gradient.
 /// [`crate::Error::Dtype`] if x is not `u8`.
-fn truth(
+fn reduce_truth(
     budget: &mut dyn Meter,
     x: &Tensor,
     axis: Option<i32>,
@@ -235,7 +235,7 @@ fn truth(
 /// autograd graph. `value` gets x and returns the result, in the shape of x. `pull` gets the result and the result's
 /// gradient and returns the gradient of x. All are `[outer, length, inner]` in at least 32 bits; the result is rounded to
 /// the type of x.
-fn apply(
+fn scan(
     budget: &mut dyn Meter,
     x: &Tensor,
     axis: i32,
@@ -261,12 +261,12 @@ fn apply(
 /// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn cumsum(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
     // The gradient of an entry is the sum of all gradients from it on: the same sums, from the end.
-    apply(budget, x, axis, |lanes, x| running(lanes, x, false), |lanes, _, grad| running(lanes, grad, true))
+    scan(budget, x, axis, |lanes, x| running_sums(lanes, x, false), |lanes, _, grad| running_sums(lanes, grad, true))
 }
 
 /// Returns the running sums of each lane, `[outer, length, inner]`: entry i is the sum of entries 0 … i, or of entries
 /// i … length − 1 if `backwards`. Sweep k adds to each entry the one 2ᵏ places before it (after it if `backwards`).
-fn running(lanes: &Lanes, x: &Tensor, backwards: bool) -> Raw<Tensor> {
+fn running_sums(lanes: &Lanes, x: &Tensor, backwards: bool) -> Raw<Tensor> {
     let mut sums = x.clone();
     let mut step = 1;
     while step < lanes.length {
@@ -293,7 +293,7 @@ pub fn softmax(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> 
         let powers = x.sub(&lanes.spread(&lane_peak(x)?)?)?.exp()?;
         powers.div(&lanes.spread(&lanes.sum(&powers)?)?)
     };
-    apply(budget, x, axis, value, |lanes, y, grad| {
+    scan(budget, x, axis, value, |lanes, y, grad| {
         let mean = lanes.sum(&grad.mul(y)?)?;
         y.mul(&grad.sub(&lanes.spread(&mean)?)?)
     })
@@ -306,5 +306,5 @@ pub fn softmax(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> 
 /// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn log_softmax(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
     let value = |lanes: &Lanes, x: &Tensor| x.sub(&lanes.spread(&lane_log_sum_exp(lanes, x)?)?);
-    apply(budget, x, axis, value, |lanes, y, grad| grad.sub(&y.exp()?.mul(&lanes.spread(&lanes.sum(grad)?)?)?))
+    scan(budget, x, axis, value, |lanes, y, grad| grad.sub(&y.exp()?.mul(&lanes.spread(&lanes.sum(grad)?)?)?))
 }

@@ -135,7 +135,7 @@ pub fn flip(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
 /// another axis, [`Error::Dtype`] if their types differ, and the error of `budget` if the operation exceeds a memory,
 /// work or time limit.
 pub fn concat(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<Output> {
-    let (first, others) = first_of(tensors)?;
+    let (first, others) = split_operands(tensors)?;
     let axis = check::axis(first, axis)?;
     let mut length = check::length(first.dims(), axis);
     for other in others {
@@ -144,10 +144,13 @@ pub fn concat(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<
         length = length.saturating_add(check::length(other.dims(), axis));
     }
     let dims = check::resized(first.dims(), axis, length);
-    Estimate::new(Kind::Join, &dims, first.dtype(), tensors)?.saved(copies(tensors)).run_within_budget(budget, || {
-        let parts = tensors.iter().map(|tensor| tensor.contiguous()).collect::<candle_core::Result<Vec<_>>>()?;
-        Ok(joined(tensors, Tensor::cat(&parts, axis)?, axis))
-    })
+    Estimate::new(Kind::Join, &dims, first.dtype(), tensors)?.saved(copied_bytes(tensors)).run_within_budget(
+        budget,
+        || {
+            let parts = tensors.iter().map(|tensor| tensor.contiguous()).collect::<candle_core::Result<Vec<_>>>()?;
+            Ok(with_join_backward(tensors, Tensor::cat(&parts, axis)?, axis))
+        },
+    )
 }
 
 /// Joins tensors of one shape and type along a new axis, which is `axis` of the result; at most [`MAX_PARTS`].
@@ -157,7 +160,7 @@ pub fn concat(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<
 /// differ or the result has more than [`MAX_RANK`] axes, [`Error::Dtype`] if their types differ, and the error of
 /// `budget` if the operation exceeds a memory, work or time limit.
 pub fn stack(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<Output> {
-    let (first, others) = first_of(tensors)?;
+    let (first, others) = split_operands(tensors)?;
     check::rank(first.rank() + 1)?;
     let axis = check::axis_of(first.rank() + 1, axis)?;
     for other in others {
@@ -167,16 +170,19 @@ pub fn stack(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<O
     }
     let mut dims = first.dims().to_vec();
     dims.insert(axis, tensors.len());
-    Estimate::new(Kind::Join, &dims, first.dtype(), tensors)?.saved(copies(tensors)).run_within_budget(budget, || {
-        let lift = |tensor: &&Tensor| tensor.contiguous()?.unsqueeze(axis);
-        let parts = tensors.iter().map(lift).collect::<candle_core::Result<Vec<_>>>()?;
-        Ok(joined(tensors, Tensor::cat(&parts, axis)?, axis))
-    })
+    Estimate::new(Kind::Join, &dims, first.dtype(), tensors)?.saved(copied_bytes(tensors)).run_within_budget(
+        budget,
+        || {
+            let lift = |tensor: &&Tensor| tensor.contiguous()?.unsqueeze(axis);
+            let parts = tensors.iter().map(lift).collect::<candle_core::Result<Vec<_>>>()?;
+            Ok(with_join_backward(tensors, Tensor::cat(&parts, axis)?, axis))
+        },
+    )
 }
 
 /// Attaches a backward function to `tensor`, which [`concat`] or [`stack`] joined from `parts` along `axis`: it cuts the
 /// gradient of `tensor` along `axis` into the gradients of `parts`. Attaches none if `tensor` is in no graph.
-fn joined(parts: &[&Tensor], tensor: Tensor, axis: usize) -> Value {
+fn with_join_backward(parts: &[&Tensor], tensor: Tensor, axis: usize) -> Value {
     let backward = move |parts: &[Tensor], y: &Tensor, grad: &Tensor, sums: &mut Gradients| {
         let mut start = 0;
         for part in parts {
@@ -192,13 +198,13 @@ fn joined(parts: &[&Tensor], tensor: Tensor, axis: usize) -> Value {
 
 /// Returns the bytes of the elements of those tensors that are not contiguous. A join copies each of them first, and the
 /// autograd graph keeps the copy.
-fn copies(tensors: &[&Tensor]) -> u64 {
+fn copied_bytes(tensors: &[&Tensor]) -> u64 {
     let scattered = tensors.iter().filter(|tensor| !tensor.is_contiguous());
     scattered.map(|tensor| tensor.elem_count() as u64 * tensor.dtype().size_in_bytes() as u64).sum()
 }
 
 /// Splits a list of tensors into (first, others). [`Error::Argument`] for no tensors or more than [`MAX_PARTS`].
-fn first_of<'t, 'a>(tensors: &'t [&'a Tensor]) -> Result<(&'a Tensor, &'t [&'a Tensor])> {
+fn split_operands<'t, 'a>(tensors: &'t [&'a Tensor]) -> Result<(&'a Tensor, &'t [&'a Tensor])> {
     match tensors.split_first() {
         Some((first, others)) if tensors.len() <= MAX_PARTS => Ok((first, others)),
         Some(_) => Err(Error::argument(format!("{} tensors, {MAX_PARTS} are allowed", tensors.len()))),

@@ -75,9 +75,9 @@ pub fn nansum(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool)
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
 /// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn nanmean(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
-    let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&nan_as_zero(x)?)?.div(&present(lanes, x)?);
+    let value = |lanes: &Lanes, x: &Tensor| lanes.sum(&nan_as_zero(x)?)?.div(&count_present(lanes, x)?);
     reduce(budget, x, axis, keep, value, |lanes, x, _, grad| {
-        let grad = lanes.spread(&grad.div(&present(lanes, x)?)?)?.contiguous()?;
+        let grad = lanes.spread(&grad.div(&count_present(lanes, x)?)?)?.contiguous()?;
         where_or_zero(&x.eq(x)?, &grad)
     })
 }
@@ -92,7 +92,7 @@ pub fn nanmean(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool
 pub fn nanstd(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, correction: u32) -> Result<Output> {
     let x = x.detach();
     let value = move |lanes: &Lanes, x: &Tensor| {
-        let count = present(lanes, x)?;
+        let count = count_present(lanes, x)?;
         let mean = lanes.sum(&nan_as_zero(x)?)?.div(&count)?;
         let deviations = where_or_zero(&x.eq(x)?, &x.sub(&lanes.spread(&mean)?)?)?;
         let divisor = count.affine(1., -f64::from(correction))?;
@@ -104,6 +104,6 @@ pub fn nanstd(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool,
 }
 
 /// Counts the entries of each lane that are not NaN, in the type of x: `[outer, 1, inner]`.
-fn present(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
+fn count_present(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
     lanes.count_nonzero(&x.eq(x)?)?.to_dtype(x.dtype())
 }

@@ -27,6 +27,7 @@ pub struct AdamWSettings {
 }
 
 impl Default for AdamWSettings {
+    /// torch's defaults, but without weight decay.
     fn default() -> Self {
         Self { beta1: 0.9, beta2: 0.999, epsilon: 1e-8, weight_decay: 0.0, bias_correction: true }
     }

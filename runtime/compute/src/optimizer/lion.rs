@@ -18,6 +18,7 @@ pub struct LionSettings {
 }
 
 impl Default for LionSettings {
+    /// The authors' defaults, without weight decay.
     fn default() -> Self {
         Self { beta1: 0.9, beta2: 0.99, weight_decay: 0.0 }
     }

@@ -30,6 +30,7 @@ pub struct MuonSettings {
 }
 
 impl Default for MuonSettings {
+    /// torch's defaults, but without weight decay.
     fn default() -> Self {
         Self { momentum: 0.95, nesterov: true, adamw: AdamWSettings::default() }
     }
@@ -63,7 +64,7 @@ impl MuonSettings {
                 *g = if nesterov { take * *g + mu * *m } else { *m };
             }
         })?;
-        let direction = orthogonalized(&view.gradients.reshape((rows, columns))?)?.flatten_all()?;
+        let direction = orthogonalize(&view.gradients.reshape((rows, columns))?)?.flatten_all()?;
         let adjusted = view.rate * (rows as f64 / columns as f64).max(1.0).sqrt();
         let [keep, rate] = [1.0 - view.rate * self.adamw.weight_decay, adjusted].map(|number| number as f32);
         each_piece([&view.values, &direction], |[values, direction]| {
@@ -76,7 +77,7 @@ impl MuonSettings {
 
 /// Returns a new contiguous matrix with the singular vectors of `matrix` (f32, contiguous, on the CPU) and singular values
 /// near 1: divides by the Frobenius norm, then runs [`ITERATIONS`] of Newton-Schulz on the wide side.
-fn orthogonalized(matrix: &Tensor) -> Result<Tensor> {
+fn orthogonalize(matrix: &Tensor) -> Result<Tensor> {
     let (rows, columns) = matrix.dims2()?;
     let norm = square_sum(&Floats::of(matrix, "gradients")?).sqrt();
     let wide = if rows > columns { matrix.t()?.contiguous()? } else { matrix.clone() };

@@ -67,14 +67,14 @@ pub(super) fn parts(settings: &OptimizerSettings, layout: &Layout) -> (Vec<Part>
             part.shape = vec![part.range.len()];
         }
         let wanted = settings.rule.state(&part.shape);
-        part.state = wanted.into_iter().map(|tensor| append(&mut tensors, tensor)).collect();
+        part.state = wanted.into_iter().map(|tensor| extend_state(&mut tensors, tensor)).collect();
     }
     (parts, tensors)
 }
 
 /// Makes room for the numbers of `tensor` in the list of state tensors: lengthens the tensor with its name, or adds a
 /// new one. Returns the index in the list, and the range of the new numbers in that tensor.
-fn append(tensors: &mut Vec<StateTensor>, tensor: StateTensor) -> (usize, Range<usize>) {
+fn extend_state(tensors: &mut Vec<StateTensor>, tensor: StateTensor) -> (usize, Range<usize>) {
     let (name, dtype, count) = tensor;
     let index = tensors.iter().position(|(known, ..)| *known == name).unwrap_or(tensors.len());
     if index == tensors.len() {

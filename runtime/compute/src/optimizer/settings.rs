@@ -113,6 +113,7 @@ pub struct OptimizerSettings {
 }
 
 impl Default for OptimizerSettings {
+    /// AdamW with torch's constants, no weight decay, and one learning rate for all parameters.
     fn default() -> Self {
         UpdateRule::AdamW(AdamWSettings::default()).into()
     }

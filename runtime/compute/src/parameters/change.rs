@@ -60,7 +60,7 @@ impl Parameters {
         if self.accelerator.is_some() {
             let value = self.copy_value(index)?;
             if value.dims() != change.dims() {
-                return Err(different(value.dims(), change.dims()));
+                return Err(wrong_shape(value.dims(), change.dims()));
             }
             return self.assign(index, &(value - change)?);
         }
@@ -69,9 +69,9 @@ impl Parameters {
             None => self.values.clone(),
         };
         if value.dims() != change.dims() {
-            return Err(different(value.dims(), change.dims()));
+            return Err(wrong_shape(value.dims(), change.dims()));
         }
-        update_pairs(&value, &plain(change)?, |value, change| *value -= change)
+        update_pairs(&value, &to_plain_f32(change)?, |value, change| *value -= change)
     }
 
     /// Adds `scale` · z to all values, where the z are independent standard normal numbers of the random stream with this
@@ -96,10 +96,10 @@ impl Parameters {
     /// accelerator fails, the values of some slots may be replaced already.
     fn assign_all(&self, values: &Tensor) -> Result<()> {
         if values.dims() != [self.len()] {
-            return Err(different(&[self.len()], values.dims()));
+            return Err(wrong_shape(&[self.len()], values.dims()));
         }
         if self.accelerator.is_none() {
-            return update_pairs(&self.values, &plain(values)?, |to, from| *to = from);
+            return update_pairs(&self.values, &to_plain_f32(values)?, |to, from| *to = from);
         }
         for (index, slot) in self.layout.slots.iter().enumerate() {
             let value = values.narrow(0, slot.offset, slot.count())?.reshape(slot.shape.as_slice())?;
@@ -119,12 +119,12 @@ pub fn all_finite(tensor: &Tensor) -> Result<bool> {
 }
 
 /// Returns a tensor as contiguous f32, detached from the autograd graph. Shares the storage of a contiguous f32 tensor.
-fn plain(tensor: &Tensor) -> Result<Tensor> {
+fn to_plain_f32(tensor: &Tensor) -> Result<Tensor> {
     Ok(tensor.detach().to_dtype(DType::F32)?.contiguous()?)
 }
 
 /// Creates the [`Error::Shape`] for a tensor of shape `given` where the parameter has shape `wanted`.
-fn different(wanted: &[usize], given: &[usize]) -> Error {
+fn wrong_shape(wanted: &[usize], given: &[usize]) -> Error {
     Error::shape(format!("the parameter has shape {wanted:?}, given was {given:?}"))
 }
 

@@ -33,22 +33,28 @@ pub(super) fn uploaded(accelerator: &Accelerator, tensor: &Tensor) -> Result<Ten
 
 /// Queues `to ← from`: `to` is f32, `from` has as many numbers of any float type.
 pub(super) fn copy(accelerator: &Accelerator, to: &Tensor, from: &Tensor) -> Result<()> {
-    onto(accelerator, &kernel::WIDEN, from.dtype(), to, from)
+    launch_elementwise(accelerator, &kernel::WIDEN, from.dtype(), to, from)
 }
 
 /// Queues `to ← to + from`: `to` is f32, `from` has as many numbers of any float type.
 pub(super) fn add(accelerator: &Accelerator, to: &Tensor, from: &Tensor) -> Result<()> {
-    onto(accelerator, &kernel::ACCUMULATE, from.dtype(), to, from)
+    launch_elementwise(accelerator, &kernel::ACCUMULATE, from.dtype(), to, from)
 }
 
 /// Queues `to ← from`, rounded to the type of `to`: `from` is f32 and has as many numbers.
 pub(super) fn narrow(accelerator: &Accelerator, to: &Tensor, from: &Tensor) -> Result<()> {
-    onto(accelerator, &kernel::NARROW_TO_ACT, to.dtype(), to, from)
+    launch_elementwise(accelerator, &kernel::NARROW_TO_ACT, to.dtype(), to, from)
 }
 
 /// Queues the element-wise kernel `kernel` from `from` to `to`, which have as many numbers, with a factor of 1. The kernel
 /// is compiled for the activation type `act`: the type of that one of the two tensors which need not be f32.
-fn onto(accelerator: &Accelerator, kernel: &kernel::Kernel, act: DType, to: &Tensor, from: &Tensor) -> Result<()> {
+fn launch_elementwise(
+    accelerator: &Accelerator,
+    kernel: &kernel::Kernel,
+    act: DType,
+    to: &Tensor,
+    from: &Tensor,
+) -> Result<()> {
     let count = from.elem_count();
     let arguments = arguments![to, from, 1f32, count as u64];
     accelerator.launch(kernel, act, accelerator.flat(count), &arguments)

@@ -19,12 +19,14 @@ pub(crate) trait Element: Sized {
 }
 
 impl Element for f32 {
+    /// The numbers of an f32 storage; `None` for any other storage.
     fn numbers(storage: &mut CpuStorage) -> Option<&mut [Self]> {
         if let CpuStorage::F32(numbers) = storage { Some(numbers) } else { None }
     }
 }
 
 impl Element for u8 {
+    /// The bytes of a u8 storage; `None` for any other storage.
     fn numbers(storage: &mut CpuStorage) -> Option<&mut [Self]> {
         if let CpuStorage::U8(numbers) = storage { Some(numbers) } else { None }
     }
@@ -34,6 +36,7 @@ impl Element for u8 {
 struct InPlace<T, F>(Cell<Option<F>>, PhantomData<T>);
 
 impl<T: Element, F: FnOnce(&mut [T])> InplaceOp1 for InPlace<T, F> {
+    /// The name of the operation in errors of the tensor library.
     fn name(&self) -> &'static str {
         "update numbers"
     }

@@ -84,7 +84,7 @@ impl Layout {
             return Ok(Tensor::from_vec(accelerator.download::<f32>(buffer)?, self.len, &Device::Cpu)?);
         }
         let flat = accelerator.empty(&[self.len], DType::F32)?;
-        self.each(|place, offset, count| {
+        self.for_each_slot(|place, offset, count| {
             device::copy(accelerator, &flat.narrow(0, offset, count)?, &buffer.narrow(0, place, count)?)
         })?;
         Ok(Tensor::from_vec(accelerator.download::<f32>(&flat)?, self.len, &Device::Cpu)?)
@@ -98,7 +98,7 @@ impl Layout {
             _ => numbers.clone(),
         };
         let buffer = accelerator.zeros(&[self.size], DType::F32)?;
-        self.each(|place, offset, count| {
+        self.for_each_slot(|place, offset, count| {
             device::copy(accelerator, &buffer.narrow(0, place, count)?, &numbers.narrow(0, offset, count)?)
         })?;
         Ok(buffer)
@@ -106,7 +106,7 @@ impl Layout {
 
     /// Calls `work` for every slot, in order, with (the index of its first number in the buffers, its offset without
     /// gaps, its number of elements). Stops at the first error.
-    fn each(&self, mut work: impl FnMut(usize, usize, usize) -> Result<()>) -> Result<()> {
+    fn for_each_slot(&self, mut work: impl FnMut(usize, usize, usize) -> Result<()>) -> Result<()> {
         self.slots.iter().zip(&self.places).try_for_each(|(slot, place)| work(*place, slot.offset, slot.count()))
     }
 }

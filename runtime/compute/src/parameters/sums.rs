@@ -13,20 +13,20 @@ use super::{Parameters, update_numbers, zeros};
 use crate::error::{Error, Result};
 use crate::fused::linear_weight_gradient;
 
-/// Consecutive parts of all parts into which the tokens of a batch are cut.
+/// The parts into which the tokens of a batch are cut, of which this process computes some consecutive ones.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct TokenParts {
     /// The number of parts of the whole batch.
     count: usize,
-    /// The index of the first part that is here.
+    /// The index of the first part of this process.
     first: usize,
-    /// The tokens of each part that is here, in order and without gaps, from token 0.
+    /// The tokens of each part of this process, in order and without gaps, from token 0.
     tokens: Vec<Range<usize>>,
 }
 
 impl TokenParts {
-    /// Describes consecutive parts of a batch of `count` parts, the first of which has the index `first`. `lengths` are
-    /// the tokens of each. Does not check that the parts end before `count`.
+    /// Describes the parts of this process: consecutive ones of a batch of `count` parts, from index `first` on.
+    /// `lengths` has the number of tokens of each. Does not check that these parts end before `count`.
     #[must_use]
     pub fn new(count: usize, first: usize, lengths: &[usize]) -> Self {
         let end = lengths.iter().scan(0, |end, length| {
@@ -37,13 +37,13 @@ impl TokenParts {
         Self { count, first, tokens }
     }
 
-    /// All tokens as one part.
+    /// Describes a batch of `tokens` tokens that is one part, of this process.
     #[must_use]
     pub fn whole(tokens: usize) -> Self {
         Self::new(1, 0, &[tokens])
     }
 
-    /// The indices of the parts that are here.
+    /// The indices of the parts of this process, among all parts of the batch.
     #[must_use]
     pub fn own(&self) -> Range<usize> {
         self.first..self.first + self.tokens.len()
@@ -59,23 +59,23 @@ impl TokenParts {
     }
 }
 
-/// Appends to `found`, in order, the largest subtrees of the tree over the parts `all` whose parts are all in `own`.
-fn collect_subtrees(all: Range<usize>, own: &Range<usize>, found: &mut Vec<Range<usize>>) {
-    if all.is_empty() || all.end <= own.start || own.end <= all.start {
+/// Appends to `found`, in order, the largest subtrees of the tree over the parts `tree` whose parts are all in `own`.
+fn collect_subtrees(tree: Range<usize>, own: &Range<usize>, found: &mut Vec<Range<usize>>) {
+    if tree.is_empty() || tree.end <= own.start || own.end <= tree.start {
         return;
     }
-    if own.start <= all.start && all.end <= own.end {
-        found.push(all);
+    if own.start <= tree.start && tree.end <= own.end {
+        found.push(tree);
         return;
     }
-    let middle = middle(&all);
-    collect_subtrees(all.start..middle, own, found);
-    collect_subtrees(middle..all.end, own, found);
+    let middle = split_point(&tree);
+    collect_subtrees(tree.start..middle, own, found);
+    collect_subtrees(middle..tree.end, own, found);
 }
 
-/// Returns the first part of the second half of a tree over more than one part. The first half is larger if the number
-/// of parts is odd.
-fn middle(parts: &Range<usize>) -> usize {
+/// Returns the index of the first part in the second half of `parts`, which are more than one: where a tree over them
+/// splits. The first half is larger if the number of parts is odd.
+fn split_point(parts: &Range<usize>) -> usize {
     parts.start + parts.len().div_ceil(2)
 }
 
@@ -86,7 +86,7 @@ fn sum_tree(parts: Range<usize>, leaf: &mut impl FnMut(usize) -> Result<Tensor>)
     if parts.len() <= 1 {
         return leaf(parts.start);
     }
-    let middle = middle(&parts);
+    let middle = split_point(&parts);
     let left = sum_tree(parts.start..middle, leaf)?;
     let right = sum_tree(middle..parts.end, leaf)?;
     update_pairs(&left, &right, |to, from| *to += from)?;
@@ -104,7 +104,7 @@ pub struct GradientSums<'a> {
 }
 
 impl<'a> GradientSums<'a> {
-    /// Sums over these parts, which are all of the batch, into the gradient buffer of the parameters.
+    /// Creates sums that are added to the gradient buffer of the parameters. `parts` must be all parts of the batch.
     ///
     /// # Errors
     /// [`Error::Argument`] if parts of the batch are missing, or for more than one part on an accelerator.
@@ -118,7 +118,8 @@ impl<'a> GradientSums<'a> {
         Ok(Self { parameters, parts, subtrees: None })
     }
 
-    /// Sums over these parts of a batch into new buffers of 0, one for each of the [`TokenParts::subtrees`].
+    /// Creates sums in new buffers of 0, one for each of the [`TokenParts::subtrees`] of `parts`, which may be some of
+    /// the parts of the batch. The gradient buffer of the parameters is not changed.
     ///
     /// # Errors
     /// [`Error::Argument`] for parameters on an accelerator; also when there is no memory for the buffers.
@@ -146,8 +147,8 @@ impl<'a> GradientSums<'a> {
 
     /// Adds the sum of `gradient(tokens)` over the parts to the gradient of the slot number `index`. `gradient` gets
     /// the tokens of one part and returns their gradient in the slot's shape. With several parts, it must return
-    /// contiguous f32 in a new storage each time, since the sums are computed in place. In subtrees, does nothing if no
-    /// part is here.
+    /// contiguous f32 in a new storage each time, since the sums are computed in place. In subtrees, does nothing if
+    /// this process has no part.
     ///
     /// # Errors
     /// Those of `gradient` and of [`Parameters::accumulate`].
@@ -178,8 +179,8 @@ impl<'a> GradientSums<'a> {
         })
     }
 
-    /// Returns the sums of the subtrees that are here, each as (its parts, a flat gradient `[flat_len]`). Empty if the
-    /// sums went to the gradient buffer of the parameters.
+    /// Returns the sums of the subtrees of this process, each as (its parts, a flat gradient `[flat_len]`). Empty if
+    /// the sums went to the gradient buffer of the parameters.
     #[must_use]
     pub fn into_subtrees(self) -> Vec<(Range<usize>, Tensor)> {
         self.subtrees.unwrap_or_default()
@@ -202,21 +203,21 @@ impl Parameters {
     /// then.
     pub fn add_subtrees(&self, start: usize, count: usize, subtrees: &[(Range<usize>, Vec<f32>)]) -> Result<()> {
         let mut rest = subtrees;
-        let sum = join(0..count, &mut rest).filter(|_| rest.is_empty());
+        let sum = join_subtrees(0..count, &mut rest).filter(|_| rest.is_empty());
         let sum = sum.ok_or_else(|| Error::argument("the sums of subtrees do not make up the batch"))?;
         let slots = self.gradients.narrow(0, start, sum.len())?;
-        update_numbers(&slots, |numbers: &mut [f32]| add(numbers, &sum))
+        update_numbers(&slots, |numbers: &mut [f32]| add_numbers(numbers, &sum))
     }
 }
 
 /// Adds `from` to `to`, number by number.
-fn add(to: &mut [f32], from: &[f32]) {
+fn add_numbers(to: &mut [f32], from: &[f32]) {
     to.iter_mut().zip(from).for_each(|(to, from)| *to += from);
 }
 
 /// Returns the sum over the parts `parts` from the sums of subtrees at the beginning of `subtrees`, and advances that
 /// slice past them. `None` if the subtrees there do not make up the parts, or differ in length.
-fn join(parts: Range<usize>, subtrees: &mut &[(Range<usize>, Vec<f32>)]) -> Option<Vec<f32>> {
+fn join_subtrees(parts: Range<usize>, subtrees: &mut &[(Range<usize>, Vec<f32>)]) -> Option<Vec<f32>> {
     let (first, rest) = subtrees.split_first()?;
     if first.0 == parts {
         *subtrees = rest;
@@ -225,13 +226,13 @@ fn join(parts: Range<usize>, subtrees: &mut &[(Range<usize>, Vec<f32>)]) -> Opti
     if parts.len() <= 1 {
         return None;
     }
-    let middle = middle(&parts);
-    let mut left = join(parts.start..middle, subtrees)?;
-    let right = join(middle..parts.end, subtrees)?;
+    let middle = split_point(&parts);
+    let mut left = join_subtrees(parts.start..middle, subtrees)?;
+    let right = join_subtrees(middle..parts.end, subtrees)?;
     if left.len() != right.len() {
         return None;
     }
-    add(&mut left, &right);
+    add_numbers(&mut left, &right);
     Some(left)
 }
 

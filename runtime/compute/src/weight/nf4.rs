@@ -128,7 +128,9 @@ pub(super) fn quantize(weight: WeightRef<'_>, rows: usize, columns: usize) -> Re
     let tasks = bytes.par_chunks_mut(some * blocks * BLOCK_BYTES).zip(magnitudes.par_chunks_mut(some * blocks));
     tasks.enumerate().try_for_each(|(task, (bytes, magnitudes))| {
         let first = task * some;
-        weight.with_rows(first..first + magnitudes.len() / blocks, |numbers| pack(numbers, bytes, magnitudes))?
+        weight.with_rows(first..first + magnitudes.len() / blocks, |numbers| {
+            quantize_blocks(numbers, bytes, magnitudes)
+        })?
     })?;
     let scales = Scales::of(&magnitudes, &mut bytes);
     Ok((bytes, scales))
@@ -137,7 +139,7 @@ pub(super) fn quantize(weight: WeightRef<'_>, rows: usize, columns: usize) -> Re
 /// Quantizes whole blocks of 64 `numbers`: divides each number by the largest magnitude of its block (by 1 if that is 0),
 /// writes the index of the nearest of [`LEVELS`] into its 4 bits of `blocks`, and the largest magnitudes into `magnitudes`.
 /// The first byte of each block is not written. Fails for a number that is not finite.
-fn pack(numbers: &[f32], blocks: &mut [u8], magnitudes: &mut [f32]) -> Result<()> {
+fn quantize_blocks(numbers: &[f32], blocks: &mut [u8], magnitudes: &mut [f32]) -> Result<()> {
     let blocks = blocks.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut().zip(magnitudes);
     for (numbers, (block, magnitude)) in numbers.as_chunks::<BLOCK>().0.iter().zip(blocks) {
         if !numbers.iter().all(|number| number.is_finite()) {
@@ -148,7 +150,7 @@ fn pack(numbers: &[f32], blocks: &mut [u8], magnitudes: &mut [f32]) -> Result<()
         let scale = if *magnitude == 0.0 { 1.0 } else { *magnitude };
         let (low, high) = numbers.split_at(BLOCK / 2);
         for (pair, (low, high)) in block[1..].iter_mut().zip(low.iter().zip(high)) {
-            *pair = level(low / scale) | level(high / scale) << 4;
+            *pair = nearest_level(low / scale) | nearest_level(high / scale) << 4;
         }
     }
     Ok(())
@@ -161,7 +163,7 @@ fn largest(numbers: impl Iterator<Item = f32>) -> f32 {
 
 /// The index of the nearest of [`LEVELS`], the lower one of two equally near.
 #[inline(always)]
-fn level(number: f32) -> u8 {
+fn nearest_level(number: f32) -> u8 {
     BETWEEN.iter().map(|between| u8::from(number > *between)).sum()
 }
 

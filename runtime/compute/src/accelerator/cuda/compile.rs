@@ -12,12 +12,13 @@ pub(super) const WARPGROUPS: u32 = 90;
 /// The file name that NVRTC's error messages give to every source.
 const NAME: &CStr = c"tunebox.cu";
 
-/// The options for NVRTC, for a compute capability given as 80, 90, …: compile to machine code (not to PTX, which a
-/// driver older than NVRTC refuses), as C++17, with functions and lambdas that have no execution space marked as device
-/// code. For [`WARPGROUPS`] with the instructions that this capability alone has, and `WARPGROUPS` defined.
+/// The options for NVRTC to compile for a compute capability (80, 90, …): to machine code (not to PTX, which a driver
+/// older than NVRTC refuses), as C++17, with functions and lambdas that have no execution space marked as device code.
+/// For [`WARPGROUPS`] the architecture is `sm_90a`, whose instructions no other capability has, and the macro
+/// `WARPGROUPS` is 1.
 pub(super) fn options(capability: u32) -> Vec<String> {
-    let own = if capability == WARPGROUPS { "a" } else { "" };
-    let mut options = vec![format!("--gpu-architecture=sm_{capability}{own}")];
+    let suffix = if capability == WARPGROUPS { "a" } else { "" };
+    let mut options = vec![format!("--gpu-architecture=sm_{capability}{suffix}")];
     options.extend(["--std=c++17".into(), "--device-as-default-execution-space".into()]);
     options.extend((capability == WARPGROUPS).then(|| "-DWARPGROUPS=1".into()));
     options

@@ -122,8 +122,8 @@ pub(super) fn multiply(
     factor: f32,
     add: bool,
 ) -> Result<()> {
-    let (given, wanted) = (kind(left.dtype())?, kind(into.dtype())?);
-    let [m, n, k] = [side(columns)?, side(rows)?, side(depth)?];
+    let (given, wanted) = (cublas_type(left.dtype())?, cublas_type(into.dtype())?);
+    let [m, n, k] = [to_c_int(columns)?, to_c_int(rows)?, to_c_int(depth)?];
     let [to_pitch, left_pitch, right_pitch] = [pitch(&into)?, pitch(&left)?, pitch(&right)?];
     // `pitch` has refused gaps within rows, which `address` does not check.
     let at = |side: &MatrixView<'_>| address(cuda, side.matrix, "a product");
@@ -166,18 +166,18 @@ pub(super) fn multiply(
 }
 
 /// Converts a dimension or a row stride to the C integer that cuBLAS takes. Fails for 2³¹ and more.
-fn side(number: usize) -> Result<c_int> {
+fn to_c_int(number: usize) -> Result<c_int> {
     c_int::try_from(number).map_err(|_| Error::shape(format!("a side of {number} is too long for a product")))
 }
 
 /// The row stride of a matrix in elements, as the C integer that cuBLAS takes. Fails for 2³¹ and more, and for gaps within
 /// a row.
-fn pitch(of: &MatrixView<'_>) -> Result<c_int> {
-    side(of.row_stride()?)
+fn pitch(matrix: &MatrixView<'_>) -> Result<c_int> {
+    to_c_int(matrix.row_stride()?)
 }
 
 /// The cuBLAS constant of an element type. Fails for all but f32, bf16 and f16.
-fn kind(dtype: DType) -> Result<c_int> {
+fn cublas_type(dtype: DType) -> Result<c_int> {
     match dtype {
         DType::F32 => Ok(sys::R_32F),
         DType::BF16 => Ok(sys::R_16BF),

@@ -138,7 +138,7 @@ pub(super) fn folders() -> Vec<PathBuf> {
     all.filter(|folder| !is_stubs(folder)).collect()
 }
 
-/// Whether a folder is that of a CUDA toolkit whose libraries only link and do not run.
+/// Whether a folder is called `stubs`: a CUDA toolkit keeps there the libraries that can be linked but do not run.
 fn is_stubs(folder: &Path) -> bool {
     folder.file_name() == Some(OsStr::new("stubs"))
 }

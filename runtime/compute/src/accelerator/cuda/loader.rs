@@ -77,7 +77,7 @@ impl Loader {
         let module = match loaded.modules.get(&variant) {
             Some(module) => *module,
             None => {
-                let module = self.module(variant)?;
+                let module = self.load_module(variant)?;
                 loaded.modules.insert(variant, module);
                 module
             }
@@ -92,10 +92,10 @@ impl Loader {
     /// Loads the module of a variant and returns its handle. Takes the machine code from the code cache on disk. If the code
     /// is not there or the driver refuses it, compiles the source with NVRTC and writes the code to the cache. Fails if
     /// the source does not compile or the driver refuses the new code; a missing cache is no error.
-    fn module(&self, variant: Variant) -> Result<Handle> {
+    fn load_module(&self, variant: Variant) -> Result<Handle> {
         let source = Language::Cuda.source(variant.0, variant.1)?;
         let options = compile::options(self.capability);
-        let (kept, name) = (kernels(), self.name(&source, &options));
+        let (kept, name) = (open_kernel_cache(), self.cache_file_name(&source, &options));
         // Code that the driver refuses is compiled again: another version of the driver may have been installed then.
         let found = kept.as_ref().and_then(|kept| kept.get(&name)).and_then(|code| self.context.load(&code).ok());
         if let Some(module) = found {
@@ -117,7 +117,7 @@ impl Loader {
 
     /// The file name of a module's machine code in the cache: the SHA-256, in hexadecimal, of the options, the version of
     /// NVRTC and the source, each after its length (u64, little-endian), then `.cubin`.
-    fn name(&self, source: &str, options: &[String]) -> String {
+    fn cache_file_name(&self, source: &str, options: &[String]) -> String {
         let compiler = format!("{}.{}", self.compiler.0, self.compiler.1);
         let mut digest = Sha256::new();
         for part in options.iter().map(String::as_str).chain([compiler.as_str(), source]) {
@@ -139,7 +139,7 @@ fn shared_memory_message(kernel: &str, wanted: u32, most: u32) -> String {
 
 /// Opens the code cache of CUDA kernels, in the folder `kernels` of the caches. `None` if caching is off, or
 /// [`CodeCache::open`] refuses the folder.
-fn kernels() -> Option<CodeCache> {
+fn open_kernel_cache() -> Option<CodeCache> {
     CodeCache::open(&folder("kernels")?, "tunebox kernels", LARGEST, MOST).ok()
 }
 

@@ -27,11 +27,12 @@ pub(super) fn open(ordinal: usize) -> Result<Cuda, String> {
     let folders = folders();
     sys::DRIVER.open(&folders)?;
     expect_device(ordinal)?;
-    let context = Context::open(ordinal).map_err(unusable)?;
+    let context = Context::open(ordinal).map_err(driver_error_message)?;
     let capability = expect_capability(context.capability().map_err(to_text)?)?;
     sys::COMPILER.open(&folders)?;
     sys::CUBLAS.open(&folders)?;
-    let (driver, compiler) = (Context::driver_version().map_err(unusable)?, compile::version().map_err(to_text)?);
+    let (driver, compiler) =
+        (Context::driver_version().map_err(driver_error_message)?, compile::version().map_err(to_text)?);
     expect_driver(driver, compiler)?;
     expect_architecture(capability, &compile::architectures().unwrap_or_default())?;
     set_up(context, capability, driver, compiler)
@@ -39,7 +40,7 @@ pub(super) fn open(ordinal: usize) -> Result<Cuda, String> {
 
 /// Checks that the driver has a device of this number. The error says which numbers exist.
 fn expect_device(ordinal: usize) -> Result<(), String> {
-    let found = Context::count_devices().map_err(unusable)?;
+    let found = Context::count_devices().map_err(driver_error_message)?;
     if ordinal < found {
         return Ok(());
     }
@@ -55,7 +56,7 @@ const NO_DEVICE: &str = "the driver is there and finds no GPU; `nvidia-smi` list
     `CUDA_VISIBLE_DEVICES` may hide them";
 
 /// Converts an error of starting the driver into a message with its cause and, where it is known, what to do.
-fn unusable(error: CallError) -> String {
+fn driver_error_message(error: CallError) -> String {
     match error.code {
         sys::NO_DEVICE => NO_DEVICE.into(),
         sys::STUB_LIBRARY => "the `libcuda` that is found is the toolkit's for building, not the driver's; take its \
@@ -184,9 +185,9 @@ mod tests {
 
     #[test]
     fn what_the_driver_finds_at_its_start_is_said_in_words() {
-        let why = unusable(CallError { library: &sys::DRIVER, code: sys::NO_DEVICE });
+        let why = driver_error_message(CallError { library: &sys::DRIVER, code: sys::NO_DEVICE });
         assert!(why.contains("finds no GPU"), "{why}");
-        let why = unusable(CallError { library: &sys::DRIVER, code: sys::STUB_LIBRARY });
+        let why = driver_error_message(CallError { library: &sys::DRIVER, code: sys::STUB_LIBRARY });
         assert!(why.contains("LD_LIBRARY_PATH"), "{why}");
     }
 }

@@ -37,7 +37,7 @@ pub(super) static CUBLAS: Library = Library {
     names: &["libcublas.so.13", "libcublas.so.12", "libcublas.so"],
     beside: &["libcublasLt.so"],
     hint: "`pip install nvidia-cublas nvidia-cuda-nvrtc` in an active environment or the CUDA toolkit brings it",
-    words: product_words,
+    words: cublas_words,
     opened: OnceLock::new(),
 };
 
@@ -247,8 +247,9 @@ fn driver_words(code: c_int) -> Option<String> {
     (!words.is_null()).then(|| unsafe { CStr::from_ptr(words) }.to_string_lossy().into_owned())
 }
 
-/// Our text for an error code of cuBLAS, which has only the names of constants itself. `None` for other codes.
-fn product_words(code: c_int) -> Option<String> {
+/// A text for the error codes of cuBLAS that are likely; cuBLAS itself has only names of constants. `None` for any
+/// other code.
+fn cublas_words(code: c_int) -> Option<String> {
     let words = match code {
         1 => "it does not start",
         3 => "there is no memory for it",

@@ -30,7 +30,7 @@ const SUM_ROWS: usize = 64;
 /// The inputs of the backward pass besides q, k and v: the gradient with respect to the output, and the output and log Σ
 /// exp (`lse`) of the forward pass.
 #[derive(Clone, Copy)]
-struct Above<'a> {
+struct BackwardInputs<'a> {
     dout: Data<'a>,
     out: Data<'a>,
     lse: &'a [f32],
@@ -82,21 +82,22 @@ pub fn attention_backward(
     let locked = [Locked::of(q, "q")?, Locked::of(k, "k")?, Locked::of(v, "v")?];
     let layer = Layer { shape, q: locked[0].data("q")?, k: locked[1].data("k")?, v: locked[2].data("v")? };
     let locked = [Locked::of(dout, "dout")?, Locked::of(out, "out")?];
-    let above = Above { dout: locked[0].data("dout")?, out: locked[1].data("out")?, lse: &Floats::of(lse, "lse")? };
-    let tasks = tasks(segments, shape);
+    let inputs =
+        BackwardInputs { dout: locked[0].data("dout")?, out: locked[1].data("out")?, lse: &Floats::of(lse, "lse")? };
+    let tasks = build_tasks(segments, shape);
     let (tokens, width) = (segments.tokens(), shape.kv_heads * shape.head_dim);
     let (mut dk, mut dv) = (host::zeros(tokens * width), host::zeros(tokens * width));
     let mut dq = host::zeros(tokens * shape.heads * shape.head_dim);
     let heights = || tasks.iter().step_by(shape.kv_heads).map(|task| task.keys.rows.len());
     let mut dks = Tile::from_slice(&mut dk, tokens, width).split_into_bands(heights(), shape.head_dim).into_iter();
     let mut dvs = Tile::from_slice(&mut dv, tokens, width).split_into_bands(heights(), shape.head_dim).into_iter();
-    for tasks in portions(&tasks, shape) {
+    for tasks in split_by_memory(&tasks, shape) {
         let tiles: Vec<_> = dks.by_ref().zip(dvs.by_ref()).take(tasks.len()).collect();
         let parts: Vec<Vec<f32>> = tasks
             .par_iter()
             .zip(tiles)
             .with_max_len(1)
-            .map(|(task, (mut dk, mut dv))| block(layer, above, task, &mut dk, &mut dv))
+            .map(|(task, (mut dk, mut dv))| task_gradients(layer, inputs, task, &mut dk, &mut dv))
             .collect();
         add_parts(tasks, &parts, Tile::from_slice(&mut dq, tokens, shape.heads * shape.head_dim), shape);
     }
@@ -106,7 +107,7 @@ pub fn attention_backward(
 
 /// Creates a task for each block of [`BLOCK`] keys of a sequence, the last block possibly shorter, and each key-value head.
 /// Tasks are in the order of their keys' rows; those of the same rows are in the order of heads.
-fn tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
+fn build_tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
     let mut tasks = Vec::new();
     for number in 0..segments.count() {
         let own = segments.own(number);
@@ -116,7 +117,7 @@ fn tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
             tasks.extend(all.map(|kv_head| Task {
                 kv_head,
                 keys: keys.clone(),
-                queries: queries(segments, number, &positions, shape),
+                queries: query_spans(segments, number, &positions, shape),
             }));
         }
     }
@@ -126,7 +127,7 @@ fn tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
 /// Returns the spans of queries that may see the keys at positions `keys` of the sequence with index `number`: first the
 /// sequence's own queries from the first key on, then the queries of the sequences that continue it. The window shortens
 /// the first span only if there are no others.
-fn queries(segments: &Segments, number: usize, keys: &Range<usize>, shape: &AttentionShape) -> Vec<Span> {
+fn query_spans(segments: &Segments, number: usize, keys: &Range<usize>, shape: &AttentionShape) -> Vec<Span> {
     let mut found: Vec<Span> = segments.family(number).filter(|one| !one.rows.is_empty()).collect();
     // The rows of all spans lie side by side, so the own span is cut at the window only if it is the last.
     let window = shape.window.filter(|_| found.len() == 1);
@@ -137,9 +138,9 @@ fn queries(segments: &Segments, number: usize, keys: &Range<usize>, shape: &Atte
     found
 }
 
-/// Splits tasks into consecutive groups whose parts of dq are in memory at the same time. A group ends with the task
-/// whose part brings the group to [`WAITING`] numbers, so it may exceed that. The last group may be smaller.
-fn portions<'a>(tasks: &'a [Task], shape: &AttentionShape) -> Vec<&'a [Task]> {
+/// Splits tasks into consecutive groups; the parts of dq of one group are in memory at the same time. A group ends with
+/// the task whose part brings the group to [`WAITING`] numbers, so it may exceed that. The last group may be smaller.
+fn split_by_memory<'a>(tasks: &'a [Task], shape: &AttentionShape) -> Vec<&'a [Task]> {
     let mut waiting = 0;
     let portions = tasks.split_inclusive(|task| {
         waiting += task.rows().len() * shape.group_features();
@@ -166,7 +167,13 @@ fn add_parts(tasks: &[Task], parts: &[Vec<f32>], dq: Tile<'_>, shape: &Attention
 
 /// Computes the gradients of one task: adds those of its keys and values to `dk` and `dv`, `[keys, head_dim]`. Returns
 /// its part of dq, `[query rows, group · head_dim]`.
-fn block(layer: Layer<'_>, above: Above<'_>, task: &Task, dk: &mut Tile<'_>, dv: &mut Tile<'_>) -> Vec<f32> {
+fn task_gradients(
+    layer: Layer<'_>,
+    inputs: BackwardInputs<'_>,
+    task: &Task,
+    dk: &mut Tile<'_>,
+    dv: &mut Tile<'_>,
+) -> Vec<f32> {
     let (shape, width) = (layer.shape, layer.shape.group_features());
     let rows = task.rows();
     let mut part = vec![0.0; rows.len() * width];
@@ -174,7 +181,7 @@ fn block(layer: Layer<'_>, above: Above<'_>, task: &Task, dk: &mut Tile<'_>, dv:
         for positions in steps(span.positions(), shape.tile_tokens()) {
             let queries = Span { first: positions.start, rows: span.rows_of(&positions) };
             let into = &mut part[(queries.rows.start - rows.start) * width..][..positions.len() * width];
-            tile(layer, above, task, &queries, (&mut *dk, &mut *dv, into));
+            tile_gradients(layer, inputs, task, &queries, (&mut *dk, &mut *dv, into));
         }
     }
     part
@@ -183,9 +190,9 @@ fn block(layer: Layer<'_>, above: Above<'_>, task: &Task, dk: &mut Tile<'_>, dv:
 /// Computes the gradients of one tile of a task's queries, the tokens `tile`: adds to `dk` and `dv`, `[keys, head_dim]`,
 /// and overwrites `part`, the dq of these queries, `[queries, group · head_dim]`. Does nothing if none of them sees a key
 /// of the task.
-fn tile(
+fn tile_gradients(
     layer: Layer<'_>,
-    above: Above<'_>,
+    inputs: BackwardInputs<'_>,
     task: &Task,
     tile: &Span,
     (dk, dv, part): (&mut Tile<'_>, &mut Tile<'_>, &mut [f32]),
@@ -203,15 +210,15 @@ fn tile(
     let lengths = [vectors, vectors, vectors, scores, scores];
     scratch::with_parts(lengths, |[queries, dout, out, weights, slopes]| {
         let queries = layer.gather(layer.q, tile.rows.clone(), task.kv_head, queries);
-        let dout = layer.gather(above.dout, tile.rows.clone(), task.kv_head, dout);
-        let out = layer.gather(above.out, tile.rows.clone(), task.kv_head, out);
+        let dout = layer.gather(inputs.dout, tile.rows.clone(), task.kv_head, dout);
+        let out = layer.gather(inputs.out, tile.rows.clone(), task.kv_head, out);
         let keys_matrix = layer.head(layer.k, task.keys.rows_of(&keys), task.kv_head);
         let queries = Matrix::new(queries, rows, shape.head_dim, shape.head_dim);
         Tile::from_slice(weights, rows, keys.len()).multiply(false, shape.factor(), queries, keys_matrix.transposed());
         let seeds = Matrix::new(dout, rows, shape.head_dim, shape.head_dim);
         let values = layer.head(layer.v, task.keys.rows_of(&keys), task.kv_head).transposed();
         Tile::from_slice(slopes, rows, keys.len()).multiply(false, 1.0, seeds, values);
-        score_gradients(shape, above.lse, task, tile, &keys, (weights, slopes), (dout, out));
+        score_gradients(shape, inputs.lse, task, tile, &keys, (weights, slopes), (dout, out));
         let (weights, slopes) = (Matrix::packed(weights, rows, keys.len()), Matrix::packed(slopes, rows, keys.len()));
         dv.multiply(true, 1.0, weights.transposed(), seeds);
         dk.multiply(true, shape.scale, slopes.transposed(), queries);

@@ -12,9 +12,9 @@ use crate::fused::host::{self, Floats};
 use crate::fused::scratch;
 use crate::fused::simd::{dispatch, exp_in_place, largest, tanh, vectorize};
 
-/// Attends with one query per sequence to its cached keys and values: `q` is `[batch, heads · head_dim]`; `kept[i]` are
-/// the keys and the values of sequence i, `[length, kv_heads · head_dim]` each, with the new token's last. The result
-/// is shaped like `q`. The caller has checked `shape` and the shape of `q`.
+/// Attends with one query per sequence to its cached keys and values: `q` is `[batch, heads · head_dim]`; `cached[i]`
+/// are the keys and the values of sequence i, `[length, kv_heads · head_dim]` each, with the new token's last. The
+/// result is shaped like `q`. The caller has checked `shape` and the shape of `q`.
 ///
 /// A sequence's result does not depend on the others in the batch.
 ///
@@ -23,21 +23,21 @@ use crate::fused::simd::{dispatch, exp_in_place, largest, tanh, vectorize};
 /// is not a contiguous f32 or bf16 tensor of the CPU. The length of the values is not checked.
 pub(in crate::fused) fn attention_cached(
     q: &Tensor,
-    kept: &[(&[f32], &[f32])],
+    cached: &[(&[f32], &[f32])],
     shape: &AttentionShape,
 ) -> Result<Tensor> {
     let (features, width) = (shape.heads * shape.head_dim, shape.kv_heads * shape.head_dim);
-    if let Some((keys, _)) = kept.iter().find(|(keys, _)| keys.is_empty() || !keys.len().is_multiple_of(width)) {
+    if let Some((keys, _)) = cached.iter().find(|(keys, _)| keys.is_empty() || !keys.len().is_multiple_of(width)) {
         return Err(Error::shape(format!("{} numbers of keys are not rows of {width}", keys.len())));
     }
     let queries = Floats::activations(q, "q")?;
-    let mut out = vec![0.0; kept.len() * features];
+    let mut out = vec![0.0; cached.len() * features];
     out.par_chunks_mut(shape.group_features())
         .zip(queries.par_chunks(shape.group_features()))
         .enumerate()
         .with_max_len(1)
         .for_each(|(task, (out, query))| {
-            one(shape, query, kept[task / shape.kv_heads], task % shape.kv_heads, out);
+            attend_one_sequence(shape, query, cached[task / shape.kv_heads], task % shape.kv_heads, out);
         });
     host::tensor_in(q.dtype(), out, q.dims())
 }
@@ -45,7 +45,13 @@ pub(in crate::fused) fn attention_cached(
 /// Computes attention of one sequence's newest token for the query heads that share `kv_head`, and overwrites `out`.
 /// `query` and `out` are `[group, head_dim]`, keys and values `[length, kv_heads · head_dim]`. With a window, the token
 /// attends to the last `window` tokens only.
-fn one(shape: &AttentionShape, query: &[f32], (keys, values): (&[f32], &[f32]), kv_head: usize, out: &mut [f32]) {
+fn attend_one_sequence(
+    shape: &AttentionShape,
+    query: &[f32],
+    (keys, values): (&[f32], &[f32]),
+    kv_head: usize,
+    out: &mut [f32],
+) {
     let (group, dim, stride) = (shape.group(), shape.head_dim, shape.kv_heads * shape.head_dim);
     let length = keys.len() / stride;
     let start = shape.window.map_or(0, |window| length.saturating_sub(window));
@@ -80,7 +86,7 @@ struct KeyScores<'a> {
 impl WithSimd for KeyScores<'_> {
     type Output = ();
 
-    /// Writes `factor · query·key` to `scores`, `[query heads, length]`, for every query head and kept token.
+    /// Writes `factor · query·key` to `scores`, `[query heads, length]`, for every query head and cached token.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         let Self { rows: Rows { numbers, dim, stride }, query, factor, scores, length } = self;
@@ -110,7 +116,7 @@ struct ValueMixture<'a> {
 impl WithSimd for ValueMixture<'_> {
     type Output = ();
 
-    /// Overwrites `out`, `[query heads, dim]`, with each head's sum of kept values weighted by its `scores`.
+    /// Overwrites `out`, `[query heads, dim]`, with each head's sum of the cached values weighted by its `scores`.
     #[inline(always)]
     fn with_simd<S: Simd>(self, simd: S) {
         /// Vectors of a row whose sums stay in registers.

@@ -85,7 +85,7 @@ pub(super) fn attention_backward(
 ) -> Result<(Tensor, Tensor, Tensor)> {
     let layer = Layer::of(device, inputs, segments, shape)?;
     let [q, k, v] = inputs;
-    let delta = layer.delta(dout, out)?;
+    let delta = layer.compute_delta(dout, out)?;
     let read = arguments![dout, q, k, v, lse, &delta];
     // New tensors are aligned.
     let units = layer.units(&[dout]);
@@ -164,9 +164,10 @@ impl<'a> Layer<'a> {
         self.build.head as usize
     }
 
-    /// What the kernels multiply with. Tensor cores are used on CUDA, in 16 bits, with a head size that is a multiple of
-    /// [`EIGHT`], a scale above 0, and q, k, v and `more` aligned for vector loads: these kernels search for the largest
-    /// product q·k instead of the largest score, which is the same key only for a scale above 0.
+    /// Chooses the units that the kernels multiply with. Tensor cores are used on CUDA, in 16 bits, with a head size
+    /// that is a multiple of [`EIGHT`], a scale above 0, and q, k, v and the tensors `more` aligned for vector loads:
+    /// by warpgroups if the device has them and the head size is rounded up to 64 or 128, else by single warps. The
+    /// scale must be above 0 because these kernels search for the largest product q·k instead of the largest score.
     fn units(&self, more: &[&Tensor]) -> Units {
         let cores = self.build.act != DType::F32
             && self.inputs[0].device().is_cuda()
@@ -181,7 +182,7 @@ impl<'a> Layer<'a> {
     }
 
     /// Returns the rows of a tile of a block of warpgroups, which have 64 each, and the threads of the block.
-    fn warpgroups(&self) -> (usize, u32) {
+    fn warpgroup_tile(&self) -> (usize, u32) {
         if self.features() <= 64 { (64, 128) } else { (128, 256) }
     }
 
@@ -196,7 +197,7 @@ impl<'a> Layer<'a> {
                 (queries, 128, 2 * (features + 8) * (queries + 2 * keys))
             }
             Units::Warpgroups => {
-                let ((queries, threads), keys) = (self.warpgroups(), if features <= 64 { 64 } else { 128 });
+                let ((queries, threads), keys) = (self.warpgroup_tile(), if features <= 64 { 64 } else { 128 });
                 (queries, threads, 2 * features * (queries + 4 * keys) + ATOM)
             }
         };
@@ -207,10 +208,10 @@ impl<'a> Layer<'a> {
     fn query_tiles(&self, units: Units) -> Tiles {
         let features = self.features();
         let (queries, threads, shared) = match units {
-            Units::Plain => self.plain_gradients(),
+            Units::Plain => self.plain_gradient_tiles(),
             Units::Warps => (64, 128, 4 * (features + 8) * (64 + if features <= WHOLE { 64 } else { 32 })),
             Units::Warpgroups => {
-                let (queries, threads) = self.warpgroups();
+                let (queries, threads) = self.warpgroup_tile();
                 (queries, threads, 4 * features * (queries + 2 * 64) + ATOM)
             }
         };
@@ -226,10 +227,10 @@ impl<'a> Layer<'a> {
             _ => 16,
         };
         let (keys, threads, shared) = match units {
-            Units::Plain => self.plain_gradients(),
+            Units::Plain => self.plain_gradient_tiles(),
             Units::Warps => (64, 128, 4 * (features + 8) * (64 + queries) + 8 * queries),
             Units::Warpgroups => {
-                let (keys, threads) = self.warpgroups();
+                let (keys, threads) = self.warpgroup_tile();
                 (keys, threads, 4 * features * (keys + 2 * queries) + 16 * queries + ATOM)
             }
         };
@@ -237,9 +238,9 @@ impl<'a> Layer<'a> {
         Tiles { tiling: Tiling::Keys(keys), heads: self.shape.kv_heads, parts, threads, shared }
     }
 
-    /// For the gradient kernels without tensor cores: returns the rows of a tile, the threads of a block, and its bytes
-    /// of shared memory.
-    fn plain_gradients(&self) -> (usize, u32, usize) {
+    /// Returns, for the gradient kernels without tensor cores, the rows of a tile, the threads of a block, and the
+    /// bytes of shared memory of a block.
+    fn plain_gradient_tiles(&self) -> (usize, u32, usize) {
         let features = self.features();
         let small = features > FITTING && self.inputs[0].device().is_cuda();
         let tile = if small { PLAIN_SMALL } else { PLAIN };
@@ -277,7 +278,7 @@ impl<'a> Layer<'a> {
     }
 
     /// Queues computing Σ dout·out of every token and head, and returns it, `[tokens, heads]` f32.
-    fn delta(&self, dout: &Tensor, out: &Tensor) -> Result<Tensor> {
+    fn compute_delta(&self, dout: &Tensor, out: &Tensor) -> Result<Tensor> {
         let (tokens, heads) = (self.segments.tokens(), self.shape.heads);
         let arguments = arguments![dout, out, tokens, heads, self.shape.head_dim];
         let grid = Grid::of(extent((tokens * heads).div_ceil(DELTAS))?, 256);

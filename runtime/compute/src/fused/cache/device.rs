@@ -74,12 +74,12 @@ impl Paged {
         for part in parts {
             self.pages.grow(part.slot, part.rows.len())?;
         }
-        self.tables(parts)
+        self.upload_tables(parts)
     }
 
     /// Builds the tables of a pass and uploads them in one copy: lengths and pages of its sequences and, unless each
     /// grows by one token, the sequence and the position of each row.
-    fn tables(&self, parts: &[Part]) -> Result<Placed> {
+    fn upload_tables(&self, parts: &[Part]) -> Result<Placed> {
         let sequences: Vec<&Sequence> = parts.iter().filter_map(|part| self.pages.sequence(part.slot)).collect();
         let pages_of = sequences.iter().map(|sequence| sequence.pages.len()).max().unwrap_or(0);
         let shortest = sequences.iter().map(|sequence| sequence.length).min().unwrap_or(0);
@@ -185,7 +185,7 @@ impl Paged {
         let tensors = arguments![&mixes, &levels, q, &pool.keys, &pool.values, &placed.pages, &placed.lengths];
         let sizes = arguments![placed.pages_of, PAGE, kv_heads, head_dim, scale, soft_cap.unwrap_or(0.0), window];
         let arguments = [tensors, sizes].concat();
-        let blocks = (extent(chunks)?, extent(shape.heads / together(shape.group()))?, extent(batch)?);
+        let blocks = (extent(chunks)?, extent(shape.heads / heads_per_block(shape.group()))?, extent(batch)?);
         self.device.launch(
             &kernel::ATTENTION_CACHED,
             build_constants(act, shape)?,
@@ -236,7 +236,7 @@ fn build_constants(act: DType, shape: &AttentionShape) -> Result<Build> {
 
 /// Returns the query heads that a block of `attention_cached` handles: the largest divisor of `group` that is at most
 /// [`TOGETHER`].
-fn together(group: usize) -> usize {
+fn heads_per_block(group: usize) -> usize {
     (1..=group.min(TOGETHER)).rev().find(|size| group.is_multiple_of(*size)).unwrap_or(1)
 }
 
@@ -246,6 +246,6 @@ mod tests {
 
     #[test]
     fn heads_of_a_block_divide_a_group() {
-        assert_eq!([1, 2, 7, 8, 12, 14, 16, 11].map(together), [1, 2, 7, 8, 6, 7, 8, 1]);
+        assert_eq!([1, 2, 7, 8, 12, 14, 16, 11].map(heads_per_block), [1, 2, 7, 8, 6, 7, 8, 1]);
     }
 }

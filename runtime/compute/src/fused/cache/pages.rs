@@ -58,7 +58,7 @@ impl Pages {
     pub(super) fn grow(&mut self, slot: usize, tokens: usize) -> Result<()> {
         let length = self.sequences[slot].length + tokens;
         while self.sequences[slot].pages.len() < length.div_ceil(PAGE) {
-            let page = self.page()?;
+            let page = self.take_page()?;
             self.sequences[slot].pages.push(page);
         }
         self.sequences[slot].length = length;
@@ -71,7 +71,7 @@ impl Pages {
     /// the same slot. Panics if a slot does not exist.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::error::Error::Shape) if a page's number does not fit in 32 bits.
+    /// [`Error::Shape`](crate::error::Error::Shape) if a page's number does not fit in 32 bits; `to` is empty then.
     pub(super) fn fork(&mut self, from: usize, to: usize) -> Result<Option<[u32; 2]>> {
         if from == to {
             return Ok(None);
@@ -81,7 +81,7 @@ impl Pages {
         let full = forked.length / PAGE;
         let copied = match forked.pages.get(full).copied() {
             Some(last) => {
-                forked.pages[full] = self.page()?;
+                forked.pages[full] = self.take_page()?;
                 Some([last, forked.pages[full]])
             }
             None => None,
@@ -107,7 +107,7 @@ impl Pages {
     /// Takes a free page, or adds one, and counts one holder of it. If the added page exceeds the capacity, raises the
     /// capacity by half, at least to the number of pages. [`Error::Shape`](crate::error::Error::Shape) if the page's number
     /// does not fit in 32 bits.
-    fn page(&mut self) -> Result<u32> {
+    fn take_page(&mut self) -> Result<u32> {
         if let Some(page) = self.free.pop() {
             self.holders[page as usize] = 1;
             return Ok(page);

@@ -44,13 +44,13 @@ pub fn head_taps_backward<'w>(
 ) -> Result<(Tensor, Option<Tensor>)> {
     let inputs = Inputs { hidden, weight: weight.into(), targets, options };
     let accelerator = inputs.accelerator()?;
-    check(targets.len(), taps, seeds)?;
+    check_seeds(targets.len(), taps, seeds)?;
     if let Some(device) = accelerator {
         return device::taps_backward(&device, inputs, taps, seeds, want_weight);
     }
     let stored = Stored::of(inputs.weight, "weight")?;
     let head = Head::new(&stored, options);
-    let rows = rows(targets, taps, seeds, head.weight.rows);
+    let rows = row_coefficients(targets, taps, seeds, head.weight.rows);
     let locked = Locked::of(hidden, "hidden")?;
     let data = locked.data("hidden")?;
     let mut dhidden = vec![0.0; targets.len() * head.width];
@@ -94,7 +94,7 @@ fn add_parts(sum: &mut [f32], parts: &[Vec<f32>]) {
 /// The coefficients of the logit gradients of one row. A logit with probability p has the gradient
 /// `linear·p + curved·p·ln p + even`, the target's plus `hit`.
 #[derive(Clone, Copy)]
-struct Row {
+struct RowCoefficients {
     target: usize,
     /// ln Σ exp.
     log: f32,
@@ -110,7 +110,7 @@ struct Row {
 
 /// Returns an error if seeds or taps do not have `count` rows, a seed belongs to a tap without a gradient, or there is
 /// a seed of the entropy but no entropy among the taps.
-fn check(count: usize, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<()> {
+fn check_seeds(count: usize, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<()> {
     let entropy = taps.values.get(Tap::Entropy);
     let others = [entropy, Some(&taps.logsumexp)].into_iter().flatten().map(Vec::len);
     if seeds.iter().map(|(_, seeds)| seeds.len()).chain(others).any(|length| length != count) {
@@ -127,12 +127,17 @@ fn check(count: usize, taps: &HeadTaps, seeds: TapGradients<'_>) -> Result<()> {
 
 /// Computes the coefficients of the logit gradients of each row from its target, taps and seeds. A tap without seeds
 /// counts as seeds of 0.
-fn rows(targets: &[u32], taps: &HeadTaps, seeds: TapGradients<'_>, vocabulary: usize) -> Vec<Row> {
+fn row_coefficients(
+    targets: &[u32],
+    taps: &HeadTaps,
+    seeds: TapGradients<'_>,
+    vocabulary: usize,
+) -> Vec<RowCoefficients> {
     let seed = |tap: Tap, row: usize| seeds.get(tap).map_or(0.0, |seeds| seeds[row]);
     let entropies = taps.values.get(Tap::Entropy);
     let make = |row: usize| {
         let (hit, curved, even) = (seed(Tap::Logprob, row), seed(Tap::Entropy, row), seed(Tap::MeanLogprob, row));
-        Row {
+        RowCoefficients {
             target: targets[row] as usize,
             log: taps.logsumexp[row],
             hit,
@@ -148,7 +153,7 @@ fn rows(targets: &[u32], taps: &HeadTaps, seeds: TapGradients<'_>, vocabulary: u
 #[derive(Clone, Copy)]
 struct Block<'a> {
     head: Head<'a>,
-    rows: &'a [Row],
+    rows: &'a [RowCoefficients],
     /// `[rows, width]`.
     hidden: Matrix<'a>,
 }
@@ -191,7 +196,7 @@ impl Block<'_> {
 /// Returns the gradient of the loss with respect to a logit z of a row, `linear·p + curved·p·ln p + even`, without the
 /// `hit` that only the target's logit has.
 #[inline(always)]
-fn slope(z: f32, row: &Row) -> f32 {
+fn slope(z: f32, row: &RowCoefficients) -> f32 {
     let log = z - row.log;
     exp(log).mul_add(row.curved.mul_add(log, row.linear), row.even)
 }
@@ -200,7 +205,7 @@ fn slope(z: f32, row: &Row) -> f32 {
 /// `hit` is the target's index in `numbers`, `None` if the target is not among these words; `factor` is the derivative of a
 /// logit by its product.
 #[inline(always)]
-fn plain_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32) {
+fn plain_row(numbers: &mut [f32], row: &RowCoefficients, hit: Option<usize>, factor: f32) {
     for number in numbers.iter_mut() {
         *number = factor * slope(*number, row);
     }
@@ -214,7 +219,7 @@ fn plain_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32) {
 /// in `numbers`, `None` if the target is not among these words; `factor` is the derivative of a logit by its product,
 /// without the derivative of tanh.
 #[inline(always)]
-fn capped_row(numbers: &mut [f32], row: &Row, hit: Option<usize>, factor: f32, height: f32) {
+fn capped_row(numbers: &mut [f32], row: &RowCoefficients, hit: Option<usize>, factor: f32, height: f32) {
     let hit = hit.map(|hit| (hit, tanh(numbers[hit])));
     for number in numbers.iter_mut() {
         let tanh_value = tanh(*number);

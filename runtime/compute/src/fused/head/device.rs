@@ -57,7 +57,7 @@ pub(super) fn logits(
     let logits = device.empty(&[rows, words], DType::F32)?;
     let at_once = matches!(weight, WeightRef::Tensor(tensor) if tensor.dtype() == act);
     for tile in steps(0..words, if at_once { words } else { WORDS }) {
-        let (into, matrix) = (logits.narrow(1, tile.start, tile.len())?, matrix(device, weight, tile, act)?);
+        let (into, matrix) = (logits.narrow(1, tile.start, tile.len())?, weight_rows(device, weight, tile, act)?);
         device.multiply(&into, MatrixView::plain(hidden), MatrixView::transposed(&matrix), 1.0, false)?;
     }
     if options.factor() == 1.0 && options.soft_cap.is_none() {
@@ -71,7 +71,7 @@ pub(super) fn logits(
 
 /// Returns consecutive rows of a weight in type `act`: a view if the weight has that type, else a converted or unpacked
 /// copy.
-fn matrix(device: &Accelerator, weight: WeightRef<'_>, rows: Range<usize>, act: DType) -> Result<Tensor> {
+fn weight_rows(device: &Accelerator, weight: WeightRef<'_>, rows: Range<usize>, act: DType) -> Result<Tensor> {
     match weight {
         WeightRef::Tensor(tensor) => device.cast(&tensor.narrow(0, rows.start, rows.len())?, act),
         WeightRef::Packed(packed) => unpacked(device, packed, Rows::Between(rows), 1.0, act),
@@ -143,10 +143,11 @@ impl<'a> Head<'a> {
         steps(0..whole, WORDS).chain(steps(whole..self.words, EIGHT))
     }
 
-    /// Queues the kernel that adds a tile's logits to the running sums of its rows. `logprob_gradients`, if wanted, are
-    /// the running gradients of these rows' log-probabilities, `[block, width]`: the kernel then also writes to
-    /// `tile.made` the factors with which the caller has to add the tile's rows of the weight to `logprob_gradients`, and
-    /// rescales `logprob_gradients` to the largest logit so far.
+    /// Queues the kernel that adds a tile's logits to the running sums of its rows; for the first tile of the
+    /// vocabulary, the kernel initializes the sums instead. `logprob_gradients`, if wanted, are the running gradients
+    /// of these rows' log-probabilities, `[block, width]`: the kernel then also writes to `tile.made` the factors with
+    /// which the caller has to add the tile's rows of the weight to `logprob_gradients`, and rescales
+    /// `logprob_gradients` to the largest logit so far.
     fn accumulate(&self, tile: &Tile<'_>, sums: &Sums, logprob_gradients: Option<&Tensor>) -> Result<()> {
         let kernel = if logprob_gradients.is_some() { &kernel::HEAD_ACCUMULATE } else { &kernel::HEAD_STATISTICS };
         let targets = self.targets.narrow(0, tile.block.start, tile.block.len())?;
@@ -163,20 +164,20 @@ impl<'a> Head<'a> {
         self.device.launch(kernel, self.act, tile.grid()?, &arguments)
     }
 
-    /// Multiplies every tile of words with every block of rows and calls `work` with each result: for the first tile all
-    /// blocks in order, then for the second, and so on. All tiles share one buffer, so `work` must not keep the products.
-    /// `makes` says whether `work` fills `tile.made`, which then has a buffer of its own unless activations are f32. Stops
-    /// at the first error. Does nothing if there are no rows.
-    fn for_each_tile(&self, makes: bool, mut work: impl FnMut(&Tile<'_>) -> Result<()>) -> Result<()> {
+    /// Multiplies every tile of words with every block of rows and calls `work` with each result: for the first tile
+    /// all blocks in order, then for the second, and so on. All tiles share one buffer, so `work` must not keep the
+    /// products. `fills_made` says whether `work` fills `tile.made`, which then has a buffer of its own unless
+    /// activations are f32. Stops at the first error. Does nothing if there are no rows.
+    fn for_each_tile(&self, fills_made: bool, mut work: impl FnMut(&Tile<'_>) -> Result<()>) -> Result<()> {
         if self.rows == 0 {
             return Ok(());
         }
         let numbers = self.rows.min(ROWS) * self.words.clamp(EIGHT, WORDS);
         let products = self.device.empty(&[numbers], DType::F32)?;
-        let apart = makes && self.act != DType::F32;
+        let apart = fills_made && self.act != DType::F32;
         let made = if apart { self.device.empty(&[numbers], self.act)? } else { products.clone() };
         for words in self.tiles() {
-            let matrix = matrix(self.device, self.weight, words.clone(), self.act)?;
+            let matrix = weight_rows(self.device, self.weight, words.clone(), self.act)?;
             for block in steps(0..self.rows, ROWS) {
                 let cut = |all: &Tensor| -> Result<Tensor> {
                     let shape = (block.len(), words.len());

@@ -53,11 +53,13 @@ pub struct Divergences {
     pub weight: Option<Tensor>,
 }
 
-/// Computes the divergence of each row's distribution, `own`, to that of the same row of `other`, for β in [0, 1]; see the
-/// head of this file. Both have as many rows; hidden sizes and number formats may differ. If the vocabularies have different
-/// sizes, the words of the smaller one count, and both distributions are those of these words alone. With `seeds`, a number
-/// for each row, also returns the gradient of Σ seed·divergence with respect to the own hidden states, and with `want_weight`
-/// that with respect to the own weight. On a device, products run there and the terms of the divergence on the CPU.
+/// Computes the generalized Jensen–Shannon divergence of each row, with β in [0, 1]: q is the distribution of the
+/// trained head `own`, p that of the same row of `other`. At β = 0 it is KL(p‖q), at 1 KL(q‖p), between them β·KL(p‖m)
+/// + (1 − β)·KL(q‖m) with m = β·p + (1 − β)·q. Both heads have as many rows; hidden sizes and number formats may
+/// differ. If the vocabularies have different sizes, only the words of the smaller one count. With `seeds`, a number
+/// for each row, also returns the gradient of Σ seed·divergence with respect to the own hidden states, and with
+/// `want_weight` that with respect to the own weight. On a device, products run there and the terms of the divergence
+/// on the CPU.
 ///
 /// # Errors
 /// [`Error::Argument`] for a β outside [0, 1]; shapes, devices or numbers of rows that do not fit each other; and
@@ -140,8 +142,8 @@ impl HeadInput<'_> {
         accelerator_with([(self.hidden, "hidden")], self.weight)
     }
 
-    /// Makes a tensor `[rows, vocabulary]` of gradients with respect to logits, in the type of the hidden states and where
-    /// they are.
+    /// Makes a tensor `[rows, vocabulary]` of gradients with respect to logits, in the type of the hidden states and on
+    /// their device.
     fn upload(&self, gradients: Vec<f32>, rows: usize) -> Result<Tensor> {
         let shape = [rows, self.words()];
         match self.accelerator()? {
@@ -167,19 +169,19 @@ fn diverge_rows(
     let rows = own.par_chunks_exact_mut(words[0]).zip(others.par_chunks_exact(words[1])).with_max_len(1).enumerate();
     let one = |(row, (own, other)): (usize, (&mut [f32], &[f32]))| {
         let (own, past) = own.split_at_mut(common);
-        let pair = Pair::of(own, &other[..common], beta);
+        let divergence = RowDivergence::of(own, &other[..common], beta);
         if let Some(seeds) = seeds {
             past.fill(0.0);
-            pair.write_gradient(own, &other[..common], seeds[row] * options.logit_slope(), options.height());
+            divergence.write_gradient(own, &other[..common], seeds[row] * options.logit_slope(), options.height());
         }
-        pair.value as f32
+        divergence.value as f32
     };
     rows.map(one).collect()
 }
 
 /// The sums of one row over both distributions.
 #[derive(Clone, Copy)]
-struct Pair {
+struct RowDivergence {
     beta: f32,
     /// ln Σ exp of the own logits and of the other's.
     logs: [f32; 2],
@@ -189,7 +191,7 @@ struct Pair {
     mean: f64,
 }
 
-impl Pair {
+impl RowDivergence {
     /// Computes the sums of a row from its logits, as many in `own` as in `other`. For β of 0 and 1 uses the limits of
     /// the divergence, since the formula itself would be 0.
     fn of(own: &[f32], other: &[f32], beta: f32) -> Self {
@@ -200,9 +202,9 @@ impl Pair {
                 f64::from(vectorize!(fold2(own, other, |sum, z, other| sum + term(&pair, z, other))))
             };
             let (value, mean) = match beta {
-                0.0 => (sum(Self::forward), 0.0),
-                1.0 => (sum(Self::reverse), 0.0),
-                _ => (sum(Self::mixed), sum(Self::own_part)),
+                0.0 => (sum(Self::forward_term), 0.0),
+                1.0 => (sum(Self::reverse_term), 0.0),
+                _ => (sum(Self::mixture_term), sum(Self::own_term)),
             };
             pair.value += value;
             pair.mean += mean;
@@ -215,54 +217,56 @@ impl Pair {
 
     /// Returns (ln q, ln p) of a word, from its logits in the own and in the other head.
     #[inline(always)]
-    fn log_shares(&self, own: f32, other: f32) -> (f32, f32) {
-        (own - self.logs[0], other - self.logs[1])
+    fn log_probabilities(&self, own_logit: f32, other_logit: f32) -> (f32, f32) {
+        (own_logit - self.logs[0], other_logit - self.logs[1])
     }
 
     /// The term of a word in the forward divergence, p·(ln p − ln q), from its two logits.
     #[inline(always)]
-    fn forward(&self, own: f32, other: f32) -> f32 {
-        let (own, other) = self.log_shares(own, other);
+    fn forward_term(&self, own_logit: f32, other_logit: f32) -> f32 {
+        let (own, other) = self.log_probabilities(own_logit, other_logit);
         exp(other) * (other - own)
     }
 
-    /// The term of a word in the reverse divergence, q·(ln q − ln p).
+    /// The term of a word in the reverse divergence, q·(ln q − ln p), from its two logits.
     #[inline(always)]
-    fn reverse(&self, own: f32, other: f32) -> f32 {
-        let (own, other) = self.log_shares(own, other);
+    fn reverse_term(&self, own_logit: f32, other_logit: f32) -> f32 {
+        let (own, other) = self.log_probabilities(own_logit, other_logit);
         exp(own) * (own - other)
     }
 
-    /// The term of a word for β between 0 and 1, β·p·(ln p − ln m) + (1 − β)·q·(ln q − ln m).
+    /// The term of a word for β between 0 and 1, β·p·(ln p − ln m) + (1 − β)·q·(ln q − ln m), from its two logits.
     #[inline(always)]
-    fn mixed(&self, own: f32, other: f32) -> f32 {
-        let (own, other) = self.log_shares(own, other);
+    fn mixture_term(&self, own_logit: f32, other_logit: f32) -> f32 {
+        let (own, other) = self.log_probabilities(own_logit, other_logit);
         let (q, p) = (exp(own), exp(other));
         let log = self.log_mixture(q, p);
         self.beta * p * (other - log) + (1.0 - self.beta) * q * (own - log)
     }
 
-    /// The part of [`mixed`](Self::mixed) that belongs to the own head, (1 − β)·q·(ln q − ln m).
+    /// The second summand of [`mixture_term`](Self::mixture_term), that of the own head: (1 − β)·q·(ln q − ln m).
     #[inline(always)]
-    fn own_part(&self, own: f32, other: f32) -> f32 {
-        let (own, other) = self.log_shares(own, other);
+    fn own_term(&self, own_logit: f32, other_logit: f32) -> f32 {
+        let (own, other) = self.log_probabilities(own_logit, other_logit);
         let (q, p) = (exp(own), exp(other));
         (1.0 - self.beta) * q * (own - self.log_mixture(q, p))
     }
 
-    /// ln m = ln (β·p + (1 − β)·q). Finite even where p and q are 0.
+    /// ln m = ln (β·p + (1 − β)·q), where m below the least normal f32 counts as that number, so that the result is
+    /// finite.
     #[inline(always)]
     fn log_mixture(&self, q: f32, p: f32) -> f32 {
         self.beta.mul_add(p, (1.0 - self.beta) * q).max(f32::MIN_POSITIVE).ln()
     }
 
     /// Overwrites the trained head's logits of one row, `own`, with `factor` · d(divergence)/d(logit). `other` has the
-    /// other head's logits of the same words. `self` must come from [`Pair::of`] over the same logits. If `height` is
-    /// not 0, the logits are `height · tanh(product)`, and the result is also multiplied by the tanh's derivative.
+    /// other head's logits of the same words. `self` must come from [`RowDivergence::of`] over the same logits. If
+    /// `height` is not 0, the logits are `height · tanh(product)`, and the result is also multiplied by the tanh's
+    /// derivative.
     fn write_gradient(&self, own: &mut [f32], other: &[f32], factor: f32, height: f32) {
         let mean = self.mean as f32;
         vectorize!(for (number, other) in own.iter_mut().zip(other) {
-            let (log, other) = self.log_shares(*number, *other);
+            let (log, other) = self.log_probabilities(*number, *other);
             let q = exp(log);
             let slope = match self.beta {
                 0.0 => q - exp(other),

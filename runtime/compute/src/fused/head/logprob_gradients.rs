@@ -54,7 +54,7 @@ pub(super) fn on_cpu(inputs: Inputs<'_>, want_gradients: bool) -> Result<(HeadTa
         let block = Matrix::new(hidden.part(numbers.clone()), rows.len(), head.width, head.width);
         let targets = &targets[rows];
         let groups = head.groups().into_par_iter().with_max_len(1);
-        let groups: Vec<Group> =
+        let groups: Vec<GroupSums> =
             groups.map(|words| head.accumulate_group(block, targets, words, want_gradients)).collect();
         let sums =
             |row: usize| groups.iter().map(|group| group.sums[row]).reduce(Statistics::merged).unwrap_or_default();
@@ -87,7 +87,7 @@ pub fn scale_head_gradient(logprob_gradients: &Tensor, seeds: &[f32], dtype: DTy
 }
 
 /// The sums of one group of words for a block of rows.
-struct Group {
+struct GroupSums {
     sums: Vec<Statistics>,
     /// Σ e·W for every row, relative to its largest logit in this group; no numbers where no gradient is wanted.
     weighted_sums: Vec<f32>,
@@ -102,7 +102,7 @@ impl Head<'_> {
         targets: &[u32],
         words: Range<usize>,
         want_gradients: bool,
-    ) -> Group {
+    ) -> GroupSums {
         let (rows, width) = (targets.len(), self.width);
         let mut sums = vec![Statistics::default(); rows];
         let mut weighted_sums = vec![0.0; if want_gradients { rows * width } else { 0 }];
@@ -118,7 +118,7 @@ impl Head<'_> {
                 }
             });
         }
-        Group { sums, weighted_sums }
+        GroupSums { sums, weighted_sums }
     }
 
     /// Adds the words `words` of one row of hidden states to the row's `sums`. `row` holds their products, before the soft
@@ -153,23 +153,23 @@ impl Head<'_> {
     }
 
     /// Writes the gradient of one row's log-probability with respect to its hidden state to `gradient`, `[width]`.
-    /// `all` are the row's sums over the whole vocabulary, `groups` those of its groups.
+    /// `totals` are the row's sums over the whole vocabulary, `groups` those of its groups.
     fn write_logprob_gradient(
         &self,
-        groups: &[Group],
+        groups: &[GroupSums],
         row: usize,
-        all: &Statistics,
+        totals: &Statistics,
         target: usize,
         gradient: &mut [f32],
     ) {
         let factor = self.options.logit_slope();
         let height = self.options.soft_cap.map(|cap| cap * self.options.inverse_temperature);
-        let tanh_value = height.map_or(0.0, |height| all.target.unwrap_or(f32::NAN) / height);
+        let tanh_value = height.map_or(0.0, |height| totals.target.unwrap_or(f32::NAN) / height);
         self.weight.copy_row(target, gradient);
         scale(gradient, factor * (1.0 - tanh_value * tanh_value));
         for group in groups {
-            let share = f64::from(group.sums[row].largest) - f64::from(all.largest);
-            let share = factor * (share.exp() / all.sum) as f32;
+            let share = f64::from(group.sums[row].largest) - f64::from(totals.largest);
+            let share = factor * (share.exp() / totals.sum) as f32;
             let weighted = &group.weighted_sums[row * self.width..][..self.width];
             vectorize!(gradient.iter_mut().zip(weighted).for_each(|(to, sum)| *to = sum.mul_add(-share, *to)));
         }

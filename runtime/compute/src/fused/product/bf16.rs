@@ -48,7 +48,7 @@ pub(super) fn multiply(tile: &mut Tile<'_>, accumulate: bool, factor: f32, left:
                     let numbers = read_rows(left, kernel, rows.clone(), depth.clone(), buffer);
                     for (block, panel) in steps(columns.clone(), COLUMNS).zip(panels.chunks_exact(PAIRS * COLUMNS)) {
                         kernel.sum(numbers, panel, depth.len().div_ceil(2), &mut sums);
-                        write(tile.part(rows.clone(), block), &sums, accumulate || depth.start > 0, factor);
+                        store_sums(tile.part(rows.clone(), block), &sums, accumulate || depth.start > 0, factor);
                     }
                 }
             }
@@ -58,7 +58,7 @@ pub(super) fn multiply(tile: &mut Tile<'_>, accumulate: bool, factor: f32, left:
 
 /// Overwrites a tile of at most [`MOST_ROWS`] × [`COLUMNS`] numbers by a block's sums times `factor`, or adds these to the
 /// tile if `accumulate`. Ignores sums outside the tile.
-fn write(mut tile: Tile<'_>, sums: &Sums, accumulate: bool, factor: f32) {
+fn store_sums(mut tile: Tile<'_>, sums: &Sums, accumulate: bool, factor: f32) {
     for (row, sums) in (0..tile.rows()).zip(sums) {
         let numbers = tile.row(row);
         if accumulate {
@@ -69,9 +69,10 @@ fn write(mut tile: Tile<'_>, sums: &Sums, accumulate: bool, factor: f32) {
     }
 }
 
-/// Returns the columns `depth` of some rows of a matrix in bf16: as they lie in memory if `kernel` can read them so, else
-/// copied to `buffer` and followed by zeros up to a multiple of [`DEPTH_UNIT`]. Rows of the buffer past the last one have
-/// any content.
+/// Returns the columns `depth` of some rows of a matrix in bf16. They are returned as they lie in memory if they are
+/// bf16 without gaps, as many rows and columns as `kernel` reads at a time, and their row stride is no multiple of
+/// [`ALIASING`]. Else they are copied to `buffer`, each row followed by zeros up to a multiple of [`DEPTH_UNIT`]; rows
+/// of the buffer past the last one have any content.
 fn read_rows<'a>(
     matrix: Matrix<'a>,
     kernel: Kernel,

@@ -40,11 +40,11 @@ pub(in crate::fused) struct Plan {
 }
 
 /// A plan, and the tiling that it was made for.
-type Made = (Tiling, Arc<Plan>);
+type CachedPlan = (Tiling, Arc<Plan>);
 
 /// The plans made so far. They follow from the segments alone.
 #[derive(Clone, Debug, Default)]
-pub(super) struct Plans(Arc<Mutex<Vec<Made>>>);
+pub(super) struct Plans(Arc<Mutex<Vec<CachedPlan>>>);
 
 impl PartialEq for Plans {
     /// Always true: plans follow from the segments, so only these are compared.
@@ -65,7 +65,7 @@ impl Segments {
         if let Some((_, plan)) = plans.iter().find(|(made, plan)| *made == tiling && here(plan)) {
             return Ok(Arc::clone(plan));
         }
-        let plan = Arc::new(Numbers::of(self, tiling)?.upload(device)?);
+        let plan = Arc::new(HostPlan::of(self, tiling)?.upload(device)?);
         plans.push((tiling, Arc::clone(&plan)));
         Ok(plan)
     }
@@ -73,12 +73,12 @@ impl Segments {
 
 /// A plan in the memory of the host: a [`PLACE`]-number entry for each tile, and the spans that the entries refer to.
 #[derive(Debug, Default, PartialEq, Eq)]
-struct Numbers {
+struct HostPlan {
     places: Vec<[u32; PLACE]>,
     spans: Vec<[u32; SPAN]>,
 }
 
-impl Numbers {
+impl HostPlan {
     /// Cuts all sequences into tiles and sorts them by work, the most first: tiles of queries by position, tiles of
     /// keys by the tokens that may attend to them. Ties keep the order of the sequences. Fails for 2³² tokens or more.
     fn of(segments: &Segments, tiling: Tiling) -> Result<Self> {
@@ -86,21 +86,21 @@ impl Numbers {
         u32::try_from(segments.tokens()).map_err(|_| Error::shape("a batch of 2³² tokens is too long for a device"))?;
         let mut numbers = Self::default();
         for number in 0..segments.count() {
-            numbers.add(segments, number, tiling);
+            numbers.add_sequence(segments, number, tiling);
         }
         // The longest first, so that no multiprocessor has a long one left at the end, when the others have no work.
         match tiling {
             Tiling::Queries(_) => numbers.places.sort_by_key(|place| std::cmp::Reverse(place[0])),
             Tiling::Keys(_) => {
                 let spans = &numbers.spans;
-                numbers.places.sort_by_key(|place| std::cmp::Reverse(following(place, spans)));
+                numbers.places.sort_by_key(|place| std::cmp::Reverse(count_following(place, spans)));
             }
         }
         Ok(numbers)
     }
 
     /// Adds the tiles and spans of the sequence with index `number`. Adds nothing for a sequence without tokens.
-    fn add(&mut self, segments: &Segments, number: usize, tiling: Tiling) {
+    fn add_sequence(&mut self, segments: &Segments, number: usize, tiling: Tiling) {
         let own = segments.own(number);
         let (met, tiles): (Vec<Span>, Vec<_>) = match tiling {
             Tiling::Queries(size) => (segments.path(number), aligned(own.positions(), size).collect()),
@@ -134,7 +134,7 @@ impl Numbers {
 
 /// Counts the tokens at or after the first position of a tile of keys, `place`, in the tile's sequence and in those that
 /// continue it. `spans` are the spans of all tiles.
-fn following(place: &[u32; PLACE], spans: &[[u32; SPAN]]) -> u64 {
+fn count_following(place: &[u32; PLACE], spans: &[[u32; SPAN]]) -> u64 {
     let [first, _, _, path, count] = *place;
     let met = &spans[path as usize..(path + count) as usize];
     met.iter().map(|[begin, _, length]| u64::from((begin + length).saturating_sub(first.max(*begin)))).sum()
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn queries_are_cut_at_multiples_of_a_tile_and_meet_their_path() {
-        let found = Numbers::of(&segments(), Tiling::Queries(4)).unwrap();
+        let found = HostPlan::of(&segments(), Tiling::Queries(4)).unwrap();
         assert_eq!(found.spans, [[0, 0, 5], [0, 0, 5], [5, 5, 4], [0, 9, 3]]);
         let expected = [[8, 8, 1, 1, 2], [5, 5, 3, 1, 2], [4, 4, 1, 0, 1], [0, 0, 4, 0, 1], [0, 9, 3, 3, 1]];
         assert_eq!(found.places, expected);
@@ -159,13 +159,13 @@ mod tests {
 
     #[test]
     fn keys_meet_their_family_and_those_that_most_queries_see_come_first() {
-        let found = Numbers::of(&segments(), Tiling::Keys(4)).unwrap();
+        let found = HostPlan::of(&segments(), Tiling::Keys(4)).unwrap();
         assert_eq!(found.spans, [[0, 0, 5], [5, 5, 4], [5, 5, 4], [0, 9, 3]]);
         assert_eq!(found.places, [[0, 0, 4, 0, 2], [4, 4, 1, 0, 2], [5, 5, 4, 2, 1], [0, 9, 3, 3, 1]]);
     }
 
     #[test]
     fn sequences_without_tokens_have_no_tiles() {
-        assert_eq!(Numbers::of(&Segments::new(&[0, 0]), Tiling::Queries(4)).unwrap(), Numbers::default());
+        assert_eq!(HostPlan::of(&Segments::new(&[0, 0]), Tiling::Queries(4)).unwrap(), HostPlan::default());
     }
 }

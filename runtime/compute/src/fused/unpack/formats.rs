@@ -59,7 +59,7 @@ impl<const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool> Nibbles<HAS_MINIMUM, HA
     /// Returns the number to add to the lower four bits of a code: 16 if the format has fifth bits and `fifth` is not
     /// 0, less the code of zero.
     #[inline(always)]
-    fn added(fifth: u32) -> i32 {
+    fn code_offset(fifth: u32) -> i32 {
         (if HAS_FIFTH_BIT && fifth != 0 { 16 } else { 0 }) - Self::ZERO
     }
 }
@@ -79,8 +79,8 @@ impl<const SIZE: usize, const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool> Bloc
         let (low, high) = numbers.split_at_mut(16);
         for at in 0..16 {
             let pair = i32::from(bytes[at]);
-            low[at] = ((pair & 15) + Self::added(fifth & (1 << at))) as f32 * scale + least;
-            high[at] = ((pair >> 4) + Self::added(fifth & (1 << (at + 16)))) as f32 * scale + least;
+            low[at] = ((pair & 15) + Self::code_offset(fifth & (1 << at))) as f32 * scale + least;
+            high[at] = ((pair >> 4) + Self::code_offset(fifth & (1 << (at + 16)))) as f32 * scale + least;
         }
     }
 }

@@ -64,10 +64,10 @@ pub(in crate::fused::head) fn taps_backward(
 ) -> Result<(Tensor, Option<Tensor>)> {
     let head = Head::of(device, inputs)?;
     let given = RowInputs::of(&head, taps, seeds)?;
-    let dhidden = sum_of(&head, [head.rows, head.width])?;
-    let dweight = want_weight.then(|| sum_of(&head, [head.words, head.width])).transpose()?;
+    let dhidden = allocate_sum(&head, [head.rows, head.width])?;
+    let dweight = want_weight.then(|| allocate_sum(&head, [head.words, head.width])).transpose()?;
     head.for_each_tile(true, |tile| {
-        gradient(&head, tile, &given)?;
+        launch_gradient(&head, tile, &given)?;
         let here = dhidden.narrow(0, tile.block.start, tile.block.len())?;
         let (made, more) = (MatrixView::plain(&tile.made), tile.words.start > 0);
         device.multiply(&here, made, MatrixView::plain(tile.matrix), 1.0, more)?;
@@ -81,7 +81,7 @@ pub(in crate::fused::head) fn taps_backward(
 
 /// Allocates an f32 tensor for a sum. Its content is unspecified, since the first product overwrites it; it is zeros if
 /// there are no rows and hence no product.
-fn sum_of(head: &Head<'_>, shape: [usize; 2]) -> Result<Tensor> {
+fn allocate_sum(head: &Head<'_>, shape: [usize; 2]) -> Result<Tensor> {
     if head.rows == 0 { head.device.zeros(&shape, DType::F32) } else { head.device.empty(&shape, DType::F32) }
 }
 
@@ -122,9 +122,9 @@ impl RowInputs {
 }
 
 /// Queues the kernel that writes the gradients of the loss with respect to a tile's products, `[block, words]`, to
-/// `tile.made`. Inputs of `given` that are absent count as 0.
-fn gradient(head: &Head<'_>, tile: &Tile<'_>, given: &RowInputs) -> Result<()> {
-    let given = given.of_block(tile)?;
+/// `tile.made`. Inputs of `row_inputs` that are absent count as 0.
+fn launch_gradient(head: &Head<'_>, tile: &Tile<'_>, row_inputs: &RowInputs) -> Result<()> {
+    let given = row_inputs.of_block(tile)?;
     let targets = head.targets.narrow(0, tile.block.start, tile.block.len())?;
     let mut arguments = arguments![&tile.made, &tile.products, &targets].to_vec();
     arguments.extend(given.iter().map(|numbers| Argument::from(numbers.as_ref())));

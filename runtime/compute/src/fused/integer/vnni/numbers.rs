@@ -50,7 +50,7 @@ impl Numbers {
             for (token, x) in x.chunks_exact(depth.max(1)).enumerate() {
                 for (part, x) in x.as_chunks::<PART>().0.iter().enumerate() {
                     let at = part * tokens + token;
-                    (planes[at], measures[at]) = integers(x);
+                    (planes[at], measures[at]) = round_part(x);
                 }
             }
         });
@@ -62,7 +62,7 @@ impl Numbers {
 /// scale and sums. All are 0 if that magnitude is at most 1e-30. If a number is not finite, the scale is NaN and the
 /// integers are 0.
 #[inline(always)]
-fn integers(x: &[f32; PART]) -> (Plane, Measure) {
+fn round_part(x: &[f32; PART]) -> (Plane, Measure) {
     /// 1.5 · 2²³: adding it leaves the nearest integer in the low bits.
     const ROUND: f32 = 12_582_912.0;
     // Without their signs, numbers are in the order of their bits, those that are not finite last.

@@ -83,10 +83,10 @@ impl Vnni {
         // Every fourth row beside each other, so that turning 4 × 4 words inside the quarters leaves row i in lane i.
         let mut fourths = [f._mm512_setzero_si512(); 4];
         for first in 0..4 {
-            let joined = f._mm512_castsi128_si512(sixteen(rows[first], at, from));
-            let joined = f._mm512_inserti32x4::<1>(joined, sixteen(rows[first + 4], at, from));
-            let joined = f._mm512_inserti32x4::<2>(joined, sixteen(rows[first + 8], at, from));
-            fourths[first] = f._mm512_inserti32x4::<3>(joined, sixteen(rows[first + 12], at, from));
+            let joined = f._mm512_castsi128_si512(sixteen_bytes(rows[first], at, from));
+            let joined = f._mm512_inserti32x4::<1>(joined, sixteen_bytes(rows[first + 4], at, from));
+            let joined = f._mm512_inserti32x4::<2>(joined, sixteen_bytes(rows[first + 8], at, from));
+            fourths[first] = f._mm512_inserti32x4::<3>(joined, sixteen_bytes(rows[first + 12], at, from));
         }
         let [a, b, c, d] = fourths;
         let (low, high) = (f._mm512_unpacklo_epi32(a, b), f._mm512_unpackhi_epi32(a, b));
@@ -130,7 +130,7 @@ fn bytes<const SIZE: usize, const N: usize>(rows: &Rows<'_, SIZE>, at: usize, fr
 
 /// Copies 16 bytes of block `at` of a row, from byte `from` on, into a vector.
 #[inline(always)]
-fn sixteen<const SIZE: usize>(row: &[[u8; SIZE]], at: usize, from: usize) -> __m128i {
+fn sixteen_bytes<const SIZE: usize>(row: &[[u8; SIZE]], at: usize, from: usize) -> __m128i {
     let mut bytes = [0; 16];
     bytes.copy_from_slice(&row[at][from..from + 16]);
     bytemuck::cast(bytes)

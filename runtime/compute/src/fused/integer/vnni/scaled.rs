@@ -111,7 +111,8 @@ impl Layout<210, 4> for Q6K {
         let mut codes = [simd.plain(first, head.0); 4];
         for quarter in 0..4 {
             let words = simd.with_bits(quarters[quarter], upper, 2 * quarter as i32, 3);
-            let scale = [small(simd, head, 8 * side + 2 * quarter), small(simd, head, 8 * side + 2 * quarter + 1)];
+            let scale =
+                [scale_of_16(simd, head, 8 * side + 2 * quarter), scale_of_16(simd, head, 8 * side + 2 * quarter + 1)];
             codes[quarter] = Codes { words, scale, ..codes[quarter] };
         }
         codes
@@ -121,7 +122,7 @@ impl Layout<210, 4> for Q6K {
 /// Returns the scale of 16 numbers of Q6_K for every row: the scale of the block times the signed byte with index `byte`, 0
 /// to 15, of the block's sixteen scale bytes.
 #[inline(always)]
-fn small(simd: Vnni, (scale, bytes): (__m512, [__m512i; 4]), byte: usize) -> __m512 {
+fn scale_of_16(simd: Vnni, (scale, bytes): (__m512, [__m512i; 4]), byte: usize) -> __m512 {
     let f = simd.avx512f;
     let place = f._mm512_set1_epi32(24 - 8 * (byte as i32 % 4));
     let small = f._mm512_srai_epi32::<24>(f._mm512_sllv_epi32(bytes[byte / 4], place));

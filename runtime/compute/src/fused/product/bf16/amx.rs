@@ -76,13 +76,13 @@ impl Drop for TileRegisters {
     }
 }
 
-/// Writes the sums of a block of 32 × 32 by `tdpbf16ps`, from its rows and a panel, in `steps` steps of 32 numbers. Four
-/// registers hold the sums, each a square of 16 × 16. The caller has checked the rows and holds [`TileRegisters`]. Panics if
-/// the panel is too short or `steps` is 0. Does nothing on systems other than x86-64 Linux.
 #[cfg_attr(
     not(all(target_arch = "x86_64", target_os = "linux")),
     expect(unused_variables, reason = "no such processor")
 )]
+/// Writes the sums of a block of 32 × 32 by `tdpbf16ps`, from its rows and a panel, in `steps` steps of 32 numbers.
+/// Four registers hold the sums, each a square of 16 × 16. The caller has checked the rows and holds [`TileRegisters`].
+/// Panics if the panel is too short or `steps` is 0. Does nothing on systems other than x86-64 Linux.
 pub(super) fn sum(rows: Rows<'_>, panel: &[u32], steps: usize, sums: &mut Sums) {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     {

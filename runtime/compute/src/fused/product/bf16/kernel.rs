@@ -93,7 +93,7 @@ impl Kernel {
             Self::Tiles => amx::sum(rows, panel, numbers / DEPTH_UNIT, sums),
             #[cfg(target_arch = "x86_64")]
             // SAFETY: the processor has AVX-512 F and BF16, and the rows have been checked.
-            Self::Vectors => unsafe { vectors(rows, panel, pairs, sums) },
+            Self::Vectors => unsafe { sum_by_vectors(rows, panel, pairs, sums) },
             _ => vectorize!(portable(rows, panel, pairs, sums)),
         }
     }
@@ -124,7 +124,7 @@ fn is_amd() -> bool {
 /// The processor must have AVX-512 F and BF16, and [`VECTOR_ROWS`] rows 2 · `pairs` numbers each.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bf16")]
-unsafe fn vectors(rows: Rows<'_>, panel: &[u32], pairs: usize, to: &mut Sums) {
+unsafe fn sum_by_vectors(rows: Rows<'_>, panel: &[u32], pairs: usize, to: &mut Sums) {
     use std::arch::x86_64::{
         __m512bh, __m512i, _mm512_dpbf16_ps, _mm512_loadu_si512, _mm512_set1_epi32, _mm512_setzero_ps,
     };

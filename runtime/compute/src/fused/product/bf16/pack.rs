@@ -107,7 +107,7 @@ fn pairs_of<T: Copy>(numbers: &[T], bits: impl Fn(T) -> u16) -> [u32; SIDE] {
     std::array::from_fn(|pair| join(number(2 * pair), number(2 * pair + 1)))
 }
 
-/// Exchanges rows and columns, in code for any processor.
+/// Exchanges rows and columns of a square, in code for any processor.
 #[inline(always)]
 pub(super) fn transpose(square: Square) -> Square {
     std::array::from_fn(|row| std::array::from_fn(|column| square[column][row]))
@@ -130,8 +130,8 @@ unsafe fn pack_transposed_native<T: Copy>(
     pack_transposed(data, stride, sides, panel, bits, |square| transpose_native(square));
 }
 
-/// Exchanges rows and columns in vector registers: swaps the upper right quarter with the lower left one, then does so
-/// within each quarter, and so on. The processor must have AVX-512 F.
+/// Exchanges rows and columns of a square in vector registers: swaps the upper right quarter with the lower left one,
+/// then does so within each quarter, and so on. The processor must have AVX-512 F.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f")]
 fn transpose_native(square: Square) -> Square {
