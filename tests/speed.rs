@@ -1,8 +1,10 @@
-//! What is said about speed is what `tests/peers/results/` holds; `tests/peers/measure.py` fills its files.
+//! What is said about speed, and about bf16 beside f32, is what `tests/peers/results/` holds; `tests/peers/measure.py` and
+//! `compare_compute.py` fill its files.
 
 mod bars;
 mod curves;
 mod drawing;
+mod formats;
 mod results;
 mod table;
 
@@ -81,6 +83,19 @@ fn the_data_names_no_place() {
     }
 }
 
+#[test]
+fn in_f32_both_sides_learn_alike() {
+    let machines = measured();
+    let rows: Vec<_> = machines.iter().flat_map(|machine| machine.results.rows("formats")).collect();
+    assert!(!rows.is_empty());
+    for row in rows {
+        for one in formats::differences(&row).into_iter().flatten() {
+            let what = format!("{}, {}", row.word("setting"), row.word("model"));
+            assert!(one.between <= 1e-3, "{what}: {} from PyTorch, so bf16 says nothing", one.between);
+        }
+    }
+}
+
 /// A row of three pairs; the peer's figure is missing in one where it had no memory.
 fn made_up_rows() -> serde_json::Value {
     let side = |rates: [f64; 3], peak: f64| {
@@ -149,6 +164,24 @@ fn what_did_not_fit_is_left_open_in_the_table_and_said_in_the_picture() {
     let picture = curves::picture(&results.rows("growth")).unwrap();
     assert!(picture.contains(&format!(">{}<", curves::STOPPED)), "{picture}");
     assert!(picture.contains(&format!(">{OURS}<")), "{picture}");
+}
+
+#[test]
+fn the_difference_of_two_curves_is_a_share_of_the_mean_in_f32() {
+    let curves = |f32: [f64; 3], bf16: [f64; 3]| json!([{ "f32": { "loss": f32 }, "bf16": { "loss": bf16 } }]);
+    let sides = json!({
+        "tunebox": curves([3.0, -1.0, 2.0], [3.1, -0.9, 2.1]),
+        "PyTorch": curves([4.0, -1.0, 1.0], [2.8, -1.0, 1.0]),
+    });
+    let row = json!({ "model": "M", "setting": "SFT, 3 × 1 answers", "unit": "curves", "sides": sides });
+    let results = Results::parse(&json!({ "questions": { "formats": { "rows": [row] } } }).to_string());
+    let table = formats::table(&results.rows("formats"));
+    assert!(table.contains("| SFT, 3 × 1 answers | M | 5.00 %, PyTorch 20.00 % | – | – |"), "{table}");
+    assert!(table.contains("at most 33.333 % apart"), "{table}");
+    assert!(
+        table.contains("Of 1 curves, 1 lie no farther from f32 in tunebox than in PyTorch by the mean, and 0 by"),
+        "{table}"
+    );
 }
 
 #[test]

@@ -143,6 +143,11 @@ impl Row<'_> {
         }
     }
 
+    /// A curve of a side's first measurement in a number format, such as the losses in bf16, a value for each update.
+    pub(crate) fn curve(&self, side: &str, format: &str, key: &str) -> Option<Vec<f64>> {
+        self.0["sides"][side][0][format][key].as_array()?.iter().map(Value::as_f64).collect()
+    }
+
     /// What a side reached.
     pub(crate) fn reached(&self, side: &str) -> Option<Reached> {
         let processes = self.0["sides"][side].as_array()?.len();

@@ -6,6 +6,7 @@ use std::fmt::Write as _;
 use serde_json::Value;
 
 use super::Machine;
+use super::formats;
 use super::results::{COMPARED, Comparison, OURS, Reached, Results, Row};
 
 const GIB: f64 = 1024.0 * 1024.0 * 1024.0;
@@ -27,10 +28,11 @@ pub(crate) fn gibibytes(bytes: f64) -> String {
 /// The page of all machines.
 pub(crate) fn page(machines: &[Machine]) -> String {
     let mut text = String::from(
-        "# Speed and memory beside other trainers\n\nGenerated from `results/`, which `measure.py` fills; `BLESS=1 cargo test` \
-         rewrites it. Every side is a process of its own, in turns with the others; figures are medians of as many processes \
-         as stand there. A peer that was much slower than the fastest one in the first process was not measured again. The \
-         last column says how many times as fast tunebox is, and what share of the peer's memory it holds.\n",
+        "# Speed and memory beside other trainers\n\nGenerated from `results/`, which `measure.py` and `compare_compute.py` \
+         fill; `BLESS=1 cargo test` rewrites it. Every side is a process of its own, in turns with the others; figures are \
+         medians of as many processes as stand there. A peer that was much slower than the fastest one in the first process \
+         was not measured again. The last column says how many times as fast tunebox is, and what share of the peer's memory \
+         it holds.\n",
     );
     for machine in machines {
         let _ = write!(text, "\n## {}\n\n{}", machine.name(), section(machine));
@@ -53,6 +55,10 @@ pub(crate) fn section(machine: &Machine) -> String {
             text,
             "\n![Time and memory of a step over the length of a row](results/{kind}-growth.svg)\n\n{growth}"
         );
+    }
+    let formats = formats::table(&results.rows("formats"));
+    if !formats.is_empty() {
+        let _ = write!(text, "\n{formats}");
     }
     for sentence in
         [vocabulary(results), utilization(results), overhead(results), origin(results)].into_iter().flatten()
