@@ -188,7 +188,7 @@ impl Write for Escaping {
 #[test]
 #[ignore = "run by the tests above, as their worker"]
 fn worker() {
-    child::settle().unwrap();
+    child::prepare_as_child().unwrap();
     child::receive_environment(&mut io::stdin().lock()).unwrap();
     let argument = |name: &str| std::env::args().find_map(|word| Some(word.strip_prefix(name)?.to_owned())).unwrap();
     let pipe = File::options().write(true).open("/dev/fd/3").unwrap();

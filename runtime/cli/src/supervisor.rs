@@ -144,7 +144,7 @@ fn stop_like_child(child: &Child) {
 
 /// The failure for a child that a signal ended.
 fn signal_failure(status: ProcessStatus) -> Failure {
-    let what = format!("the process of this command {}", child::ending(status));
+    let what = format!("the process of this command {}", child::describe_exit(status));
     let why =
         "it took more memory than it may, or a file of the model or of the data broke it; nothing else was harmed";
     let hint =
@@ -159,7 +159,7 @@ pub(crate) fn prepare_child() -> Result<(), Failure> {
     let prepare = || -> io::Result<()> {
         // Its parent blocked those that it waits for.
         SigSet::all().thread_unblock()?;
-        child::settle()?;
+        child::prepare_as_child()?;
         #[cfg(target_os = "linux")]
         rustix::thread::set_no_new_privs(true)?;
         confinement::limit_to_free_memory()

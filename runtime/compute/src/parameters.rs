@@ -166,7 +166,7 @@ impl Parameters {
     /// device.
     pub fn set(&self, index: usize, value: &Tensor) -> Result<()> {
         let operand_copy = self.operand_copy.as_ref().map(|operand_copy| self.view(operand_copy, index)).transpose()?;
-        self.overwrite(&self.value(index)?, operand_copy.as_ref(), &self.fitted(index, value)?)
+        self.overwrite(&self.value(index)?, operand_copy.as_ref(), &self.fit_to_slot(index, value)?)
     }
 
     /// Copies `from` over `values`, the value buffer or a part of it, then rounds `values` into `operand_copy`, the matching
@@ -188,7 +188,7 @@ impl Parameters {
     /// device.
     pub fn accumulate(&self, index: usize, gradient: &Tensor) -> Result<()> {
         let place = self.gradient(index)?;
-        let gradient = self.fitted(index, gradient)?;
+        let gradient = self.fit_to_slot(index, gradient)?;
         match &self.accelerator {
             None => update_pairs(&place, &gradient, |to, from| *to += from),
             Some(accelerator) => device::add(accelerator, &place, &gradient),
@@ -314,7 +314,7 @@ impl Parameters {
     /// # Errors
     /// [`Error::Argument`] if there is no such slot, or the buffers are on an accelerator and the tensor is on another one.
     /// [`Error::Shape`] for another shape.
-    fn fitted(&self, index: usize, tensor: &Tensor) -> Result<Tensor> {
+    fn fit_to_slot(&self, index: usize, tensor: &Tensor) -> Result<Tensor> {
         let (slot, _) = self.layout.slot(index)?;
         if tensor.dims() != slot.shape {
             let (given, wanted) = (tensor.dims(), &slot.shape);

@@ -49,7 +49,7 @@ impl FileError {
     /// Whether the operation failed because the disk, or this user's quota of it, is full, or because the system limits
     /// the size of files.
     #[must_use]
-    pub fn disk_full(&self) -> bool {
+    pub fn is_disk_full(&self) -> bool {
         match self.source.kind() {
             ErrorKind::StorageFull | ErrorKind::QuotaExceeded => true,
             // Our own bounded reads use this kind too, without a system error number.
@@ -59,14 +59,14 @@ impl FileError {
     }
 
     /// Returns what to do. If the file does not exist: "did you mean …" with a similar entry of its folder, or else to check
-    /// the path. If [`disk_full`](Self::disk_full) holds: to free space. `None` for other errors.
+    /// the path. If [`is_disk_full`](Self::is_disk_full) holds: to free space. `None` for other errors.
     fn hint(&self) -> Option<String> {
         match self.source.kind() {
             ErrorKind::NotFound => Some(
                 paths::did_you_mean(&self.path)
                     .unwrap_or_else(|| "check the path; paths in a run file start at the run file's folder".into()),
             ),
-            _ if self.disk_full() => {
+            _ if self.is_disk_full() => {
                 Some("free some space, or set `run.folder` to another disk; what was saved before is whole".into())
             }
             _ => None,
@@ -225,7 +225,7 @@ mod tests {
         File::create(&path).unwrap().set_len(LONGEST_TEXT + 1).unwrap();
         let error = read_text(&path).unwrap_err();
         assert_eq!(
-            (error.disk_full(), error.why().unwrap()),
+            (error.is_disk_full(), error.why().unwrap()),
             (false, "it has 67108865 bytes; at most 67108864 are read".into())
         );
     }

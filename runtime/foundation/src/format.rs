@@ -38,7 +38,8 @@ pub fn counted(number: u64, what: &str) -> String {
 pub fn bytes(count: u64) -> String {
     let mut size = count as f64;
     for unit in ["B", "KiB", "MiB"] {
-        if size < 1024.0 {
+        // What would be rounded to 1024 belongs to the next unit.
+        if size < 1023.5 {
             return if size < 10.0 && unit != "B" { format!("{size:.1} {unit}") } else { format!("{size:.0} {unit}") };
         }
         size /= 1024.0;
@@ -51,7 +52,8 @@ pub fn bytes(count: u64) -> String {
 pub fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 10.0 => format!("{s:.1} s"),
-        s if s < 60.0 => format!("{s:.0} s"),
+        s if s < 59.5 => format!("{s:.0} s"),
+        s if s < 60.0 => duration(60.0),
         s if s < 3600.0 => format!("{} min {} s", s as u64 / 60, s as u64 % 60),
         s => format!("{} h {} min", s as u64 / 3600, s as u64 % 3600 / 60),
     }
@@ -80,10 +82,12 @@ mod tests {
     #[test]
     fn sizes_carry_the_unit_that_fits() {
         assert_eq!([bytes(91 * 1024), bytes(2_202_010), bytes(6 << 30)], ["91 KiB", "2.1 MiB", "6.0 GiB"]);
+        assert_eq!([bytes(1023), bytes((1 << 20) - 1), bytes((1 << 30) - 1)], ["1023 B", "1.0 MiB", "1.0 GiB"]);
     }
 
     #[test]
     fn durations_read_like_speech() {
         assert_eq!([duration(1.23), duration(372.0), duration(3725.0)], ["1.2 s", "6 min 12 s", "1 h 2 min"]);
+        assert_eq!([duration(59.4), duration(59.7)], ["59 s", "1 min 0 s"]);
     }
 }

@@ -201,8 +201,7 @@ impl Hub {
     /// The error for a repository that lacks `config.json` or safetensors weights. `files` are the names of its files;
     /// the hint names the first GGUF file among them, if there is one.
     fn no_weights(&self, name: &Name, files: &[&str]) -> Error {
-        let gguf: Vec<&str> = files.iter().copied().filter(|file| file.ends_with(".gguf")).take(3).collect();
-        let hint = match gguf.first() {
+        let hint = match files.iter().find(|file| file.ends_with(".gguf")) {
             Some(file) => format!("it has GGUF files; name one, as in `{}/{file}`", name.owner_and_model),
             None => "look for a version of it with safetensors weights".into(),
         };

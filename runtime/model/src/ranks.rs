@@ -104,7 +104,7 @@ impl RankGroup {
             let sent = piece.as_ref().map(|(_, piece)| piece.clone()).map_err(Clone::clone);
             let mut is_last = true;
             for (message, piece) in all.iter_mut().zip(ranks.gather(purpose, sent)?) {
-                let (more, bytes) = piece.split_first().ok_or_else(|| wrong_message(purpose))?;
+                let (more, bytes) = piece.split_first().ok_or_else(|| message_size_error(purpose))?;
                 is_last &= *more == 0;
                 message.extend_from_slice(bytes);
             }
@@ -140,7 +140,7 @@ impl RankGroup {
         let all: Vec<f32> = gathered?.iter().flat_map(|message| numbers_of(message)).collect();
         let is_whole =
             all.len().is_multiple_of(weights.len().max(1)) && (each == 0 || all.len() == each * weights.len());
-        if is_whole { Ok(all) } else { Err(wrong_message(purpose)) }
+        if is_whole { Ok(all) } else { Err(message_size_error(purpose)) }
     }
 }
 
@@ -155,6 +155,6 @@ pub(crate) fn numbers_of(bytes: &[u8]) -> impl Iterator<Item = f32> {
 }
 
 /// The error for a message of another rank that has another size than the exchange `purpose` sends.
-pub(crate) fn wrong_message(purpose: &str) -> Error {
+pub(crate) fn message_size_error(purpose: &str) -> Error {
     Error::Argument(format!("a rank sent a message of another size than `{purpose}` has"))
 }

@@ -1,10 +1,9 @@
 //! The world of a component as WIT text, read off its bytes. Nothing of it runs or is compiled.
 
-use std::io::ErrorKind;
-use std::panic;
 use std::time::Duration;
 
 use tunebox_foundation::bounded;
+use tunebox_foundation::panics::catch_panic;
 use tunebox_foundation::printable::printable;
 use wasmparser::Parser;
 use wit_component::WitPrinter;
@@ -26,13 +25,11 @@ pub fn wit(bytes: &[u8]) -> Result<String, Error> {
     }
     // The reader is made for components that a tool wrote and may panic over others.
     let bytes = bytes.to_vec();
-    match run_without_panic_output(|| bounded::run_with_timeout(DECODE_TIMEOUT, move || decode_wit(&bytes))) {
-        Ok(Ok(text)) => Ok(text.lines().map(|line| printable(line, TEXT_BYTES) + "\n").collect()),
-        Ok(Err(problem)) => Err(Error::not_component(printable(&problem, TEXT_BYTES))),
-        Err(late) if late.kind() == ErrorKind::TimedOut => {
-            Err(Error::not_component(format!("its types cannot be read: {late}")))
-        }
-        Err(_) => Err(Error::not_component("WIT has no words for its imports and exports")),
+    match bounded::run_with_timeout(DECODE_TIMEOUT, move || catch_panic(|| decode_wit(&bytes))) {
+        Ok(Ok(Ok(text))) => Ok(text.lines().map(|line| printable(line, TEXT_BYTES) + "\n").collect()),
+        Ok(Ok(Err(problem))) => Err(Error::not_component(printable(&problem, TEXT_BYTES))),
+        Ok(Err(_)) => Err(Error::not_component("WIT has no words for its imports and exports")),
+        Err(error) => Err(Error::not_component(format!("its types cannot be read: {error}"))),
     }
 }
 
@@ -47,16 +44,6 @@ fn decode_wit(bytes: &[u8]) -> Result<String, String> {
     printer.emit_docs(false);
     printer.print(resolve, main, &others).map_err(|error| format!("{error:#}"))?;
     Ok(printer.output.to_string())
-}
-
-/// Runs `work`, whose threads may panic, and returns its result. A panic's message is not printed: the process-wide panic
-/// hook is replaced meanwhile.
-fn run_without_panic_output<R>(work: impl FnOnce() -> R) -> R {
-    let loud = panic::take_hook();
-    panic::set_hook(Box::new(|_| {}));
-    let result = work();
-    panic::set_hook(loud);
-    result
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 //! Child processes of this program: few environment variables, no core dumps, and an end with the parent.
 //!
-//! The parent makes a [`Program`] and starts it; the child calls [`settle`] before anything else. A child that needs the
+//! The parent makes a [`Program`] and starts it; the child calls [`prepare_as_child`] before anything else. A child that needs the
 //! user's folders gets them by [`send_environment`] and [`receive_environment`]. What a child computes is defined elsewhere:
 //! in `compile`, and in the worker of a run in `tunebox-training`.
 
@@ -120,7 +120,7 @@ fn close_files(command: &mut Command) {
 ///
 /// # Errors
 /// When the system rejects one of these settings.
-pub fn settle() -> io::Result<()> {
+pub fn prepare_as_child() -> io::Result<()> {
     lower_limit(Resource::Core, 0, 0)?;
     #[cfg(target_os = "linux")]
     rustix::process::set_parent_process_death_signal(Some(Signal::KILL))?;
@@ -195,7 +195,7 @@ pub(crate) fn lower_limit(resource: Resource, current: u64, maximum: u64) -> io:
 /// before it was done`, 101, that of a Rust panic, `panicked`, and any other `ended by itself with exit code N`. A
 /// signal without a description of its own is `was ended by signal N`.
 #[must_use]
-pub fn ending(status: ExitStatus) -> String {
+pub fn describe_exit(status: ExitStatus) -> String {
     let Some(number) = status.signal() else {
         return match status.code() {
             Some(0) => "ended before it was done".into(),
@@ -301,10 +301,10 @@ mod tests {
     #[test]
     fn a_signal_is_told_by_number_and_name() {
         let status = shell("kill -KILL $$").start().unwrap().wait().unwrap();
-        assert_eq!(ending(status), "was killed (signal 9, SIGKILL)");
+        assert_eq!(describe_exit(status), "was killed (signal 9, SIGKILL)");
 
         let status = shell("exit 7").start().unwrap().wait().unwrap();
-        assert_eq!(ending(status), "ended by itself with exit code 7");
+        assert_eq!(describe_exit(status), "ended by itself with exit code 7");
     }
 
     #[test]

@@ -181,7 +181,7 @@ impl State {
     /// the logits of both at each target. Does nothing if `taps` has no divergence.
     pub(crate) fn charge_divergence(&mut self, view: &View, taps: &TapRequest, rows: &Rows) -> Result<(), Cause> {
         let Some(to) = taps.divergence() else { return Ok(()) };
-        let words = self.sizes_of(view).vocabulary.max(self.sizes_of(&to.view).vocabulary) as u64;
+        let words = self.configuration_of(view).vocabulary.max(self.configuration_of(&to.view).vocabulary) as u64;
         self.meters.charge_units((LOGIT_WORK * rows.targets() as u64).saturating_mul(words))?;
         self.count_pass(&to.view, rows.tokens())
     }

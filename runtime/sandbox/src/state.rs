@@ -215,7 +215,7 @@ impl State {
 
     /// Returns the configuration of the model that a view computes with: the teacher's for a view of a teacher, else
     /// that of the model under training.
-    pub(crate) fn sizes_of(&self, view: &View) -> Configuration {
+    pub(crate) fn configuration_of(&self, view: &View) -> Configuration {
         match view {
             View::Teacher(_) => self.train_state().policy.model_of(view).configuration.clone(),
             View::Policy | View::Reference | View::Snapshot(_) => self.configuration.clone(),
@@ -226,7 +226,7 @@ impl State {
     /// scores.
     pub(crate) fn multiply_adds(&self, view: &View, tokens: u64) -> u64 {
         let weights = match view {
-            View::Teacher(_) => self.sizes_of(view).parameter_count(),
+            View::Teacher(_) => self.configuration_of(view).parameter_count(),
             View::Policy | View::Reference | View::Snapshot(_) => self.weights,
         };
         weights.saturating_mul(tokens)

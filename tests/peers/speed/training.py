@@ -12,11 +12,12 @@ PEERS = {
     "PEFT loop bf16": lambda loop, trainer: [loop, "--precision", "bf16"],
     "PEFT loop autocast": lambda loop, trainer: [loop, "--precision", "autocast"],
     "PEFT loop compiled": lambda loop, trainer: [loop, "--compile"],
+    "PEFT loop bf16 compiled": lambda loop, trainer: [loop, "--precision", "bf16", "--compile"],
     "TRL": lambda loop, trainer: ["trl_trainers.py", trainer],
     "TRL f32": lambda loop, trainer: ["trl_trainers.py", trainer, "--precision", "f32"],
 }
 FORMATS = ["PEFT loop", "PEFT loop bf16", "PEFT loop autocast"]
-DENSE, USUAL = [*FORMATS, "PEFT loop compiled"], [*FORMATS, "TRL"]
+DENSE, USUAL = [*FORMATS, "PEFT loop compiled", "PEFT loop bf16 compiled"], [*FORMATS, "TRL"]
 
 
 def dense(a, report):

@@ -61,9 +61,9 @@ enum Target {
 }
 
 impl Export {
-    /// Fetches the model and returns the files that the command reads and the folder that it writes; `None` if it computes
-    /// on an accelerator. In the parent, fails if options contradict each other or the output exists, and creates the draft
-    /// of the output.
+    /// Fetches the model and returns the files that the command reads and the folder that it writes; `None` if it
+    /// computes on an accelerator. In the parent, fails if options contradict each other or the output exists, and
+    /// creates the draft of the output.
     pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
         let format = self.format()?;
         if !global.supervised {
@@ -77,8 +77,9 @@ impl Export {
         Ok(access.map(|access| Access { write: vec![Draft::path_for(&self.out)], ..access }))
     }
 
-    /// In the child: writes the model into the draft, compares it with the run's model, and shows the difference. Fails
-    /// if the run wrote steering vectors, or if the difference is above the limit of the format.
+    /// Runs in the confined child process: writes the model into the draft beside `--out`, which the parent renames
+    /// after success, compares it with the run's model, and shows the difference. Fails if the run wrote steering
+    /// vectors, or if the difference is above the limit of the format.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let (format, to) = (self.format()?, self.to);
         let loaded = self.model.load_exactly(terminal, global)?;

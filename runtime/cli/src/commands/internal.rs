@@ -18,7 +18,7 @@ use crate::terminal::{CommandResult, ExitStatus, Failure};
 /// Reads the environment and the settings of a run from stdin, carries the run out, and writes its events and result to
 /// the original stdout. Redirects stdout to stderr. Leaves Ctrl-C to the parent, which orders a stop.
 pub(super) fn run_worker() -> CommandResult {
-    child::settle().map_err(internal_failure)?;
+    child::prepare_as_child().map_err(internal_failure)?;
     let reports = take_stdout().map_err(internal_failure)?;
     child::receive_environment(&mut io::stdin().lock()).map_err(internal_failure)?;
     let stop = Arc::new(AtomicBool::new(false));

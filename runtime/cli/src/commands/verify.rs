@@ -32,8 +32,8 @@ pub(crate) struct Verify {
     /// Folder of a finished run; or a package: `NAME@VERSION` in the store, or a `.wasm` file
     #[arg(value_name = "RUN|PACKAGE")]
     subject: PathBuf,
-    /// Run all steps again and compare every metric and every bit of the artifact. Methods and verifiers that the run file
-    /// names by a path are compiled and run only if `--set` names them too
+    /// Run all steps again and compare every metric and every bit of the artifact. Methods and verifiers that the run
+    /// file names by a path are compiled and run only if `--set` names them too
     #[arg(long, conflicts_with = "signer")]
     replay: bool,
     /// Set a key of the run file, for example `method.use=./calm.wasm` or `data.path=answers.jsonl`. Can be repeated
@@ -62,9 +62,11 @@ impl Verify {
         Ok(Some(Access::read_only(package_files(&package).into_iter().chain(own).collect())))
     }
 
-    /// Prepares the comparison of a run: asks whether to accept what its run file requests, fetches the model, and compiles
-    /// the components, unless the run file names one by a path that `--set` does not name. Returns the files that the
-    /// command reaches; `None` for a replay in a worker, on an accelerator, and for a folder that holds no run.
+    /// Prepares the comparison of a run. In the parent process: asks whether to accept what the run file requests,
+    /// fetches the model, and compiles the components, or none of them if the run file alone names one by a path.
+    /// Returns the files that the command reads and writes, to which the child process is confined. Returns `None`, for
+    /// no confinement, where the replay runs in a worker, where the run computes on an accelerator, with `--signer`,
+    /// and for a folder without a readable run.
     fn prepare_run(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         // A run file that cannot be read is reported by the comparison. What it names by a path does not run.
         let Ok(mut settings) = RunSettings::load(&self.subject.join("run.toml"), &self.set) else { return Ok(None) };
@@ -104,8 +106,8 @@ impl Verify {
         Ok(run.parent().unwrap_or(&run).to_owned())
     }
 
-    /// Verifies a package, or compares a run with its lock and replays it if nothing changed. Exit code 4 for a changed run
-    /// or a replay that differs.
+    /// Verifies a package, or compares a run with its lock and replays it if nothing changed. Exit code 4 for a changed
+    /// run or a replay that differs.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let subject = self.subject.display();
         if let Some(package) = package::find_package(&self.subject)? {

@@ -208,7 +208,7 @@ fn training_text(plan: &PlanSummary) -> String {
         } else if imports("hidden") {
             "the method reads activations, and writes what it publishes of them"
         } else {
-            "the method does not import `learn`"
+            "the method imports neither `learn` nor `optimizer`"
         };
         return format!("no weights, {steps}: {reason}");
     }

@@ -141,7 +141,10 @@ impl Terminal {
 
 /// Cuts a text to `width` characters, the last of which is then `…`. Returns a text that is not longer as it is.
 pub(crate) fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width { text.to_owned() } else { text.chars().take(width - 1).chain(['…']).collect() }
+    if text.chars().count() <= width {
+        return text.to_owned();
+    }
+    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
 /// Escapes every unprintable character, which could act on a terminal, as `\u{…}`. Keeps line ends and tabs, and turns

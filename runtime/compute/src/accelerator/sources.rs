@@ -107,15 +107,17 @@ impl Language {
     #[cfg(any(test, target_os = "macos"))]
     pub(super) fn reads(self, module: Module, kernel: &str) -> Option<u32> {
         let parameters = self.files(module).iter().find_map(|text| parameters_of(text, kernel))?;
-        let read =
-            parameters.split(',').enumerate().filter(|(_, parameter)| bare(parameter).starts_with("GLOBAL const "));
+        let read = parameters
+            .split(',')
+            .enumerate()
+            .filter(|(_, parameter)| trim_declaration(parameter).starts_with("GLOBAL const "));
         Some(read.fold(0, |bits, (index, _)| bits | 1 << index))
     }
 }
 
 /// Trims white space and backslashes (line continuations of a macro) at both ends of a parameter's declaration.
 #[cfg(any(test, target_os = "macos"))]
-fn bare(parameter: &str) -> &str {
+fn trim_declaration(parameter: &str) -> &str {
     parameter.trim_matches(|letter: char| letter.is_whitespace() || letter == '\\')
 }
 

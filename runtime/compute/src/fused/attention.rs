@@ -104,9 +104,9 @@ impl AttentionShape {
     fn check_inputs(&self, q: &Tensor, k: &Tensor, v: &Tensor, segments: &Segments) -> Result<()> {
         self.check()?;
         let tokens = segments.tokens();
-        host::expect(q, "q", &[tokens, self.heads * self.head_dim])?;
-        host::expect(k, "k", &[tokens, self.kv_heads * self.head_dim])?;
-        host::expect(v, "v", &[tokens, self.kv_heads * self.head_dim])
+        host::expect_shape(q, "q", &[tokens, self.heads * self.head_dim])?;
+        host::expect_shape(k, "k", &[tokens, self.kv_heads * self.head_dim])?;
+        host::expect_shape(v, "v", &[tokens, self.kv_heads * self.head_dim])
     }
 }
 
@@ -225,7 +225,7 @@ pub fn attention(
     let paths: Vec<Vec<Span>> = (0..segments.count()).map(|number| segments.path(number)).collect();
     let mut tiles = Vec::new();
     for (number, path) in paths.iter().enumerate() {
-        let own = segments.own(number);
+        let own = segments.span(number);
         let cuts = aligned(own.positions(), shape.tile_tokens());
         tiles.extend(cuts.map(|positions| QueryTile { rows: own.rows_of(&positions), positions, path }));
     }

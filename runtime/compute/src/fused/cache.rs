@@ -145,8 +145,8 @@ impl KvCache {
     ) -> Result<()> {
         shape.check()?;
         let width = shape.kv_heads * shape.head_dim;
-        host::expect(keys, "keys", &[pass.rows(), width])?;
-        host::expect(values, "values", &[pass.rows(), width])?;
+        host::expect_shape(keys, "keys", &[pass.rows(), width])?;
+        host::expect_shape(values, "values", &[pass.rows(), width])?;
         let sequences = match (&mut self.kept, &pass.placed) {
             (SlotStorage::Cpu(sequences), None) => sequences,
             (SlotStorage::Device(pages), Some(placed)) => return pages.append(placed, layer, [keys, values], shape),
@@ -173,7 +173,7 @@ impl KvCache {
     /// cache on another kind of device.
     pub fn attend(&self, pass: &KvCachePass, layer: usize, q: &Tensor, shape: &AttentionShape) -> Result<Tensor> {
         shape.check()?;
-        host::expect(q, "q", &[pass.parts.len(), shape.heads * shape.head_dim])?;
+        host::expect_shape(q, "q", &[pass.parts.len(), shape.heads * shape.head_dim])?;
         let sequences = match (&self.kept, &pass.placed) {
             (SlotStorage::Cpu(sequences), None) => sequences,
             (SlotStorage::Device(pages), Some(placed)) => return pages.attend(placed, layer, q, shape),

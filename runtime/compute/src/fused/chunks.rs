@@ -25,7 +25,7 @@ pub(super) fn map_chunks<const I: usize, const O: usize>(
     fill: impl Fn(usize, [&[f32]; I], [&mut [f32]; O]) + Sync,
 ) -> Result<[Result<Tensor>; O]> {
     let (shape, dtype) = (operands[0].0.dims(), operands[0].0.dtype());
-    operands.iter().try_for_each(|(operand, name)| host::expect(operand, name, shape))?;
+    operands.iter().try_for_each(|(operand, name)| host::expect_shape(operand, name, shape))?;
     let locked = operands.iter().map(|(operand, name)| Locked::of(operand, name)).collect::<Result<Vec<_>>>()?;
     let data = locked.iter().zip(&operands).map(|(locked, (_, name))| locked.data(name)).collect::<Result<Vec<_>>>()?;
     let compute = |index: usize, buffer: &mut [f32], outputs: [&mut [f32]; O]| {

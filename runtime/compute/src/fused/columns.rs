@@ -13,8 +13,8 @@ use crate::error::{Error, Result};
 /// Splits `joined`, `[rows, Σ widths]`, by columns into one contiguous matrix `[rows, width]` for each width, in order. A
 /// width may be 0. Returns [`Error::Shape`] if the widths do not add up to the columns of `joined`.
 pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
-    let (rows, _) = host::matrix(joined, "joined")?;
-    host::expect(joined, "joined", &[rows, widths.iter().sum()])?;
+    let (rows, _) = host::matrix_dims(joined, "joined")?;
+    host::expect_shape(joined, "joined", &[rows, widths.iter().sum()])?;
     if let Some(device) = accelerator_of([(joined, "joined")])? {
         return split_on_device(&device, joined, widths);
     }
@@ -31,10 +31,10 @@ pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
 /// differ in their rows, their type or their device.
 pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
     let Some(first) = parts.first() else { return Err(Error::shape("there are no columns to join")) };
-    let (rows, _) = host::matrix(first, "columns")?;
+    let (rows, _) = host::matrix_dims(first, "columns")?;
     for part in parts {
-        let (_, width) = host::matrix(part, "columns")?;
-        host::expect(part, "columns", &[rows, width])?;
+        let (_, width) = host::matrix_dims(part, "columns")?;
+        host::expect_shape(part, "columns", &[rows, width])?;
         accelerator_of([(first, "the first columns"), (part, "others")])?;
     }
     match accelerator_of([(first, "columns")])? {
@@ -47,10 +47,10 @@ pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
 /// columns]`, `factors` and `bias` are `[columns]` f32. The result has the type of `x`. Returns an error if the shapes or
 /// devices do not fit each other.
 pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
-    let (rows, columns) = host::matrix(x, "x")?;
-    host::expect(factors, "factors", &[columns])?;
+    let (rows, columns) = host::matrix_dims(x, "x")?;
+    host::expect_shape(factors, "factors", &[columns])?;
     if let Some(bias) = bias {
-        host::expect(bias, "bias", &[columns])?;
+        host::expect_shape(bias, "bias", &[columns])?;
         accelerator_of([(x, "x"), (bias, "bias")])?;
     }
     if let Some(device) = accelerator_of([(x, "x"), (factors, "factors")])? {
@@ -70,8 +70,8 @@ pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Res
 /// `b` are `[rows, columns]`; on an accelerator both are f32 or both bf16. Sums in f32 and in a fixed order. The result
 /// is `[columns]` f32, zeros if there are no rows. Returns an error if the shapes or devices differ.
 pub fn scale_columns_gradient(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    let (_, columns) = host::matrix(a, "a")?;
-    host::expect(b, "b", a.dims())?;
+    let (_, columns) = host::matrix_dims(a, "a")?;
+    host::expect_shape(b, "b", a.dims())?;
     match accelerator_of([(a, "a"), (b, "b")])? {
         None => bias_gradient(&(a.to_dtype(DType::F32)? * b.to_dtype(DType::F32)?)?),
         Some(device) if columns == 0 => device.zeros(&[0], DType::F32),
@@ -83,7 +83,7 @@ pub fn scale_columns_gradient(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// empty. The caller has checked that the widths add up to the columns.
 fn split_on_device(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let act = expect_type(joined, "joined")?;
-    let (rows, columns) = host::matrix(joined, "joined")?;
+    let (rows, columns) = host::matrix_dims(joined, "joined")?;
     let mut start = 0;
     let mut parts = Vec::with_capacity(widths.len());
     for width in widths {
@@ -105,7 +105,7 @@ fn concat_on_device(device: &Accelerator, parts: &[Tensor], rows: usize) -> Resu
     let joined = device.empty(&[rows, columns], act)?;
     let mut start = 0;
     for part in parts {
-        let (_, width) = host::matrix(part, "columns")?;
+        let (_, width) = host::matrix_dims(part, "columns")?;
         if part.elem_count() > 0 {
             copy(device, (&numbers_from(&joined, start)?, columns), (part, width), [rows, width])?;
         }

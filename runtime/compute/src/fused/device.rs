@@ -28,15 +28,27 @@ pub(super) fn expect_type(tensor: &Tensor, name: &str) -> Result<DType> {
     }
 }
 
+/// Returns the type of the first activation, f32 or bf16, which all must have. Errors name the tensor that does not
+/// fit.
+pub(super) fn expect_one_type<const N: usize>(tensors: [(&Tensor, &str); N]) -> Result<DType> {
+    let first = expect_type(tensors[0].0, tensors[0].1)?;
+    let other = tensors.iter().find(|(tensor, _)| tensor.dtype() != first);
+    other.map_or(Ok(first), |(tensor, name)| {
+        let (found, wanted) = (tensor.dtype().as_str(), first.as_str());
+        Err(Error::dtype(format!("`{name}` is {found}, `{}` is {wanted}; both need one type", tensors[0].1)))
+    })
+}
+
 /// Returns a grid of blocks of [`THREADS`] threads for a kernel whose blocks loop over rows: at most one block a row.
 pub(super) fn over_rows(device: &Accelerator, rows: usize) -> Grid {
     device.over_rows(rows, THREADS)
 }
 
-/// Computes sums over rows in two steps, in a fixed order, and returns them as `[columns]` f32. Cuts the rows into parts of
-/// [`ROWS_OF_PART`], or of more so that there are at most [`MOST_PARTS`] parts; there is at least one. `fill` launches the
-/// kernel that sums the rows of each part; it gets the tensor to write, `[parts, columns]` f32, the number of rows of a
-/// part, and a grid with one block per part along its second axis. A second kernel adds the sums of the parts in order.
+/// Computes sums over rows in two steps, in a fixed order, and returns them as `[columns]` f32. Cuts the rows into
+/// parts of [`ROWS_OF_PART`], or of more so that there are at most [`MOST_PARTS`] parts; there is at least one. `fill`
+/// launches the kernel that sums the rows of each part; it gets the tensor to write, `[parts, columns]` f32, the number
+/// of rows of a part, and a grid with one block per part along its second axis. A second kernel adds the sums of the
+/// parts in order.
 pub(super) fn parts(
     device: &Accelerator,
     rows: usize,
@@ -78,7 +90,7 @@ pub(super) fn rows(
         WeightRef::Packed(packed) => return unpacked(device, packed, Rows::Numbered(ids), scale, dtype),
         WeightRef::Tensor(tensor) => tensor,
     };
-    let (known, width) = host::matrix(table, "weight")?;
+    let (known, width) = host::matrix_dims(table, "weight")?;
     let kernel = match table.dtype() {
         DType::F32 => &kernel::EMBED_F32,
         DType::BF16 => &kernel::EMBED_BF16,

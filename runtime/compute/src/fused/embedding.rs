@@ -56,8 +56,8 @@ pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dt
 /// hidden]`: row `id` is `scale · Σ dy` over the tokens with that id, in order, and 0 if there are none. Returns an error if
 /// `dy` has not one row for each id, or for an id of `rows` or more.
 pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Result<Tensor> {
-    let (_, hidden) = host::matrix(dy, "dy")?;
-    host::expect(dy, "dy", &[ids.len(), hidden])?;
+    let (_, hidden) = host::matrix_dims(dy, "dy")?;
+    host::expect_shape(dy, "dy", &[ids.len(), hidden])?;
     check_below(ids, rows, TOKEN)?;
     if let Some(device) = accelerator_of([(dy, "dy")])? {
         return sum_rows_by_index(&device, &kernel::EMBED_GRADIENT, ids, dy, scale, (rows, DType::F32));
@@ -89,7 +89,7 @@ pub(super) fn sum_rows_by_index(
     (rows, dtype): (usize, DType),
 ) -> Result<Tensor> {
     let act = expect_type(dy, "dy")?;
-    let (given, width) = host::matrix(dy, "dy")?;
+    let (given, width) = host::matrix_dims(dy, "dy")?;
     let sum = device.zeros(&[rows, width], dtype)?;
     if given == 0 {
         return Ok(sum);

@@ -86,7 +86,7 @@ pub(super) fn few_tokens_tiles(
     dtype: DType,
     on_tile: impl Fn(&mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
-    let (tokens, inputs) = host::matrix(input.x, "x")?;
+    let (tokens, inputs) = host::matrix_dims(input.x, "x")?;
     let stored = Stored::of(weight, "weight")?;
     let weight = stored.view();
     expect_inner_dim(inputs, weight.columns, [weight.rows, weight.columns])?;
@@ -132,8 +132,8 @@ impl<'a> Adapter<'a> {
     /// Computes `x·Aᵀ` and borrows B. Returns an error if A does not fit `x` or B is not `[outputs, rank]`.
     fn of(x: &Tensor, low: &'a LowRank, outputs: usize) -> Result<Self> {
         let down = linear_few_tokens(x, &low.a, None)?;
-        let (_, rank) = host::matrix(&down, "xa")?;
-        host::expect(&low.b, "b", &[outputs, rank])?;
+        let (_, rank) = host::matrix_dims(&down, "xa")?;
+        host::expect_shape(&low.b, "b", &[outputs, rank])?;
         let down = Floats::activations(&down, "xa")?.to_vec();
         Ok(Self { down, up: Stored::of(&low.b, "b")?, scale: low.scale })
     }

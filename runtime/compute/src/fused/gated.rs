@@ -4,7 +4,7 @@ use candle_core::Tensor;
 
 use super::backend::accelerator_of;
 use super::chunks::map_chunks;
-use super::device::{expect_type, over_rows};
+use super::device::{expect_one_type, over_rows};
 use super::host;
 use super::simd::{exp, sigmoid, vectorize};
 use crate::accelerator::{Accelerator, arguments, kernel};
@@ -27,12 +27,12 @@ pub enum Activation {
     GeluTanh,
 }
 
-/// Computes `activation(gate) · up` elementwise, for tensors of one shape and type, f32 or bf16. Computes in f32 and rounds
-/// to the type of `gate`. Returns an error if shapes or devices differ.
+/// Computes `activation(gate) · up` elementwise, for tensors of one shape and type, f32 or bf16. Computes in f32 and
+/// rounds to the type of `gate`. Returns an error if shapes or devices differ, or types on a device.
 pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tensor> {
-    host::expect(up, "up", gate.dims())?;
+    host::expect_shape(up, "up", gate.dims())?;
     if let Some(device) = accelerator_of([(gate, "gate"), (up, "up")])? {
-        let (act, [rows, columns]) = (expect_type(gate, "gate")?, rows_and_columns(gate));
+        let (act, [rows, columns]) = (expect_one_type([(gate, "gate"), (up, "up")])?, rows_and_columns(gate));
         let arguments = arguments![gate, up, rows, columns, columns as u64, activation as u32];
         return device.compute(&kernel::GATED, act, over_rows(&device, rows), gate.dims(), &arguments);
     }
@@ -43,12 +43,12 @@ pub fn gated(gate: &Tensor, up: &Tensor, activation: Activation) -> Result<Tenso
     y
 }
 
-/// Returns the gradients (dgate, dup) of [`gated`] with respect to `gate` and `up`, shaped like them, from `dy`, the
-/// gradient of the result: `dgate = dy·up·activation'(gate)`, `dup = dy·activation(gate)`. Returns an error if shapes or
-/// devices differ.
+/// Returns the gradients (dgate, dup) of [`gated`] with respect to `gate` and `up`, in their shape and the type of
+/// `gate`, from `dy`, the gradient of the result: `dgate = dy·up·activation'(gate)`, `dup = dy·activation(gate)`. All
+/// three are f32 or bf16. Returns an error if shapes or devices differ, or types on a device.
 pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activation) -> Result<(Tensor, Tensor)> {
-    host::expect(up, "up", gate.dims())?;
-    host::expect(dy, "dy", gate.dims())?;
+    host::expect_shape(up, "up", gate.dims())?;
+    host::expect_shape(dy, "dy", gate.dims())?;
     if let Some(device) = accelerator_of([(gate, "gate"), (up, "up"), (dy, "dy")])? {
         return gradients_on_device(&device, dy, gate, up, activation, None);
     }
@@ -61,26 +61,27 @@ pub fn gated_backward(dy: &Tensor, gate: &Tensor, up: &Tensor, activation: Activ
 }
 
 /// Returns (dgate, dup, result): the gradients as [`gated_backward`] returns them, and the result of [`gated`],
-/// computed again. A device reads gate and up once for both. Returns an error if shapes or devices differ.
+/// computed again. A device reads gate and up once for both. Returns an error if shapes or devices differ, or types on
+/// a device.
 pub fn gated_backward_with_result(
     dy: &Tensor,
     gate: &Tensor,
     up: &Tensor,
     activation: Activation,
 ) -> Result<(Tensor, Tensor, Tensor)> {
-    host::expect(up, "up", gate.dims())?;
-    host::expect(dy, "dy", gate.dims())?;
+    host::expect_shape(up, "up", gate.dims())?;
+    host::expect_shape(dy, "dy", gate.dims())?;
     let Some(device) = accelerator_of([(gate, "gate"), (up, "up"), (dy, "dy")])? else {
         let (dgate, dup) = gated_backward(dy, gate, up, activation)?;
         return Ok((dgate, dup, gated(gate, up, activation)?));
     };
-    let result = device.empty(gate.dims(), expect_type(gate, "gate")?)?;
+    let result = device.empty(gate.dims(), expect_one_type([(gate, "gate")])?)?;
     let (dgate, dup) = gradients_on_device(&device, dy, gate, up, activation, Some(&result))?;
     Ok((dgate, dup, result))
 }
 
-/// Queues the kernel of the gradients and returns (dgate, dup). It also writes the result of [`gated`] to `result`, if given.
-/// The caller has checked the shapes.
+/// Queues the kernel of the gradients and returns (dgate, dup). It also writes the result of [`gated`] to `result`, if
+/// given. The caller has checked the shapes. Returns an error if the types differ.
 fn gradients_on_device(
     device: &Accelerator,
     dy: &Tensor,
@@ -89,7 +90,8 @@ fn gradients_on_device(
     activation: Activation,
     result: Option<&Tensor>,
 ) -> Result<(Tensor, Tensor)> {
-    let (act, [rows, columns]) = (expect_type(gate, "gate")?, rows_and_columns(gate));
+    let act = expect_one_type([(gate, "gate"), (up, "up"), (dy, "dy")])?;
+    let [rows, columns] = rows_and_columns(gate);
     let (dgate, dup) = (device.empty(gate.dims(), act)?, device.empty(gate.dims(), act)?);
     let (stride, activation) = (columns as u64, activation as u32);
     let arguments = arguments![&dgate, &dup, result, dy, gate, up, rows, columns, stride, activation];
@@ -97,8 +99,8 @@ fn gradients_on_device(
     Ok((dgate, dup))
 }
 
-/// Returns rows and columns of a tensor of any rank: the last axis is the columns, at least 1; all others together are the
-/// rows.
+/// Returns rows and columns of a tensor of any rank: the last axis is the columns, at least 1; all others together are
+/// the rows.
 fn rows_and_columns(tensor: &Tensor) -> [usize; 2] {
     let columns = tensor.dims().last().copied().unwrap_or(1).max(1);
     [tensor.elem_count() / columns, columns]

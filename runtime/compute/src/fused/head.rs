@@ -129,7 +129,7 @@ impl Inputs<'_> {
         let &[words, width] = self.weight.sides().as_slice() else {
             return Err(Error::shape(format!("`weight` has shape {:?}, a matrix is needed", self.weight.sides())));
         };
-        host::expect(self.hidden, "hidden", &[self.targets.len(), width])?;
+        host::expect_shape(self.hidden, "hidden", &[self.targets.len(), width])?;
         check_below(self.targets, words, TOKEN)?;
         if self.options.taps.contains(Tap::Divergence) {
             return Err(Error::argument("a divergence needs the head of another model: `head_divergence` computes it"));

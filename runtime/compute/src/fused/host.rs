@@ -111,7 +111,7 @@ impl Deref for Floats<'_> {
 ///
 /// # Errors
 /// [`Error::Shape`] for a tensor that does not have two dimensions.
-pub(super) fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
+pub(super) fn matrix_dims(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
     match tensor.dims() {
         &[rows, columns] => Ok((rows, columns)),
         other => Err(Error::shape(format!("`{name}` has shape {other:?}, a matrix is needed"))),
@@ -120,7 +120,7 @@ pub(super) fn matrix(tensor: &Tensor, name: &str) -> Result<(usize, usize)> {
 
 /// Returns [`Error::Shape`] unless a tensor has the shape `shape`, which follows from the other operands. `name` is what the
 /// message calls the tensor.
-pub(super) fn expect(tensor: &Tensor, name: &str, shape: &[usize]) -> Result<()> {
+pub(super) fn expect_shape(tensor: &Tensor, name: &str, shape: &[usize]) -> Result<()> {
     expect_dims(tensor.dims(), name, shape)
 }
 

@@ -28,17 +28,17 @@ pub(super) const FEATURES: usize = 256;
 const THIN: usize = 128;
 
 /// Computes the linear layer `y = x·Wᵀ + b`: `x` is `[tokens, in]` f32 or bf16, `weight` is `[out, in]` in any stored
-/// format, `bias` is `[out]` f32; the result is `[tokens, out]` in the type of `x`. The weight is converted to the type of
-/// `x`; sums are in f32. Returns an error if shapes or devices do not fit each other.
+/// format, `bias` is `[out]` f32; the result is `[tokens, out]` in the type of `x`. The weight is converted to the type
+/// of `x`; sums are in f32. Returns an error if shapes or devices do not fit each other.
 pub fn linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
     let weight = weight.into();
     let Some(device) = accelerator_with([(x, "x")], weight)? else {
         return linear_tiles(x, weight, bias, |_, _, _| {});
     };
     let act = expect_type(x, "x")?;
-    let ((_, inputs), [outputs, columns]) = (host::matrix(x, "x")?, sides(weight)?);
+    let ((_, inputs), [outputs, columns]) = (host::matrix_dims(x, "x")?, sides(weight)?);
     expect_inner_dim(inputs, columns, [outputs, columns])?;
-    bias.map_or(Ok(()), |bias| host::expect(bias, "bias", &[outputs]))?;
+    bias.map_or(Ok(()), |bias| host::expect_shape(bias, "bias", &[outputs]))?;
     let weight = matrix(&device, weight, act)?;
     let y = product(&device, MatrixView::plain(x), MatrixView::transposed(&weight), act, 1.0)?;
     bias.map_or(Ok(()), |bias| add_bias(&device, &y, bias))?;
@@ -46,8 +46,8 @@ pub fn linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Te
 }
 
 /// Computes the gradient of [`linear`] with respect to its input, `dx = dy·W`: `dy` is `[tokens, out]`, `weight` is
-/// `[out, in]` in any stored format, the result `[tokens, in]` in the type of `dy`. Returns an error if shapes or devices
-/// do not fit each other.
+/// `[out, in]` in any stored format, the result `[tokens, in]` in the type of `dy`. Returns an error if shapes or
+/// devices do not fit each other.
 pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) -> Result<Tensor> {
     add_linear_input_gradient(None, dy, weight)
 }
@@ -61,9 +61,9 @@ pub(super) fn linear_input_gradient_f32(dy: &Tensor, weight: WeightRef<'_>) -> R
     product(&device, MatrixView::plain(dy), MatrixView::plain(&weight), DType::F32, 1.0)
 }
 
-/// Computes `total + dy·W`, `[tokens, in]` in the type of `dy`, or `dy·W` without `total`: the sum over linear layers that
-/// read the same input. A device overwrites `total`: no other tensor may share its memory. Returns an error if shapes or
-/// devices do not fit each other.
+/// Computes `total + dy·W`, `[tokens, in]` in the type of `dy`, or `dy·W` without `total`: the sum over linear layers
+/// that read the same input. A device overwrites `total`: no other tensor may share its memory. Returns an error if
+/// shapes or devices do not fit each other.
 pub fn add_linear_input_gradient<'w>(
     total: Option<Tensor>,
     dy: &Tensor,
@@ -74,7 +74,7 @@ pub fn add_linear_input_gradient<'w>(
         return add_to(total, transposed_linear_tiles(dy, weight, |_, _, _| {})?);
     };
     let act = expect_type(dy, "dy")?;
-    let ((_, outputs), [rows, inputs]) = (host::matrix(dy, "dy")?, sides(weight)?);
+    let ((_, outputs), [rows, inputs]) = (host::matrix_dims(dy, "dy")?, sides(weight)?);
     expect_inner_dim(outputs, rows, [rows, inputs])?;
     let weight = matrix(&device, weight, act)?;
     add_product(&device, total, MatrixView::plain(dy), MatrixView::plain(&weight), act)
@@ -88,8 +88,8 @@ pub(super) fn add_to(total: Option<Tensor>, addend: Tensor) -> Result<Tensor> {
     }
 }
 
-/// Queues `y ← y + x·Wᵀ` on a device and returns `y`, `[tokens, out]` in the type of `x`. Fails if shapes or devices do not fit
-/// each other.
+/// Queues `y ← y + x·Wᵀ` on a device and returns `y`, `[tokens, out]` in the type of `x`. Fails if shapes or devices do
+/// not fit each other.
 pub(super) fn add_linear(device: &Accelerator, y: Tensor, x: &Tensor, weight: WeightRef<'_>) -> Result<Tensor> {
     let act = expect_type(x, "x")?;
     let weight = matrix(device, weight, act)?;
@@ -110,12 +110,12 @@ fn add_product(
     Ok(total)
 }
 
-/// Computes the gradient of a linear layer with respect to its weight, `factor · dyᵀ·x`: `dy` is `[tokens, out]`, `x` is
-/// `[tokens, in]`, the result `[out, in]` f32, zeros if there are no tokens. Returns an error if the numbers of tokens or
-/// the devices differ.
+/// Computes the gradient of a linear layer with respect to its weight, `factor · dyᵀ·x`: `dy` is `[tokens, out]`, `x`
+/// is `[tokens, in]`, the result `[out, in]` f32, zeros if there are no tokens. Returns an error if the numbers of
+/// tokens or the devices differ.
 pub fn linear_weight_gradient(factor: f32, dy: &Tensor, x: &Tensor) -> Result<Tensor> {
-    let ((tokens, _), (_, inputs)) = (host::matrix(dy, "dy")?, host::matrix(x, "x")?);
-    host::expect(x, "x", &[tokens, inputs])?;
+    let ((tokens, _), (_, inputs)) = (host::matrix_dims(dy, "dy")?, host::matrix_dims(x, "x")?);
+    host::expect_shape(x, "x", &[tokens, inputs])?;
     match accelerator_of([(dy, "dy"), (x, "x")])? {
         None => transposed_product(factor, (dy, "dy"), (x, "x")),
         Some(device) => {
@@ -125,11 +125,11 @@ pub fn linear_weight_gradient(factor: f32, dy: &Tensor, x: &Tensor) -> Result<Te
     }
 }
 
-/// Computes the gradient of [`linear`] with respect to its bias: sums `dy`, `[tokens, out]`, over the tokens, in f32 and in
-/// a fixed order (on the CPU that of the tokens). The result is `[out]` f32, zeros if there are no tokens. Returns an
-/// error unless `dy` is a matrix in f32 or bf16.
+/// Computes the gradient of [`linear`] with respect to its bias: sums `dy`, `[tokens, out]`, over the tokens, in f32
+/// and in a fixed order (on the CPU that of the tokens). The result is `[out]` f32, zeros if there are no tokens.
+/// Returns an error unless `dy` is a matrix in f32 or bf16.
 pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
-    let (tokens, outputs) = host::matrix(dy, "dy")?;
+    let (tokens, outputs) = host::matrix_dims(dy, "dy")?;
     if let Some(device) = accelerator_of([(dy, "dy")])? {
         return parts(&device, tokens, outputs, |sums, of_part, grid| {
             let arguments = arguments![sums, dy, tokens, outputs, of_part];
@@ -145,13 +145,13 @@ pub fn bias_gradient(dy: &Tensor) -> Result<Tensor> {
 /// Queues adding `bias`, `[columns]` f32, to every row of `y`, `[rows, columns]`, in place, on a device. The caller has
 /// checked the length of the bias.
 pub(super) fn add_bias(device: &Accelerator, y: &Tensor, bias: &Tensor) -> Result<()> {
-    let (rows, columns) = host::matrix(y, "y")?;
+    let (rows, columns) = host::matrix_dims(y, "y")?;
     let arguments = arguments![y, bias, rows, columns, columns as u64];
     device.launch(&kernel::ADD_BIAS, y.dtype(), over_rows(device, rows), &arguments)
 }
 
-/// Queues computing `factor · left·right` on a device and returns the result, a new tensor of shape `[rows of left, columns
-/// of right]` and type `dtype`. It is zeros if the inner dimension is 0.
+/// Queues computing `factor · left·right` on a device and returns the result, a new tensor of shape `[rows of left,
+/// columns of right]` and type `dtype`. It is zeros if the inner dimension is 0.
 pub(super) fn product(
     device: &Accelerator,
     left: MatrixView<'_>,
@@ -195,7 +195,7 @@ pub(super) fn linear_tiles_in<'w>(
     bias: Option<&Tensor>,
     on_tile: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
-    let (tokens, inputs) = host::matrix(x, "x")?;
+    let (tokens, inputs) = host::matrix_dims(x, "x")?;
     let (locked, stored) = (Locked::of(x, "x")?, Stored::of(weight, "weight")?);
     let (x, weight) = (locked.data("x")?, stored.view());
     expect_inner_dim(inputs, weight.columns, [weight.rows, weight.columns])?;
@@ -228,7 +228,7 @@ fn transposed_linear_tiles_in<'w>(
     weight: impl Into<WeightRef<'w>>,
     on_tile: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
-    let (tokens, outputs) = host::matrix(dy, "dy")?;
+    let (tokens, outputs) = host::matrix_dims(dy, "dy")?;
     let (locked, stored) = (Locked::of(dy, "dy")?, Stored::of(weight, "weight")?);
     let (dy, weight) = (locked.data("dy")?, stored.view());
     expect_inner_dim(outputs, weight.rows, [weight.rows, weight.columns])?;
@@ -241,9 +241,9 @@ fn transposed_linear_tiles_in<'w>(
     })
 }
 
-/// Makes a matrix of `shape` in type `dtype` on the CPU, from tiles of at most `tile` (rows, columns), one task each. Calls
-/// `fill` with the range of rows and the range of columns of each tile and with the tile, zeros in f32, which `fill`
-/// overwrites. A tile of a bf16 matrix is rounded afterwards, while it is in the processor's cache.
+/// Makes a matrix of `shape` in type `dtype` on the CPU, from tiles of at most `tile` (rows, columns), one task each.
+/// Calls `fill` with the range of rows and the range of columns of each tile and with the tile, zeros in f32, which
+/// `fill` overwrites. A tile of a bf16 matrix is rounded afterwards, while it is in the processor's cache.
 ///
 /// # Errors
 /// [`Error::Dtype`] unless `dtype` is f32 or bf16.
@@ -278,10 +278,11 @@ pub(super) fn tensor_of_tiles(
 }
 
 /// Computes `factor · leftᵀ·right` on the CPU, `[outputs, inputs]` f32: `left` is `[tokens, outputs]`, `right` is
-/// `[tokens, inputs]`, each with what error messages call it. Every weight gradient has this form. The result is zeros if
-/// there are no tokens. The caller has checked that both have the same number of tokens.
+/// `[tokens, inputs]`, both f32 or bf16 without gaps, each paired with its name for error messages. Every weight
+/// gradient has this form. The result is zeros if there are no tokens. The caller has checked that both have the same
+/// number of tokens. Fails for another type, gaps, or a tensor of an accelerator.
 fn transposed_product(factor: f32, left: (&Tensor, &str), right: (&Tensor, &str)) -> Result<Tensor> {
-    let ((tokens, outputs), (_, inputs)) = (host::matrix(left.0, left.1)?, host::matrix(right.0, right.1)?);
+    let ((tokens, outputs), (_, inputs)) = (host::matrix_dims(left.0, left.1)?, host::matrix_dims(right.0, right.1)?);
     // A transposed bf16 operand, whose rows lie apart in memory, is slow to read, so the narrower operand is
     // transposed.
     if left.0.dtype() == DType::BF16 && inputs < THIN && inputs < outputs {
@@ -305,12 +306,12 @@ pub(super) struct Bias<'a>(Option<Floats<'a>>);
 impl<'a> Bias<'a> {
     /// Borrows the bias, if any. Returns an error unless it is `[outputs]` f32 on the CPU.
     pub(super) fn of(bias: Option<&'a Tensor>, outputs: usize) -> Result<Self> {
-        bias.map_or(Ok(()), |bias| host::expect(bias, "bias", &[outputs]))?;
+        bias.map_or(Ok(()), |bias| host::expect_shape(bias, "bias", &[outputs]))?;
         Ok(Self(bias.map(|bias| Floats::of(bias, "bias")).transpose()?))
     }
 
-    /// Adds the bias of the outputs `columns`, which are the tile's columns, to every row of the tile. Does nothing without
-    /// a bias.
+    /// Adds the bias of the outputs `columns`, which are the tile's columns, to every row of the tile. Does nothing
+    /// without a bias.
     pub(super) fn add(&self, columns: Range<usize>, tile: &mut Tile<'_>) {
         if let Some(bias) = &self.0 {
             let bias = &bias[columns];
@@ -319,8 +320,8 @@ impl<'a> Bias<'a> {
     }
 }
 
-/// Cuts a result into tiles of at most these rows and columns, and returns them as a parallel iterator in which each tile is
-/// a task of its own. A tile comes with the range of rows and the range of columns that it covers.
+/// Cuts a result into tiles of at most these rows and columns, and returns them as a parallel iterator in which each
+/// tile is a task of its own. A tile comes with the range of rows and the range of columns that it covers.
 pub(super) fn par_tiles<T: Send>(
     result: Tile<'_, T>,
     [rows, columns]: [usize; 2],

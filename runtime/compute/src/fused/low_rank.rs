@@ -61,9 +61,9 @@ pub fn adapted_linear<'w>(
         let added = linear(&reduced, &low.scaled_b()?, None)?;
         return Ok((residual::add(&linear(x, weight, bias)?, &added)?, reduced));
     }
-    let ((_, inputs), (rank, _)) = (host::matrix(x, "x")?, host::matrix(&low.a, "a")?);
-    host::expect(&low.a, "a", &[rank, inputs])?;
-    host::expect(&low.b, "b", &[weight.sides().first().copied().unwrap_or(0), rank])?;
+    let ((_, inputs), (rank, _)) = (host::matrix_dims(x, "x")?, host::matrix_dims(&low.a, "a")?);
+    host::expect_shape(&low.a, "a", &[rank, inputs])?;
+    host::expect_shape(&low.b, "b", &[weight.sides().first().copied().unwrap_or(0), rank])?;
     let (a, b) = (&*Floats::activations(&low.a, "a")?, &*Floats::activations(&low.b, "b")?);
     let a = Matrix::packed(a, rank, inputs).transposed();
     let down = thin_product(x, rank, |tile, x| tile.multiply_batch_invariant(false, 1.0, x, a))?;
@@ -84,8 +84,8 @@ pub fn adapted_linear<'w>(
 /// The gradients of the adapter follow from it as [`linear_weight_gradient`](super::linear_weight_gradient): A's is
 /// `(s·dy·B)ᵀ·x`, with dropout `(s·dy·B)ᵀ·drop(x)`, and B's is `s·dyᵀ·(x·Aᵀ)`.
 pub fn reduced_gradient(dy: &Tensor, low: &LowRank) -> Result<Tensor> {
-    let ((_, outputs), (_, rank)) = (host::matrix(dy, "dy")?, host::matrix(&low.b, "b")?);
-    host::expect(&low.b, "b", &[outputs, rank])?;
+    let ((_, outputs), (_, rank)) = (host::matrix_dims(dy, "dy")?, host::matrix_dims(&low.b, "b")?);
+    host::expect_shape(&low.b, "b", &[outputs, rank])?;
     if let Some(device) = accelerator_of([(dy, "dy"), (&low.b, "b")])? {
         let act = expect_type(dy, "dy")?;
         expect_type(&low.b, "b")?;
@@ -108,10 +108,10 @@ pub fn adapted_input_gradient<'w>(
     dropout: Option<&Dropout>,
     total: Option<Tensor>,
 ) -> Result<Tensor> {
-    let ((tokens, outputs), (rank, inputs)) = (host::matrix(dy, "dy")?, host::matrix(&low.a, "a")?);
+    let ((tokens, outputs), (rank, inputs)) = (host::matrix_dims(dy, "dy")?, host::matrix_dims(&low.a, "a")?);
     let weight = weight.into();
     host::expect_dims(&weight.sides(), "weight", &[outputs, inputs])?;
-    host::expect(reduced, "reduced", &[tokens, rank])?;
+    host::expect_shape(reduced, "reduced", &[tokens, rank])?;
     if let Some(device) = accelerator_with([(dy, "dy"), (reduced, "reduced"), (&low.a, "a")], weight)? {
         return input_gradient_on_device(&device, dy, reduced, weight, low, dropout, total);
     }
@@ -136,7 +136,7 @@ pub fn adapted_input_gradient<'w>(
 /// Computes a product of few columns, `[tokens, rank]` in the type of `left`, in tasks of [`TOKENS`] tokens. `multiply`
 /// gets the tile to fill and the rows of `left`, `[tokens, depth]`, that belong to the tile.
 fn thin_product(left: &Tensor, rank: usize, multiply: impl Fn(&mut Tile<'_>, Matrix<'_>) + Sync) -> Result<Tensor> {
-    let ((tokens, depth), dtype, locked) = (host::matrix(left, "x")?, left.dtype(), Locked::of(left, "x")?);
+    let ((tokens, depth), dtype, locked) = (host::matrix_dims(left, "x")?, left.dtype(), Locked::of(left, "x")?);
     let left = locked.data("x")?;
     tensor_of_tiles(dtype, [tokens, rank], [TOKENS, FEATURES.max(rank)], |rows, _, tile| {
         multiply(tile, Matrix::new(left.skip(rows.start * depth), rows.len(), depth, depth));
@@ -154,10 +154,10 @@ fn adapted_linear_on_device(
     low: &LowRank,
     dropout: Option<&Dropout>,
 ) -> Result<(Tensor, Tensor)> {
-    let (_, inputs) = host::matrix(x, "x")?;
-    let ([outputs, _], (rank, _)) = (sides(weight)?, host::matrix(&low.a, "a")?);
-    host::expect(&low.a, "a", &[rank, inputs])?;
-    host::expect(&low.b, "b", &[outputs, rank])?;
+    let (_, inputs) = host::matrix_dims(x, "x")?;
+    let ([outputs, _], (rank, _)) = (sides(weight)?, host::matrix_dims(&low.a, "a")?);
+    host::expect_shape(&low.a, "a", &[rank, inputs])?;
+    host::expect_shape(&low.b, "b", &[outputs, rank])?;
     let act = expect_type(x, "x")?;
     expect_type(&low.a, "a")?;
     expect_type(&low.b, "b")?;

@@ -65,11 +65,11 @@ pub fn rms_norm_backward(
     plus: Option<&Tensor>,
 ) -> Result<Tensor> {
     let (width, offset) = (checked_width(x, weight)?, weight_offset(unit_offset));
-    host::expect(dy, "dy", x.dims())?;
+    host::expect_shape(dy, "dy", x.dims())?;
     let plus_or_dy = plus.unwrap_or(dy);
-    host::expect(plus_or_dy, "plus", x.dims())?;
+    host::expect_shape(plus_or_dy, "plus", x.dims())?;
     let rows = x.elem_count() / width;
-    host::expect(rstd, "rstd", &[rows])?;
+    host::expect_shape(rstd, "rstd", &[rows])?;
     if let Some(device) =
         accelerator_of([(x, "x"), (dy, "dy"), (weight, "weight"), (rstd, "rstd"), (plus_or_dy, "plus")])?
     {
@@ -106,8 +106,8 @@ pub fn rms_norm_backward(
 /// an error if shapes or devices do not fit each other.
 pub fn rms_norm_weight_gradient(dy: &Tensor, x: &Tensor, rstd: &Tensor) -> Result<Tensor> {
     let width = x.dims().last().copied().unwrap_or(0).max(1);
-    host::expect(dy, "dy", x.dims())?;
-    host::expect(rstd, "rstd", &[x.elem_count() / width])?;
+    host::expect_shape(dy, "dy", x.dims())?;
+    host::expect_shape(rstd, "rstd", &[x.elem_count() / width])?;
     if let Some(device) = accelerator_of([(x, "x"), (dy, "dy"), (rstd, "rstd")])? {
         return device_weight_gradient(&device, dy, x, Some(rstd), width);
     }

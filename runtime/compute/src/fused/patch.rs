@@ -20,10 +20,10 @@ const THREADS: u32 = 128;
 /// With `marks`, `[tokens, 1]` f32 of zeros and ones, adds it only to the rows marked 1. Returns an error if shapes or
 /// devices do not fit each other.
 pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Result<Tensor> {
-    let (tokens, width) = host::matrix(rows, "rows")?;
-    host::expect(vector, "vector", &[1, width])?;
+    let (tokens, width) = host::matrix_dims(rows, "rows")?;
+    host::expect_shape(vector, "vector", &[1, width])?;
     if let Some(marks) = marks {
-        host::expect(marks, "marks", &[tokens, 1])?;
+        host::expect_shape(marks, "marks", &[tokens, 1])?;
         accelerator_of([(rows, "rows"), (marks, "marks")])?;
     }
     match (accelerator_of([(rows, "rows"), (vector, "vector")])?, marks) {
@@ -62,14 +62,14 @@ pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Te
 /// Checks that `direction` is `[1, width]` and on the device of `rows`, `[tokens, width]`, and returns the accelerator
 /// of both tensors; `None` for the CPU.
 fn check_direction(rows: &Tensor, direction: &Tensor) -> Result<Option<Accelerator>> {
-    let (_, width) = host::matrix(rows, "rows")?;
-    host::expect(direction, "direction", &[1, width])?;
+    let (_, width) = host::matrix_dims(rows, "rows")?;
+    host::expect_shape(direction, "direction", &[1, width])?;
     accelerator_of([(rows, "rows"), (direction, "direction")])
 }
 
 /// Sets the component of every row along a direction of length 1 to `value` on a device; 0 removes it.
 fn set_on_device(device: &Accelerator, rows: &Tensor, direction: &Tensor, value: f32) -> Result<Tensor> {
-    let (tokens, width) = host::matrix(rows, "rows")?;
+    let (tokens, width) = host::matrix_dims(rows, "rows")?;
     let (grid, arguments) = (Grid::of(extent(tokens)?, THREADS), arguments![rows, direction, value, tokens, width]);
     device.compute(&kernel::PATCH_ALONG, expect_type(rows, "rows")?, grid, rows.dims(), &arguments)
 }

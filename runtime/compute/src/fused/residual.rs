@@ -16,7 +16,7 @@ const TASK_NUMBERS: usize = 1 << 14;
 /// Computes `a + b` of two tensors of one shape and type, f32 or bf16, in f32, and rounds to that type. Returns an error if
 /// shapes or devices differ.
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    host::expect(b, "b", a.dims())?;
+    host::expect_shape(b, "b", a.dims())?;
     if let Some(device) = accelerator_of([(a, "a"), (b, "b")])? {
         let (act, numbers) = (expect_type(a, "a")?, a.elem_count());
         return device.compute(&kernel::ADD, act, device.flat(numbers), a.dims(), &arguments![a, b, numbers as u64]);

@@ -91,7 +91,7 @@ impl RopeTable {
 /// [`Error::Shape`] if `x` is not `heads` heads of at least `2 · half` features, or there is not one position for each
 /// token; [`Error::Argument`] for a position past the table.
 pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, inverse: bool) -> Result<Tensor> {
-    let (tokens, features) = host::matrix(x, "x")?;
+    let (tokens, features) = host::matrix_dims(x, "x")?;
     check_operands(tokens, features, heads, positions, table)?;
     let sign = if inverse { -1.0 } else { 1.0 };
     if let Some(device) = accelerator_of([(x, "x")])? {
@@ -123,7 +123,7 @@ fn rope_on_device(
     table: &RopeTable,
     sign: f32,
 ) -> Result<Tensor> {
-    let (act, (tokens, features)) = (expect_type(x, "x")?, host::matrix(x, "x")?);
+    let (act, (tokens, features)) = (expect_type(x, "x")?, host::matrix_dims(x, "x")?);
     if table.half == 0 || tokens == 0 {
         return Ok(x.clone());
     }

@@ -28,10 +28,10 @@ pub fn adapted_row_norms<'w>(
     dtype: DType,
 ) -> Result<Tensor> {
     let weight = weight.into();
-    let ((outputs, rank), (_, inputs)) = (host::matrix(&low.b, "b")?, host::matrix(&low.a, "a")?);
+    let ((outputs, rank), (_, inputs)) = (host::matrix_dims(&low.b, "b")?, host::matrix_dims(&low.a, "a")?);
     host::expect_dims(&weight.sides(), "weight", &[outputs, inputs])?;
-    host::expect(&low.a, "a", &[rank, inputs])?;
-    host::expect(base_squares, "base squares", &[outputs])?;
+    host::expect_shape(&low.a, "a", &[rank, inputs])?;
+    host::expect_shape(base_squares, "base squares", &[outputs])?;
     if let Some(device) = accelerator_with([(&low.a, "a"), (&low.b, "b"), (base_squares, "base squares")], weight)? {
         let (LowRank { a, b, scale }, weight) = (low, matrix(&device, weight, dtype)?);
         let (weight, narrow) = (MatrixView::plain(&weight), device.cast(a, dtype)?);
@@ -55,7 +55,7 @@ pub fn adapted_row_norms<'w>(
 /// Computes `a / b` elementwise, for f32 tensors of one shape. Does not check for zeros in `b`. Returns an error if shapes
 /// or devices differ.
 pub fn divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
-    host::expect(b, "b", a.dims())?;
+    host::expect_shape(b, "b", a.dims())?;
     match accelerator_of([(a, "a"), (b, "b")])? {
         None => Ok((a / b)?),
         Some(device) => launch_pairwise(&device, &kernel::QUOTIENTS, a, b),
@@ -65,7 +65,7 @@ pub fn divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
 /// Queues updating the number of each row in `sums`, `[rows]` f32, to `keep · sums + scale · Σ a ⊙ b`, with the sum over the
 /// row; `a` and `b` are `[rows, width]` f32. With a `keep` of 0, `sums` may be uninitialized.
 fn row_dots(device: &Accelerator, sums: &Tensor, a: &Tensor, b: &Tensor, [keep, scale]: [f32; 2]) -> Result<()> {
-    let (rows, width) = host::matrix(a, "a")?;
+    let (rows, width) = host::matrix_dims(a, "a")?;
     let arguments = arguments![sums, a, b, rows, width, keep, scale];
     device.launch(&kernel::ROW_DOTS, DType::F32, Grid::of(extent(rows)?, THREADS), &arguments)
 }

@@ -17,7 +17,7 @@ const ROW: [&str; 2] = ["row", "that are there"];
 /// Gathers rows of `from`, `[count, width]`: row i of the result is row `rows[i]`. The result has the type of `from`.
 /// Returns an error for an index of `count` or more.
 pub fn gather_rows(from: &Tensor, rows: &Indices) -> Result<Tensor> {
-    let (count, width) = host::matrix(from, "from")?;
+    let (count, width) = host::matrix_dims(from, "from")?;
     check_below(rows, count, ROW)?;
     match accelerator_of([(from, "from")])? {
         None => Ok(from.index_select(&rows.on(from.device())?, 0)?),
@@ -30,8 +30,8 @@ pub fn gather_rows(from: &Tensor, rows: &Indices) -> Result<Tensor> {
 /// `rows[i]` of zeros, in f32 and in order. Returns an error for an index of `count` or more, or if `selected` has not one
 /// row for each index.
 pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<Tensor> {
-    let (_, width) = host::matrix(selected, "selected")?;
-    host::expect(selected, "selected", &[rows.len(), width])?;
+    let (_, width) = host::matrix_dims(selected, "selected")?;
+    host::expect_shape(selected, "selected", &[rows.len(), width])?;
     check_below(rows, count, ROW)?;
     if let Some(device) = accelerator_of([(selected, "selected")])? {
         let result = (count, expect_type(selected, "selected")?);
@@ -45,10 +45,10 @@ pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<T
 /// matrices differ in their width, their type or their device.
 pub fn concat_rows(parts: &[Tensor]) -> Result<Tensor> {
     let Some(first) = parts.first() else { return Err(Error::shape("there are no rows to stack")) };
-    let (_, width) = host::matrix(first, "rows")?;
+    let (_, width) = host::matrix_dims(first, "rows")?;
     for part in parts {
-        let (count, _) = host::matrix(part, "rows")?;
-        host::expect(part, "rows", &[count, width])?;
+        let (count, _) = host::matrix_dims(part, "rows")?;
+        host::expect_shape(part, "rows", &[count, width])?;
         accelerator_of([(first, "the first rows"), (part, "others")])?;
     }
     let Some(device) = accelerator_of([(first, "rows")])? else { return Ok(Tensor::cat(parts, 0)?) };

@@ -57,7 +57,7 @@ pub fn sample_tokens<'a>(
     options: &SamplingOptions,
 ) -> Result<Option<Vec<SampledToken>>> {
     let Some(device) = accelerator_of([(logits, "logits")])? else { return Ok(None) };
-    let (rows, words) = host::matrix(logits, "logits")?;
+    let (rows, words) = host::matrix_dims(logits, "logits")?;
     if words == 0 {
         return Err(no_logits());
     }
@@ -162,7 +162,7 @@ pub fn map_rows<R: Send, E: From<Error> + Send>(
     matrix: &Tensor,
     work: impl Fn(usize, &[f32]) -> std::result::Result<R, E> + Sync,
 ) -> std::result::Result<Vec<R>, E> {
-    let (_, width) = host::matrix(matrix, "matrix")?;
+    let (_, width) = host::matrix_dims(matrix, "matrix")?;
     let (downloaded, locked);
     let numbers: &[f32] = match accelerator_of([(matrix, "matrix")])? {
         None => {

@@ -135,14 +135,14 @@ impl Segments {
     }
 
     /// The tokens of the sequence with index `number`, without those of the sequences that it continues.
-    pub(super) fn own(&self, number: usize) -> Span {
+    pub(super) fn span(&self, number: usize) -> Span {
         self.sequences[number].own.clone()
     }
 
     /// Returns all tokens that the last token of the sequence with index `number` attends to if attention has no window:
     /// the spans of the sequences that it continues, directly or not, the outermost first, then its own span.
     pub(super) fn path(&self, number: usize) -> Vec<Span> {
-        let mut path: Vec<Span> = self.self_and_ancestors(Some(number)).map(|one| self.own(one)).collect();
+        let mut path: Vec<Span> = self.self_and_ancestors(Some(number)).map(|one| self.span(one)).collect();
         path.reverse();
         path
     }
@@ -177,7 +177,7 @@ mod tests {
         assert_eq!(rows(segments.path(3)), [0..2, 6..8]);
         assert_eq!(rows(segments.family(0).collect()), [0..2, 2..5, 5..6, 6..8]);
         assert_eq!(rows(segments.family(1).collect()), [2..5, 5..6]);
-        assert_eq!((segments.family(4).count(), segments.own(4).rows), (1, 8..9));
+        assert_eq!((segments.family(4).count(), segments.span(4).rows), (1, 8..9));
     }
 
     #[test]

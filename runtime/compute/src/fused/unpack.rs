@@ -12,7 +12,7 @@ use std::ops::Range;
 use candle_core::{DType, Tensor};
 use pulp::{Simd, WithSimd};
 
-use self::formats::{Brain, Nibbles, Q6K, Q8Zero, ScaledNibbles};
+use self::formats::{Bf16Block, Nibbles, Q6K, Q8Zero, ScaledNibbles};
 use super::simd::{dispatch, vectorize};
 use crate::accelerator::{Accelerator, Argument, arguments, kernel};
 use crate::error::{Error, Result};
@@ -41,7 +41,7 @@ fn block_functions(format: Format) -> Option<(Unpack, Dots)> {
         Some((unpack_blocks::<B, SIZE, COUNT>, dot_rows::<B, SIZE, COUNT>))
     }
     match format {
-        Format::BF16 => of::<Brain, 64, 32>(),
+        Format::BF16 => of::<Bf16Block, 64, 32>(),
         Format::Q4_0 => of::<Nibbles<false, false>, 18, 32>(),
         Format::Q4_1 => of::<Nibbles<true, false>, 20, 32>(),
         Format::Q5_0 => of::<Nibbles<false, true>, 22, 32>(),

@@ -3,7 +3,7 @@
 
 use candle_core::{DType, Tensor};
 
-use super::graph::{Pair, Pull, Raw, derive_pair, wide};
+use super::graph::{CandleResult, Pair, Pull, derive_pair, wide};
 use super::number::{is_nan, times, where_or_zero};
 use super::{Estimate, Kind, Meter, Output, check, number};
 use crate::error::Result;
@@ -14,10 +14,10 @@ fn apply(
     budget: &mut dyn Meter,
     a: &Tensor,
     b: &Tensor,
-    value: fn(&Tensor, &Tensor) -> Raw<Tensor>,
+    value: fn(&Tensor, &Tensor) -> CandleResult<Tensor>,
     pulls: (Pull, Pull),
 ) -> Result<Output> {
-    check::float(a)?;
+    check::expect_float(a)?;
     check::same_type(a, b)?;
     let dims = check::broadcast(a.dims(), b.dims())?;
     Estimate::new(Kind::Pairwise, &dims, a.dtype(), &[a, b])?.run_within_budget(budget, || {
@@ -27,7 +27,7 @@ fn apply(
 }
 
 /// Broadcasts an operand to the shape of the result, `pair.y`.
-fn spread(operand: &Tensor, pair: &Pair) -> Raw<Tensor> {
+fn spread(operand: &Tensor, pair: &Pair) -> CandleResult<Tensor> {
     operand.broadcast_as(pair.y.shape())
 }
 
@@ -97,24 +97,28 @@ pub fn maximum(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output>
 }
 
 /// Returns a `u8` tensor that is 1 where a < b and 0 elsewhere.
-fn below(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
+fn below(a: &Tensor, b: &Tensor) -> CandleResult<Tensor> {
     a.lt(b)
 }
 
 /// Returns a `u8` tensor that is 1 where a > b and 0 elsewhere.
-fn above(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
+fn above(a: &Tensor, b: &Tensor) -> CandleResult<Tensor> {
     a.gt(b)
 }
 
 /// Returns a where `wins(a, b)` ([`below`] or [`above`]) is 1 or a is NaN, and b elsewhere. Both have one shape.
-fn extreme(a: &Tensor, b: &Tensor, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>) -> Raw<Tensor> {
+fn extreme(a: &Tensor, b: &Tensor, wins: fn(&Tensor, &Tensor) -> CandleResult<Tensor>) -> CandleResult<Tensor> {
     let first = wins(a, b)?.add(&is_nan(a)?)?;
     first.where_cond(a, b)
 }
 
 /// Returns the gradient of `operand`, which is `pair.a` or `pair.b`, in the shape of the result: the result's gradient where
 /// `wins(operand, other)` is 1, half of it where both operands are equal, and 0 elsewhere.
-fn gradient_share(pair: &Pair, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>, operand: &Tensor) -> Raw<Tensor> {
+fn gradient_share(
+    pair: &Pair,
+    wins: fn(&Tensor, &Tensor) -> CandleResult<Tensor>,
+    operand: &Tensor,
+) -> CandleResult<Tensor> {
     let (a, b) = (spread(pair.a, pair)?, spread(pair.b, pair)?);
     let mine = if std::ptr::eq(operand, pair.a) { wins(&a, &b)? } else { wins(&b, &a)? };
     let won = where_or_zero(&mine, pair.grad)?;
@@ -128,7 +132,7 @@ fn gradient_share(pair: &Pair, wins: fn(&Tensor, &Tensor) -> Raw<Tensor>, operan
 /// [`crate::Error::Shape`] if the three shapes cannot be broadcast, [`crate::Error::Dtype`] if the condition is not
 /// `u8` or a and b differ in type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn where_(budget: &mut dyn Meter, condition: &Tensor, a: &Tensor, b: &Tensor) -> Result<Output> {
-    check::exactly(condition, DType::U8, "the condition")?;
+    check::expect_dtype(condition, DType::U8, "the condition")?;
     check::same_type(a, b)?;
     let dims = check::broadcast(condition.dims(), &check::broadcast(a.dims(), b.dims())?)?;
     let count = check::elements(&dims)?;
@@ -149,7 +153,7 @@ fn compare(
     budget: &mut dyn Meter,
     a: &Tensor,
     b: &Tensor,
-    relation: fn(&Tensor, &Tensor) -> Raw<Tensor>,
+    relation: fn(&Tensor, &Tensor) -> CandleResult<Tensor>,
 ) -> Result<Output> {
     check::same_type(a, b)?;
     let (a, b) = (&a.detach(), &b.detach());
@@ -228,7 +232,7 @@ pub fn is_finite(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// [`crate::Error::Dtype`] if x is not `u8`, and the error of `budget` if the operation exceeds a memory, work or time
 /// limit.
 pub fn logical_not(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
-    check::exactly(x, DType::U8, "the operand")?;
+    check::expect_dtype(x, DType::U8, "the operand")?;
     Estimate::new(Kind::Compare, x.dims(), DType::U8, &[x])?.run_within_budget(budget, || Ok(x.eq(&x.zeros_like()?)?))
 }
 
@@ -238,8 +242,8 @@ pub fn logical_not(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 /// [`crate::Error::Dtype`] if an operand is not `u8`, [`crate::Error::Shape`] if the shapes cannot be broadcast, and
 /// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn logical_and(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
-    check::exactly(a, DType::U8, "the first operand")?;
-    check::exactly(b, DType::U8, "the second operand")?;
+    check::expect_dtype(a, DType::U8, "the first operand")?;
+    check::expect_dtype(b, DType::U8, "the second operand")?;
     compare(budget, a, b, |a, b| a.ne(&a.zeros_like()?)?.minimum(&b.ne(&b.zeros_like()?)?))
 }
 
@@ -249,7 +253,7 @@ pub fn logical_and(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Out
 /// [`crate::Error::Dtype`] if an operand is not `u8`, [`crate::Error::Shape`] if the shapes cannot be broadcast, and
 /// the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn logical_or(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
-    check::exactly(a, DType::U8, "the first operand")?;
-    check::exactly(b, DType::U8, "the second operand")?;
+    check::expect_dtype(a, DType::U8, "the first operand")?;
+    check::expect_dtype(b, DType::U8, "the second operand")?;
     compare(budget, a, b, |a, b| a.ne(&a.zeros_like()?)?.maximum(&b.ne(&b.zeros_like()?)?))
 }

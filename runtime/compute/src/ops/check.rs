@@ -15,7 +15,7 @@ pub const MAX_ELEMENTS: u64 = i32::MAX as u64;
 pub const MAX_PARTS: usize = 1024;
 
 /// Returns [`Error::Shape`] if `axes`, a number of axes, is above [`MAX_RANK`].
-pub(super) fn rank(axes: usize) -> Result<()> {
+pub(super) fn expect_rank(axes: usize) -> Result<()> {
     ensure(axes <= MAX_RANK, || Error::shape(format!("a shape of {axes} axes, {MAX_RANK} are allowed")))
 }
 
@@ -24,7 +24,7 @@ pub(super) fn rank(axes: usize) -> Result<()> {
 /// # Errors
 /// [`Error::Shape`] for more than [`MAX_RANK`] axes, an axis of length 0, or more than [`MAX_ELEMENTS`] elements.
 pub(super) fn elements(dims: &[usize]) -> Result<u64> {
-    rank(dims.len())?;
+    expect_rank(dims.len())?;
     if let Some(axis) = dims.iter().position(|length| *length == 0) {
         return Err(Error::shape(format!("axis {axis} of {dims:?} is 0 long, every axis is at least 1")));
     }
@@ -37,7 +37,7 @@ pub(super) fn elements(dims: &[usize]) -> Result<u64> {
 /// Converts a shape to `usize`. [`Error::Shape`] for more than [`MAX_RANK`] axes, an axis of length 0, or more than
 /// [`MAX_ELEMENTS`] elements.
 pub(super) fn shape(dims: &[u32]) -> Result<Vec<usize>> {
-    rank(dims.len())?;
+    expect_rank(dims.len())?;
     let dims: Vec<usize> = dims.iter().map(|length| *length as usize).collect();
     elements(&dims)?;
     Ok(dims)
@@ -79,14 +79,14 @@ pub(super) fn same_but(x: &Tensor, other: &Tensor, axis: usize, role: &str) -> R
 }
 
 /// Returns [`Error::Dtype`] unless a tensor is f32, f64, f16 or bf16.
-pub(super) fn float(tensor: &Tensor) -> Result<()> {
+pub(super) fn expect_float(tensor: &Tensor) -> Result<()> {
     let dtype = tensor.dtype();
     let other = || Error::dtype(format!("`{}` where floating-point numbers are needed; `cast` first", name(dtype)));
     ensure(matches!(dtype, DType::F32 | DType::F64 | DType::F16 | DType::BF16), other)
 }
 
 /// Returns [`Error::Dtype`] unless a tensor has the element type `dtype`. `role` names the tensor in the error.
-pub(super) fn exactly(tensor: &Tensor, dtype: DType, role: &str) -> Result<()> {
+pub(super) fn expect_dtype(tensor: &Tensor, dtype: DType, role: &str) -> Result<()> {
     let (held, wanted) = (name(tensor.dtype()), name(dtype));
     ensure(held == wanted, || Error::dtype(format!("{role} is `{held}`, not `{wanted}`")))
 }
@@ -120,15 +120,15 @@ pub(super) fn broadcast(a: &[usize], b: &[usize]) -> Result<Vec<usize>> {
 }
 
 /// Returns [`Error::Argument`] if a scalar argument is NaN or infinite. `role` names the argument in the error.
-pub(super) fn finite(value: f64, role: &str) -> Result<()> {
+pub(super) fn expect_finite(value: f64, role: &str) -> Result<()> {
     ensure(value.is_finite(), || Error::argument(format!("`{role}` is {value}, which is not finite")))
 }
 
 /// Returns an index tensor outside the graph and contiguous, after checking that it is `u32` ([`Error::Dtype`]) and every
 /// index is below `bound` ([`Error::Argument`]). Copies a tensor that is not contiguous; the caller must have charged the
 /// copy. Waits for the device.
-pub(super) fn indices(index: &Tensor, bound: usize) -> Result<Tensor> {
-    exactly(index, DType::U32, "the index")?;
+pub(super) fn checked_indices(index: &Tensor, bound: usize) -> Result<Tensor> {
+    expect_dtype(index, DType::U32, "the index")?;
     let index = index.detach().contiguous()?;
     // A new shape has strides of its own: a lone entry that was repeated keeps a stride of 0, which candle divides by.
     let largest = index.reshape(index.elem_count())?.max(0)?.to_scalar::<u32>()?;

@@ -31,7 +31,7 @@ pub fn ones(budget: &mut dyn Meter, device: &Device, shape: &[u32], dtype: DType
 /// [`Error::Shape`] for a shape that is not allowed, [`Error::Argument`] if `value` is not finite, and the error of
 /// `budget` if the operation exceeds a memory, work or time limit.
 pub fn full(budget: &mut dyn Meter, device: &Device, shape: &[u32], value: f32) -> Result<Output> {
-    check::finite(f64::from(value), "value")?;
+    check::expect_finite(f64::from(value), "value")?;
     create_tensor(budget, shape, DType::F32, |dims| Ok(Tensor::full(value, dims, device)?.contiguous()?))
 }
 
@@ -42,10 +42,10 @@ pub fn full(budget: &mut dyn Meter, device: &Device, shape: &[u32], value: f32) 
 /// [`Error::Shape`] if `count` is 0 or too large, [`Error::Argument`] if an argument or the last number is not finite,
 /// and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn arange(budget: &mut dyn Meter, device: &Device, start: f32, step: f32, count: u32) -> Result<Output> {
-    check::finite(f64::from(start), "start")?;
-    check::finite(f64::from(step), "step")?;
+    check::expect_finite(f64::from(start), "start")?;
+    check::expect_finite(f64::from(step), "step")?;
     let number = move |place: u32| (f64::from(start) + f64::from(step) * f64::from(place)) as f32;
-    check::finite(f64::from(number(count.saturating_sub(1))), "the last number")?;
+    check::expect_finite(f64::from(number(count.saturating_sub(1))), "the last number")?;
     create_tensor(budget, &[count], DType::F32, |dims| {
         let numbers: Vec<f32> = (0..count).map(number).collect();
         Ok(Tensor::from_vec(numbers, dims, device)?)

@@ -4,7 +4,7 @@
 
 use candle_core::{DType, Tensor};
 
-use super::graph::{Raw, derive, view_backward, wide};
+use super::graph::{CandleResult, derive, view_backward, wide};
 use super::number::{self, filled, is_finite, times, where_or_zero};
 use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result};
@@ -15,8 +15,8 @@ use crate::error::{Error, Result};
 fn apply(
     budget: &mut dyn Meter,
     x: &Tensor,
-    value: fn(&Tensor) -> Raw<Tensor>,
-    slope: fn(&Tensor, &Tensor) -> Raw<Tensor>,
+    value: fn(&Tensor) -> CandleResult<Tensor>,
+    slope: fn(&Tensor, &Tensor) -> CandleResult<Tensor>,
 ) -> Result<Output> {
     apply_with(budget, Kind::Elementwise, x, value, move |x, y, grad| times(grad, &slope(x, y)?))
 }
@@ -28,13 +28,13 @@ fn apply_with<F>(
     budget: &mut dyn Meter,
     kind: Kind,
     x: &Tensor,
-    value: impl FnOnce(&Tensor) -> Raw<Tensor>,
+    value: impl FnOnce(&Tensor) -> CandleResult<Tensor>,
     pull: F,
 ) -> Result<Output>
 where
-    F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
+    F: Fn(&Tensor, &Tensor, &Tensor) -> CandleResult<Tensor> + Send + Sync + 'static,
 {
-    check::float(x)?;
+    check::expect_float(x)?;
     Estimate::new(kind, x.dims(), x.dtype(), &[x])?.run_within_budget(budget, || {
         let value = value(&wide(x)?)?;
         derive(x, x.dtype(), &value, pull)
@@ -206,8 +206,12 @@ pub fn round(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
 
 /// Charges `budget` by [`Kind::Elementwise`], computes `value` in at least 32 bits and rounds it to the type of x. The result
 /// is in no graph. [`Error::Dtype`] if x is not floating-point.
-fn apply_without_gradient(budget: &mut dyn Meter, x: &Tensor, value: fn(&Tensor) -> Raw<Tensor>) -> Result<Output> {
-    check::float(x)?;
+fn apply_without_gradient(
+    budget: &mut dyn Meter,
+    x: &Tensor,
+    value: fn(&Tensor) -> CandleResult<Tensor>,
+) -> Result<Output> {
+    check::expect_float(x)?;
     let x = x.detach();
     Estimate::new(Kind::Elementwise, x.dims(), x.dtype(), &[&x])?
         .run_within_budget(budget, || Ok(value(&wide(&x)?)?.to_dtype(x.dtype())?))
@@ -219,7 +223,7 @@ fn apply_without_gradient(budget: &mut dyn Meter, x: &Tensor, value: fn(&Tensor)
 /// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and the error of `budget`
 /// if the operation exceeds a memory, work or time limit.
 pub fn add_scalar(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Output> {
-    check::finite(value, "value")?;
+    check::expect_finite(value, "value")?;
     apply_with(budget, Kind::Scalar, x, |x| x.affine(1., value), |_, _, grad| Ok(grad.clone()))
 }
 
@@ -229,7 +233,7 @@ pub fn add_scalar(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Outp
 /// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and the error of `budget`
 /// if the operation exceeds a memory, work or time limit.
 pub fn scale(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Output> {
-    check::finite(value, "value")?;
+    check::expect_finite(value, "value")?;
     apply_with(budget, Kind::Scalar, x, |x| x.affine(value, 0.), move |_, _, grad| grad.affine(value, 0.))
 }
 
@@ -240,7 +244,7 @@ pub fn scale(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Output> {
 /// [`Error::Argument`] if `exponent` is not finite, [`Error::Dtype`] if x is not floating-point, and the error of
 /// `budget` if the operation exceeds a memory, work or time limit.
 pub fn power(budget: &mut dyn Meter, x: &Tensor, exponent: f64) -> Result<Output> {
-    check::finite(exponent, "exponent")?;
+    check::expect_finite(exponent, "exponent")?;
     let slope = move |x: &Tensor| {
         if exponent == 0. { x.zeros_like() } else { x.powf(exponent - 1.)?.affine(exponent, 0.) }
     };
@@ -254,8 +258,8 @@ pub fn power(budget: &mut dyn Meter, x: &Tensor, exponent: f64) -> Result<Output
 /// [`Error::Argument`] if a limit is not finite or `low` is above `high`, [`Error::Dtype`] if x is not floating-point,
 /// and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn clamp(budget: &mut dyn Meter, x: &Tensor, low: Option<f64>, high: Option<f64>) -> Result<Output> {
-    low.map_or(Ok(()), |low| check::finite(low, "low"))?;
-    high.map_or(Ok(()), |high| check::finite(high, "high"))?;
+    low.map_or(Ok(()), |low| check::expect_finite(low, "low"))?;
+    high.map_or(Ok(()), |high| check::expect_finite(high, "high"))?;
     if let (Some(low), Some(high)) = (low, high)
         && low > high
     {
@@ -284,7 +288,7 @@ pub fn clamp(budget: &mut dyn Meter, x: &Tensor, low: Option<f64>, high: Option<
 /// [`Error::Argument`] if `value` is not finite, [`Error::Dtype`] if x is not floating-point, and the error of `budget`
 /// if the operation exceeds a memory, work or time limit.
 pub fn replace_non_finite(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Output> {
-    check::finite(value, "value")?;
+    check::expect_finite(value, "value")?;
     let dtype = x.dtype();
     apply_with(
         budget,

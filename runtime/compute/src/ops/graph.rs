@@ -13,11 +13,11 @@ use crate::error::Result;
 
 /// A result with candle's error, such as a failure of the device. Operations check their arguments first, so candle
 /// should not reject shapes or types.
-pub(super) type Raw<T> = candle_core::Result<T>;
+pub(super) type CandleResult<T> = candle_core::Result<T>;
 
 /// Returns a contiguous tensor of the same numbers outside the autograd graph; f16 and bf16 are widened to f32, other
 /// types stay.
-pub(super) fn wide(tensor: &Tensor) -> Raw<Tensor> {
+pub(super) fn wide(tensor: &Tensor) -> CandleResult<Tensor> {
     let tensor = tensor.detach().contiguous()?;
     match tensor.dtype() {
         DType::F16 | DType::BF16 => tensor.to_dtype(DType::F32),
@@ -40,7 +40,7 @@ impl From<Tensor> for Value {
 
 /// A backward function: from the operands, the result and the gradient of the result, adds the gradients of the operands to
 /// the sums.
-type BackwardFn = dyn Fn(&[Tensor], &Tensor, &Tensor, &mut Gradients) -> Raw<()> + Send + Sync;
+type BackwardFn = dyn Fn(&[Tensor], &Tensor, &Tensor, &mut Gradients) -> CandleResult<()> + Send + Sync;
 
 /// The operands of one operation and its backward function.
 pub struct GradFn {
@@ -53,7 +53,7 @@ impl GradFn {
     /// gradient of the result, and adds the gradients of the operands to the sums.
     pub(super) fn new(
         operands: &[&Tensor],
-        backward: impl Fn(&[Tensor], &Tensor, &Tensor, &mut Gradients) -> Raw<()> + Send + Sync + 'static,
+        backward: impl Fn(&[Tensor], &Tensor, &Tensor, &mut Gradients) -> CandleResult<()> + Send + Sync + 'static,
     ) -> Self {
         Self { operands: operands.iter().map(|operand| (*operand).clone()).collect(), backward: Box::new(backward) }
     }
@@ -64,7 +64,7 @@ impl GradFn {
     }
 
     /// Adds the gradients of the operands to `sums`, from the result `y` and its gradient.
-    pub(super) fn apply(&self, y: &Tensor, gradient: &Tensor, sums: &mut Gradients) -> Raw<()> {
+    pub(super) fn apply(&self, y: &Tensor, gradient: &Tensor, sums: &mut Gradients) -> CandleResult<()> {
         (self.backward)(&self.operands, y, gradient, sums)
     }
 }
@@ -83,7 +83,7 @@ pub(super) struct Gradients(HashMap<TensorId, Tensor>);
 impl Gradients {
     /// Adds `gradient`, in shape and type of `tensor`, to the sum of `tensor`. The first gradient of a tensor is copied.
     /// Does nothing for a tensor in no graph.
-    pub(super) fn add(&mut self, tensor: &Tensor, gradient: &Tensor) -> Raw<()> {
+    pub(super) fn add(&mut self, tensor: &Tensor, gradient: &Tensor) -> CandleResult<()> {
         if !tensor.track_op() {
             return Ok(());
         }
@@ -98,7 +98,7 @@ impl Gradients {
 
     /// Adds `gradient` in place to the slice of the sum of `tensor` that begins at `start` on `axis` and is as long as
     /// `gradient` there. Creates a sum of zeros first if `tensor` has none. Does not check that `tensor` is in a graph.
-    fn add_to_slice(&mut self, tensor: &Tensor, axis: usize, start: usize, gradient: &Tensor) -> Raw<()> {
+    fn add_to_slice(&mut self, tensor: &Tensor, axis: usize, start: usize, gradient: &Tensor) -> CandleResult<()> {
         let sum = match self.0.entry(tensor.id()) {
             Entry::Vacant(entry) => entry.insert(tensor.zeros_like()?),
             Entry::Occupied(entry) => entry.into_mut(),
@@ -116,7 +116,7 @@ impl Gradients {
 /// Creates the backward function of a view of `x`. `pull(x, grad)` returns the gradient of `x` from that of the view.
 pub(super) fn view_backward(
     x: &Tensor,
-    pull: impl Fn(&Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
+    pull: impl Fn(&Tensor, &Tensor) -> CandleResult<Tensor> + Send + Sync + 'static,
 ) -> GradFn {
     GradFn::new(&[x], move |operands, _, grad, sums| operands.iter().try_for_each(|x| sums.add(x, &pull(x, grad)?)))
 }
@@ -131,7 +131,7 @@ pub(super) fn slice_backward(x: &Tensor, axis: usize, start: usize) -> GradFn {
 
 /// Copies a value, as `dtype`, into a new candle variable. candle reports a variable as tracked (`track_op`), by which
 /// this crate knows that it is in the graph, but records no operation that made it.
-fn to_variable(value: &Tensor, dtype: DType) -> Raw<Tensor> {
+fn to_variable(value: &Tensor, dtype: DType) -> CandleResult<Tensor> {
     Ok(Var::from_tensor(&value.to_dtype(dtype)?)?.into_inner())
 }
 
@@ -143,7 +143,7 @@ fn to_variable(value: &Tensor, dtype: DType) -> Raw<Tensor> {
 /// dropped.
 pub(super) fn derive<F>(x: &Tensor, dtype: DType, value: &Tensor, pull: F) -> Result<Value>
 where
-    F: Fn(&Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
+    F: Fn(&Tensor, &Tensor, &Tensor) -> CandleResult<Tensor> + Send + Sync + 'static,
 {
     if !x.track_op() {
         return Ok(value.to_dtype(dtype)?.into());
@@ -168,7 +168,7 @@ pub(super) struct Pair<'a> {
 }
 
 /// Computes the gradient of one of two operands in the shape of the result; the caller sums it to the operand's shape.
-pub(super) type Pull = fn(&Pair) -> Raw<Tensor>;
+pub(super) type Pull = fn(&Pair) -> CandleResult<Tensor>;
 
 /// Puts `value`, which was computed from `a` and `b` outside the autograd graph, into the graph as one node, rounded to
 /// `dtype`. `pulls` compute the gradients of `a` and of `b` in the shape of the result; these are summed back to the shapes
@@ -176,8 +176,8 @@ pub(super) type Pull = fn(&Pair) -> Raw<Tensor>;
 /// neither is the result.
 pub(super) fn derive_pair<A, B>(a: &Tensor, b: &Tensor, dtype: DType, value: &Tensor, pulls: (A, B)) -> Result<Value>
 where
-    A: Fn(&Pair) -> Raw<Tensor> + Send + Sync + 'static,
-    B: Fn(&Pair) -> Raw<Tensor> + Send + Sync + 'static,
+    A: Fn(&Pair) -> CandleResult<Tensor> + Send + Sync + 'static,
+    B: Fn(&Pair) -> CandleResult<Tensor> + Send + Sync + 'static,
 {
     if !a.track_op() && !b.track_op() {
         return Ok(value.to_dtype(dtype)?.into());
@@ -186,7 +186,7 @@ where
         let [a, b] = operands else { return Ok(()) };
         let (wide_a, wide_b) = (wide(a)?, wide(b)?);
         let pair = Pair { a: &wide_a, b: &wide_b, y: &wide(y)?, grad: &wide(grad)? };
-        let gradient = |operand: &Tensor, pull: &dyn Fn(&Pair) -> Raw<Tensor>| {
+        let gradient = |operand: &Tensor, pull: &dyn Fn(&Pair) -> CandleResult<Tensor>| {
             sum_to(&pull(&pair)?, operand.dims())?.to_dtype(operand.dtype())
         };
         if a.track_op() {
@@ -202,7 +202,7 @@ where
 
 /// Sums a gradient over the axes that broadcasting added or repeated, so that the result has the shape `dims`. Returns the
 /// gradient itself if it has that shape. `dims` must be broadcastable to the gradient's shape.
-pub(super) fn sum_to(gradient: &Tensor, dims: &[usize]) -> Raw<Tensor> {
+pub(super) fn sum_to(gradient: &Tensor, dims: &[usize]) -> CandleResult<Tensor> {
     if gradient.dims() == dims {
         return Ok(gradient.clone());
     }

@@ -17,13 +17,13 @@ use crate::error::{Error, Result, ensure};
 /// differ, [`Error::Dtype`] if `index` is not `u32`, and the error of `budget` if the operation exceeds a memory, work
 /// or time limit.
 pub fn gather(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor) -> Result<Output> {
-    check::exactly(index, DType::U32, "the index")?;
+    check::expect_dtype(index, DType::U32, "the index")?;
     let axis = check::axis(x, axis)?;
     check::same_but(x, index, axis, "the index")?;
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
     Estimate::new(Kind::Gather, index.dims(), x.dtype(), &[x, index])?.saved(saved).run_within_budget(budget, || {
-        let index = check::indices(index, check::length(x.dims(), axis))?;
+        let index = check::checked_indices(index, check::length(x.dims(), axis))?;
         let value = wide(x)?.gather(&index, axis)?;
         derive(x, x.dtype(), &value, move |x, _, grad| x.zeros_like()?.scatter_add(&index, grad, axis))
     })
@@ -43,7 +43,7 @@ pub fn index_select(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tenso
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
     Estimate::new(Kind::Gather, &dims, x.dtype(), &[x, index])?.saved(saved).run_within_budget(budget, || {
-        let index = check::indices(index, check::length(x.dims(), axis))?;
+        let index = check::checked_indices(index, check::length(x.dims(), axis))?;
         let value = wide(x)?.index_select(&index, axis)?;
         derive(x, x.dtype(), &value, move |x, _, grad| x.zeros_like()?.index_add(&index, grad, axis))
     })
@@ -58,7 +58,7 @@ pub fn index_select(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tenso
 /// `source` are not floating-point of one type or `index` is not `u32`, and the error of `budget` if the operation
 /// exceeds a memory, work or time limit.
 pub fn index_add(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor, source: &Tensor) -> Result<Output> {
-    check::float(x)?;
+    check::expect_float(x)?;
     check::same_type(x, source)?;
     let axis = check::axis(x, axis)?;
     check_one_axis(index, "the index")?;
@@ -71,7 +71,7 @@ pub fn index_add(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor, 
     Estimate::new(Kind::Scatter, x.dims(), x.dtype(), &[x, index, source])?.saved(saved).run_within_budget(
         budget,
         || {
-            let index = check::indices(index, check::length(x.dims(), axis))?;
+            let index = check::checked_indices(index, check::length(x.dims(), axis))?;
             let value = wide(x)?.index_add(&index, &wide(source)?, axis)?;
             let pulls = (
                 |pair: &super::graph::Pair| Ok(pair.grad.clone()),
@@ -90,7 +90,7 @@ pub fn index_add(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor, 
 /// floating-point or `segments` not `u32`, [`Error::Argument`] if `count` is 0 or a number in `segments` is not below
 /// `count`, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn segment_sum(budget: &mut dyn Meter, x: &Tensor, segments: &Tensor, count: u32) -> Result<Output> {
-    check::float(x)?;
+    check::expect_float(x)?;
     check_one_axis(segments, "`segments`")?;
     let entries = x.dims().first().copied().ok_or_else(|| Error::shape("a scalar has no segments"))?;
     let differ = || Error::shape(format!("{} segments for {entries} entries", segments.elem_count()));
@@ -100,7 +100,7 @@ pub fn segment_sum(budget: &mut dyn Meter, x: &Tensor, segments: &Tensor, count:
     let segments = &segments.detach();
     let estimate = Estimate::new(Kind::Scatter, &dims, x.dtype(), &[x, segments])?.saved(entries as u64 * 4);
     estimate.run_within_budget(budget, || {
-        let segments = check::indices(segments, count as usize)?;
+        let segments = check::checked_indices(segments, count as usize)?;
         let x_wide = wide(x)?;
         let zeros = Tensor::zeros(dims.as_slice(), x_wide.dtype(), x.device())?;
         let value = zeros.index_add(&segments, &x_wide, 0)?;
@@ -111,6 +111,6 @@ pub fn segment_sum(budget: &mut dyn Meter, x: &Tensor, segments: &Tensor, count:
 /// Returns [`Error::Dtype`] unless an index tensor is `u32`, and [`Error::Shape`] unless it has one axis. `role` names the
 /// tensor in the error.
 fn check_one_axis(index: &Tensor, role: &str) -> Result<()> {
-    check::exactly(index, DType::U32, role)?;
+    check::expect_dtype(index, DType::U32, role)?;
     ensure(index.rank() == 1, || Error::shape(format!("{role} has {} axes, one is needed", index.rank())))
 }

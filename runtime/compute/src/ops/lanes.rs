@@ -6,7 +6,7 @@
 use candle_core::{DType, Tensor};
 
 use super::check;
-use super::graph::Raw;
+use super::graph::CandleResult;
 use crate::error::Result;
 
 /// How a tensor is cut into lanes along an axis. `length` is that of the axis; `outer` and `inner` are the products of the
@@ -42,17 +42,17 @@ impl Lanes {
 
     /// Reshapes a tensor of the original shape to `[outer, length, inner]`, outside the graph. f16 and bf16 are widened to
     /// f32; other types stay.
-    pub(super) fn view(&self, x: &Tensor) -> Raw<Tensor> {
+    pub(super) fn view(&self, x: &Tensor) -> CandleResult<Tensor> {
         super::graph::wide(x)?.reshape((self.outer, self.length, self.inner))
     }
 
     /// Reshapes a tensor of the reduced shape to `[outer, 1, inner]`.
-    pub(super) fn view_reduced(&self, y: &Tensor) -> Raw<Tensor> {
+    pub(super) fn view_reduced(&self, y: &Tensor) -> CandleResult<Tensor> {
         y.contiguous()?.reshape((self.outer, 1, self.inner))
     }
 
     /// Broadcasts `[outer, 1, inner]` to `[outer, length, inner]`.
-    pub(super) fn spread(&self, y: &Tensor) -> Raw<Tensor> {
+    pub(super) fn spread(&self, y: &Tensor) -> CandleResult<Tensor> {
         y.broadcast_as((self.outer, self.length, self.inner))
     }
 
@@ -87,7 +87,7 @@ impl Lanes {
     }
 
     /// Sums every lane of `[outer, length, inner]`: `[outer, 1, inner]`.
-    pub(super) fn sum(&self, x: &Tensor) -> Raw<Tensor> {
+    pub(super) fn sum(&self, x: &Tensor) -> CandleResult<Tensor> {
         if self.inner == 1 {
             // The last axis is summed in one sweep, a middle one entry by entry.
             return x.reshape((self.outer, self.length))?.sum_keepdim(1)?.unsqueeze(2);
@@ -97,13 +97,13 @@ impl Lanes {
 
     /// The indices 0 … length − 1 of a lane's entries, as `u32`, broadcast to `[outer, length, inner]`, on the device
     /// of `x`.
-    pub(super) fn indices(&self, x: &Tensor) -> Raw<Tensor> {
+    pub(super) fn indices(&self, x: &Tensor) -> CandleResult<Tensor> {
         let last = u32::try_from(self.length).map_err(candle_core::Error::wrap)?;
         Tensor::arange(0, last, x.device())?.reshape((1, self.length, 1)).and_then(|places| self.spread(&places))
     }
 
     /// Counts the entries of each lane that are not 0: `[outer, 1, inner]`, as `u32`.
-    pub(super) fn count_nonzero(&self, marks: &Tensor) -> Raw<Tensor> {
+    pub(super) fn count_nonzero(&self, marks: &Tensor) -> CandleResult<Tensor> {
         self.sum(&marks.ne(&marks.zeros_like()?)?.to_dtype(DType::U32)?)
     }
 }

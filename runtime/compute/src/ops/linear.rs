@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use super::graph::{Pull, Raw, derive_pair, wide};
+use super::graph::{CandleResult, Pull, derive_pair, wide};
 use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result, ensure};
 
@@ -12,7 +12,7 @@ use crate::error::{Error, Result, ensure};
 /// [`Error::Shape`] for fewer than two axes or shapes that do not fit, [`Error::Dtype`] if the operands are not
 /// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn matmul(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
-    check::float(a)?;
+    check::expect_float(a)?;
     check::same_type(a, b)?;
     let (Some((a_batch, [rows, inner])), Some((b_batch, [inner_b, columns]))) = (split_dims(a), split_dims(b)) else {
         return Err(Error::shape(format!("a product of {:?} and {:?}: two axes or more each", a.dims(), b.dims())));
@@ -43,7 +43,7 @@ fn split_dims(x: &Tensor) -> Option<(&[usize], [usize; 2])> {
 /// Multiplies matrices over the last two axes; the axes before them are broadcast. The caller has checked the shapes and
 /// passes tensors outside the graph. Copies both operands to `[batch, rows, columns]` if either has two or more leading
 /// axes: candle multiplies any layout with one leading axis, but only some with several.
-fn broadcast_matmul(a: &Tensor, b: &Tensor) -> Raw<Tensor> {
+fn broadcast_matmul(a: &Tensor, b: &Tensor) -> CandleResult<Tensor> {
     let (Some((a_batch, [rows, inner])), Some((b_batch, [_, columns]))) = (split_dims(a), split_dims(b)) else {
         return a.broadcast_matmul(b);
     };
@@ -96,7 +96,7 @@ pub fn dot(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
 /// Returns the lengths of two vectors, a's first. [`Error::Dtype`] unless both are of one floating-point type,
 /// [`Error::Shape`] unless both have one axis.
 fn vector_lengths(a: &Tensor, b: &Tensor) -> Result<(usize, usize)> {
-    check::float(a)?;
+    check::expect_float(a)?;
     check::same_type(a, b)?;
     match (a.dims(), b.dims()) {
         (&[n], &[m]) => Ok((n, m)),

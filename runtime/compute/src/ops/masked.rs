@@ -2,7 +2,7 @@
 
 use candle_core::{DType, Tensor};
 
-use super::graph::{Pair, Raw, derive_pair, wide};
+use super::graph::{CandleResult, Pair, derive_pair, wide};
 use super::lanes::Lanes;
 use super::number::{is_nan, times};
 use super::{Estimate, Kind, Meter, Output, check};
@@ -50,7 +50,7 @@ fn reduce_masked(
     keep: bool,
     divisor: Divisor,
 ) -> Result<Output> {
-    check::float(x)?;
+    check::expect_float(x)?;
     if mask.dtype() != DType::U8 {
         check::same_type(x, mask)?;
     }
@@ -72,7 +72,7 @@ fn reduce_masked(
 }
 
 /// Converts a `u8` mask to 0 and 1 in another type.
-fn mask_as_numbers(mask: &Tensor, dtype: DType) -> Raw<Tensor> {
+fn mask_as_numbers(mask: &Tensor, dtype: DType) -> CandleResult<Tensor> {
     mask.ne(&mask.zeros_like()?)?.to_dtype(dtype)
 }
 
@@ -85,12 +85,12 @@ struct MaskedSum {
 
 impl MaskedSum {
     /// Broadcasts an operand to the common shape and reshapes it to `[outer, length, inner]`.
-    fn view(&self, operand: &Tensor) -> Raw<Tensor> {
+    fn view(&self, operand: &Tensor) -> CandleResult<Tensor> {
         self.lanes.view(&operand.broadcast_as(self.lanes.dims())?)
     }
 
     /// The divisor of each lane: max(Σ m, 1) for [`Divisor::Mask`], else 1.
-    fn lane_divisors(&self, mask: &Tensor) -> Raw<Tensor> {
+    fn lane_divisors(&self, mask: &Tensor) -> CandleResult<Tensor> {
         let total = self.lanes.sum(mask)?;
         let one = total.ones_like()?;
         match self.divisor {
@@ -100,21 +100,21 @@ impl MaskedSum {
     }
 
     /// Computes Σ x·m of each lane divided by its divisor, from operands in at least 32 bits that can be broadcast.
-    fn value(&self, x: &Tensor, mask: &Tensor) -> Raw<Tensor> {
+    fn value(&self, x: &Tensor, mask: &Tensor) -> CandleResult<Tensor> {
         let (x, mask) = (self.view(x)?, self.view(mask)?);
         self.lanes.sum(&times(&mask, &x)?)?.div(&self.lane_divisors(&mask)?)
     }
 
     /// Divides the gradient of the result by each lane's divisor and broadcasts it along the lanes: `[outer, length,
     /// inner]`. `mask` has that shape too.
-    fn spread(&self, pair: &Pair, mask: &Tensor) -> Raw<Tensor> {
+    fn spread(&self, pair: &Pair, mask: &Tensor) -> CandleResult<Tensor> {
         let grad = self.lanes.view_reduced(pair.grad)?.div(&self.lane_divisors(mask)?)?;
         self.lanes.spread(&grad)?.contiguous()
     }
 
     /// Returns the gradient of x in the common (broadcast) shape: the mask times the result's gradient, divided by the
     /// lane's divisor.
-    fn pull_x(&self, pair: &Pair) -> Raw<Tensor> {
+    fn pull_x(&self, pair: &Pair) -> CandleResult<Tensor> {
         let mask = self.view(pair.b)?;
         times(&self.spread(pair, &mask)?, &mask)?.reshape(self.lanes.dims())
     }
@@ -122,7 +122,7 @@ impl MaskedSum {
     /// Returns the gradient of the mask in the common (broadcast) shape: the result's gradient, divided by the lane's
     /// divisor, times x. In a mean y over a lane with Σ m above 1, x − y takes the place of x. The gradient is 0 where the
     /// mask is 0 and x is NaN.
-    fn pull_mask(&self, pair: &Pair) -> Raw<Tensor> {
+    fn pull_mask(&self, pair: &Pair) -> CandleResult<Tensor> {
         let (x, mask) = (self.view(pair.a)?, self.view(pair.b)?);
         let mut slope = x.clone();
         if self.divisor == Divisor::Mask {

@@ -104,7 +104,7 @@ pub fn depth_of(nodes: &[Arc<Node>]) -> u32 {
 /// `budget` if the pass exceeds a memory or time limit, and failures of the device.
 pub fn gradients(budget: &mut dyn Meter, order: &[&Node], leaves: &[&Tensor]) -> Result<Vec<Option<Tensor>>> {
     let Some(Node { tensor, .. }) = order.first() else { return Ok(vec![None; leaves.len()]) };
-    check::float(tensor)?;
+    check::expect_float(tensor)?;
     let several = || Error::shape(format!("a loss has one element, not the shape {:?}", tensor.dims()));
     ensure(tensor.elem_count() == 1, several)?;
     if !tensor.track_op() {

@@ -7,7 +7,7 @@ use std::cmp::Ordering;
 
 use candle_core::{DType, Tensor};
 
-use super::graph::{Raw, derive, wide};
+use super::graph::{CandleResult, derive, wide};
 use super::lanes::Lanes;
 use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result, ensure};
@@ -77,7 +77,7 @@ pub fn argsort(budget: &mut dyn Meter, x: &Tensor, axis: i32, descending: bool) 
 
 /// Sorts each lane on the host, stably and with NaN last, and returns the indices of its entries in sorted order: `[outer,
 /// length, inner]`, as `u32`, on the device of x. Waits for the device.
-fn places_in_order(lanes: &Lanes, x: &Tensor, descending: bool) -> Raw<Tensor> {
+fn places_in_order(lanes: &Lanes, x: &Tensor, descending: bool) -> CandleResult<Tensor> {
     let rows = lanes.view(x)?.transpose(1, 2)?.contiguous()?.flatten_all()?;
     let places = if rows.dtype().is_float() {
         let numbers = rows.to_dtype(DType::F64)?.to_vec1::<f64>()?;
@@ -110,7 +110,7 @@ fn sorted_places<T>(numbers: &[T], length: usize, order: impl Fn(&T, &T) -> Orde
 
 /// Inverts the indices of [`places_in_order`], on the host: returns for each entry its position in sorted order, `[outer,
 /// length, inner]`, as `u32`. Waits for the device.
-fn ranks_of(lanes: &Lanes, places: &Tensor) -> Raw<Tensor> {
+fn ranks_of(lanes: &Lanes, places: &Tensor) -> CandleResult<Tensor> {
     let rows = places.transpose(1, 2)?.contiguous()?.flatten_all()?.to_vec1::<u32>()?;
     let mut ranks = vec![0_u32; rows.len()];
     for (row, ranks) in rows.chunks(lanes.length).zip(ranks.chunks_mut(lanes.length)) {
@@ -131,7 +131,7 @@ fn ranks_of(lanes: &Lanes, places: &Tensor) -> Raw<Tensor> {
 /// [`Error::Argument`] if `q` is not in 0 … 1, [`Error::Dtype`] if x is not floating-point, and the error of `budget`
 /// if the operation exceeds a memory, work or time limit.
 pub fn quantile(budget: &mut dyn Meter, x: &Tensor, q: f64) -> Result<Output> {
-    check::float(x)?;
+    check::expect_float(x)?;
     ensure((0. ..=1.).contains(&q), || Error::argument(format!("`q` is {q}, not between 0 and 1")))?;
     let x = x.detach();
     let work = Lanes::over(&x, None)?.numbers_times_doublings();

@@ -5,7 +5,7 @@
 
 use candle_core::{DType, Tensor};
 
-use super::graph::{Raw, derive};
+use super::graph::{CandleResult, derive};
 use super::lanes::Lanes;
 use super::number::{filled, is_nan, nan_as_zero, times, where_or_zero};
 use super::{Estimate, Kind, Meter, Output, check};
@@ -24,11 +24,11 @@ pub(super) fn reduce(
     x: &Tensor,
     axis: Option<i32>,
     keep: bool,
-    value: impl FnOnce(&Lanes, &Tensor) -> Raw<Tensor>,
-    pull: impl Fn(&Lanes, &Tensor, &Tensor, &Tensor) -> Raw<Tensor> + Send + Sync + 'static,
+    value: impl FnOnce(&Lanes, &Tensor) -> CandleResult<Tensor>,
+    pull: impl Fn(&Lanes, &Tensor, &Tensor, &Tensor) -> CandleResult<Tensor> + Send + Sync + 'static,
 ) -> Result<Output> {
     let lanes = Lanes::over(x, axis)?;
-    check::float(x)?;
+    check::expect_float(x)?;
     let dims = lanes.reduced(keep);
     Estimate::new(Kind::Reduce, &dims, x.dtype(), &[x])?.run_within_budget(budget, || {
         let value = value(&lanes, &lanes.view(x)?)?.reshape(dims.as_slice())?;
@@ -80,7 +80,7 @@ pub fn min(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) ->
 }
 
 /// A candle function that returns the largest or the smallest entry along an axis, which stays with length 1.
-type Extreme = fn(&Tensor, usize) -> Raw<Tensor>;
+type Extreme = fn(&Tensor, usize) -> CandleResult<Tensor>;
 
 /// Returns the largest or smallest entry (`pick`) over one axis, or over all if `axis` is `None`: the first NaN if there
 /// is one, else the first of equal entries. Only this entry gets the gradient. `keep` leaves reduced axes with length 1.
@@ -103,7 +103,7 @@ fn extreme(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, pi
 
 /// Returns the index within each lane of its first NaN or, in a lane without NaN, of the first entry equal to the one
 /// that `pick` (largest or smallest) returns: `[outer, 1, inner]`, as `u32`. x is `[outer, length, inner]`.
-fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> Raw<Tensor> {
+fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> CandleResult<Tensor> {
     let hits = if x.dtype().is_float() {
         let nan = is_nan(x)?;
         // What replaces NaN does not matter: in a lane with NaN, `nan` decides below.
@@ -152,14 +152,14 @@ pub fn logsumexp(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bo
 }
 
 /// Returns log Σ eˣ of each lane, without overflow: `[outer, 1, inner]`.
-pub(super) fn lane_log_sum_exp(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
+pub(super) fn lane_log_sum_exp(lanes: &Lanes, x: &Tensor) -> CandleResult<Tensor> {
     let largest = lane_peak(x)?;
     lanes.sum(&x.sub(&lanes.spread(&largest)?)?.exp()?)?.log()?.add(&largest)
 }
 
 /// Returns the largest number of each lane, NaN counted as 0: `[outer, 1, inner]`. Returns 0 where that number is
 /// infinite. Callers subtract it before they compute exponentials, so that these do not overflow.
-pub(super) fn lane_peak(x: &Tensor) -> Raw<Tensor> {
+pub(super) fn lane_peak(x: &Tensor) -> CandleResult<Tensor> {
     let peak = nan_as_zero(x)?.max_keepdim(1)?;
     super::number::is_finite(&peak)?.where_cond(&peak, &peak.zeros_like()?)
 }
@@ -222,9 +222,9 @@ fn reduce_truth(
     axis: Option<i32>,
     keep: bool,
     dtype: DType,
-    value: fn(&Lanes, &Tensor) -> Raw<Tensor>,
+    value: fn(&Lanes, &Tensor) -> CandleResult<Tensor>,
 ) -> Result<Output> {
-    check::exactly(x, DType::U8, "the operand")?;
+    check::expect_dtype(x, DType::U8, "the operand")?;
     let lanes = Lanes::over(x, axis)?;
     let dims = lanes.reduced(keep);
     Estimate::new(Kind::Truth, &dims, dtype, &[x])?
@@ -239,10 +239,10 @@ fn scan(
     budget: &mut dyn Meter,
     x: &Tensor,
     axis: i32,
-    value: fn(&Lanes, &Tensor) -> Raw<Tensor>,
-    pull: fn(&Lanes, &Tensor, &Tensor) -> Raw<Tensor>,
+    value: fn(&Lanes, &Tensor) -> CandleResult<Tensor>,
+    pull: fn(&Lanes, &Tensor, &Tensor) -> CandleResult<Tensor>,
 ) -> Result<Output> {
-    check::float(x)?;
+    check::expect_float(x)?;
     let lanes = Lanes::along(x, axis)?;
     let estimate = Estimate::new(Kind::Scan, x.dims(), x.dtype(), &[x])?.measured(lanes.numbers_times_doublings());
     estimate.run_within_budget(budget, || {
@@ -266,7 +266,7 @@ pub fn cumsum(budget: &mut dyn Meter, x: &Tensor, axis: i32) -> Result<Output> {
 
 /// Returns the running sums of each lane, `[outer, length, inner]`: entry i is the sum of entries 0 … i, or of entries
 /// i … length − 1 if `backwards`. Sweep k adds to each entry the one 2ᵏ places before it (after it if `backwards`).
-fn running_sums(lanes: &Lanes, x: &Tensor, backwards: bool) -> Raw<Tensor> {
+fn running_sums(lanes: &Lanes, x: &Tensor, backwards: bool) -> CandleResult<Tensor> {
     let mut sums = x.clone();
     let mut step = 1;
     while step < lanes.length {

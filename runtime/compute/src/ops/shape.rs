@@ -71,7 +71,7 @@ pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Output> {
 /// # Errors
 /// [`Error::Argument`] for an axis that the result does not have, [`Error::Shape`] past [`MAX_RANK`] axes.
 pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Output> {
-    check::rank(x.rank() + 1)?;
+    check::expect_rank(x.rank() + 1)?;
     let pull = || view_backward(x, |x, grad| grad.reshape(x.dims()));
     Ok(Output::view(x.unsqueeze(check::axis_of(x.rank() + 1, axis)?)?, pull))
 }
@@ -161,7 +161,7 @@ pub fn concat(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<
 /// `budget` if the operation exceeds a memory, work or time limit.
 pub fn stack(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<Output> {
     let (first, others) = split_operands(tensors)?;
-    check::rank(first.rank() + 1)?;
+    check::expect_rank(first.rank() + 1)?;
     let axis = check::axis_of(first.rank() + 1, axis)?;
     for other in others {
         check::same_type(first, other)?;

@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use super::graph::Raw;
+use super::graph::CandleResult;
 use super::lanes::Lanes;
 use super::number::{filled, nan_as_zero, times, where_or_zero};
 use super::reduce::reduce;
@@ -45,13 +45,13 @@ fn inverse_divisor(lanes: &Lanes, correction: u32) -> f64 {
 }
 
 /// Subtracts from each entry the mean of its lane: `[outer, length, inner]`, like x.
-fn deviations(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
+fn deviations(lanes: &Lanes, x: &Tensor) -> CandleResult<Tensor> {
     let mean = lanes.sum(x)?.affine(1. / lanes.length as f64, 0.)?;
     x.sub(&lanes.spread(&mean)?)
 }
 
 /// Returns the variance of each lane with divisor n − `correction`: `[outer, 1, inner]`.
-fn lane_variance(lanes: &Lanes, x: &Tensor, correction: u32) -> Raw<Tensor> {
+fn lane_variance(lanes: &Lanes, x: &Tensor, correction: u32) -> CandleResult<Tensor> {
     lanes.sum(&deviations(lanes, x)?.sqr()?)?.affine(inverse_divisor(lanes, correction), 0.)
 }
 
@@ -104,6 +104,6 @@ pub fn nanstd(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool,
 }
 
 /// Counts the entries of each lane that are not NaN, in the type of x: `[outer, 1, inner]`.
-fn count_present(lanes: &Lanes, x: &Tensor) -> Raw<Tensor> {
+fn count_present(lanes: &Lanes, x: &Tensor) -> CandleResult<Tensor> {
     lanes.count_nonzero(&x.eq(x)?)?.to_dtype(x.dtype())
 }

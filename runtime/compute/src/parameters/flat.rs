@@ -52,14 +52,15 @@ impl<T: Element, F: FnOnce(&mut [T])> InplaceOp1 for InPlace<T, F> {
     }
 }
 
-/// Calls `work` once with all numbers of a contiguous tensor of the CPU, writable. Fails for any other tensor, and for one
-/// of another element type.
+/// Calls `work` once with all numbers of a contiguous tensor of the CPU, writable. Fails for any other tensor, and for
+/// one of another element type.
 pub(crate) fn update_numbers<T: Element>(tensor: &Tensor, work: impl FnOnce(&mut [T])) -> Result<()> {
     Ok(tensor.inplace_op1(&InPlace(Cell::new(Some(work)), PhantomData))?)
 }
 
-/// Calls `work` once with all numbers of several contiguous tensors of the CPU, all writable, in the order of `tensors`. No
-/// two of them share a storage. Fails for any other tensor, and for one of another element type.
+/// Calls `work` once with all numbers of several contiguous tensors of the CPU, all writable, in the order of
+/// `tensors`. No two of them may share a storage: the call would wait for itself. Fails for any other tensor, and for
+/// one of another element type; `work` is not called then.
 pub(crate) fn update_together<T: Element, const N: usize>(
     tensors: [&Tensor; N],
     work: impl FnOnce([&mut [T]; N]),

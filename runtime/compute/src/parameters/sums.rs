@@ -45,7 +45,7 @@ impl TokenParts {
 
     /// The indices of the parts of this process, among all parts of the batch.
     #[must_use]
-    pub fn own(&self) -> Range<usize> {
+    pub fn local_parts(&self) -> Range<usize> {
         self.first..self.first + self.tokens.len()
     }
 
@@ -104,12 +104,13 @@ pub struct GradientSums<'a> {
 }
 
 impl<'a> GradientSums<'a> {
-    /// Creates sums that are added to the gradient buffer of the parameters. `parts` must be all parts of the batch.
+    /// Creates sums that are added to the gradient buffer of the parameters. `parts` must be all parts of the batch, at
+    /// least one.
     ///
     /// # Errors
     /// [`Error::Argument`] if parts of the batch are missing, or for more than one part on an accelerator.
     pub fn new(parameters: &'a Parameters, parts: TokenParts) -> Result<Self> {
-        if parts.tokens.len() != parts.count {
+        if parts.count == 0 || parts.tokens.len() != parts.count {
             return Err(Error::argument("some parts of the batch are missing"));
         }
         if parts.count > 1 && parameters.accelerator.is_some() {
@@ -128,7 +129,7 @@ impl<'a> GradientSums<'a> {
             return Err(Error::argument("gradients on an accelerator are not divided among processes"));
         }
         let zeros = |parts| Ok((parts, zeros(parameters.layout.size, parameters.device())?));
-        let subtrees = TokenParts::subtrees(parts.count, &parts.own()).into_iter().map(zeros);
+        let subtrees = TokenParts::subtrees(parts.count, &parts.local_parts()).into_iter().map(zeros);
         let subtrees = Some(subtrees.collect::<Result<_>>()?);
         Ok(Self { parameters, parts, subtrees })
     }
@@ -155,10 +156,10 @@ impl<'a> GradientSums<'a> {
     pub fn accumulate_parts(&self, index: usize, gradient: impl Fn(Range<usize>) -> Result<Tensor>) -> Result<()> {
         let mut leaf = |part: usize| gradient(self.parts.tokens[part - self.parts.first].clone());
         let Some(subtrees) = &self.subtrees else {
-            return self.parameters.accumulate(index, &sum_tree(self.parts.own(), &mut leaf)?);
+            return self.parameters.accumulate(index, &sum_tree(self.parts.local_parts(), &mut leaf)?);
         };
         for (parts, buffer) in subtrees {
-            let sum = self.parameters.fitted(index, &sum_tree(parts.clone(), &mut leaf)?)?;
+            let sum = self.parameters.fit_to_slot(index, &sum_tree(parts.clone(), &mut leaf)?)?;
             update_pairs(&self.parameters.view(buffer, index)?, &sum, |to, from| *to += from)?;
         }
         Ok(())

@@ -70,14 +70,16 @@ impl Packed {
 }
 
 impl Weight {
-    /// Copies the weight to `device`. To an accelerator: quantized blocks stay as they are, and plain numbers become a
-    /// tensor of the type `plain`. Packed weights and tensors of that type that are there already are not copied,
-    /// tensors of another type are converted there. To the CPU: a weight that is there is returned as it is, and one of
-    /// an accelerator is copied by [`Weight::to_tensor`]; `plain` is not used.
+    /// Copies the weight to `device`.
+    ///
+    /// - To an accelerator: quantized blocks stay as they are, plain numbers become a tensor of the type `plain`. A
+    ///   weight that is on `device` already is not copied, except a tensor of another type, which is converted.
+    /// - To the CPU: a weight of the CPU is returned as it is, one of an accelerator is copied by
+    ///   [`Weight::to_tensor`]; `plain` is not used.
     ///
     /// # Errors
-    /// When the device has no memory for it, or, to an accelerator, when a tensor has gaps, another type than f32, bf16 and
-    /// f16, or is on another accelerator.
+    /// When the device has no memory for it, or, to an accelerator, when a tensor has gaps, another type than f32, bf16
+    /// and f16, or is on another accelerator.
     pub fn to_device(&self, device: &Device, plain: DType) -> Result<Self> {
         let Some(accelerator) = Accelerator::of(device)? else {
             return if self.device().is_cpu() { Ok(self.clone()) } else { Ok(self.to_tensor()?.into()) };
@@ -90,8 +92,8 @@ impl Weight {
         }
     }
 
-    /// Returns the tensor of a vector (a bias or the weight of a norm) in f32, on the device where it is; as it is if it is
-    /// f32 already. Does not check its shape.
+    /// Returns the tensor of a vector (a bias or the weight of a norm) in f32, on the device where it is; as it is if
+    /// it is f32 already. Does not check its shape.
     ///
     /// # Errors
     /// [`Error::Argument`] for a packed weight, which is always a matrix. On an accelerator also for a tensor that has
@@ -107,8 +109,8 @@ impl Weight {
     }
 }
 
-/// Copies a contiguous tensor (bf16, f16 or f32) of an accelerator to the CPU in its type, and waits for the device. Fails
-/// for gaps or another type. Returns a tensor of the CPU as it is.
+/// Copies a contiguous tensor (bf16, f16 or f32) of an accelerator to the CPU in its type, and waits for the device.
+/// Fails for gaps or another type. Returns a tensor of the CPU as it is.
 pub(super) fn to_cpu(tensor: &Tensor) -> Result<Tensor> {
     let Some(accelerator) = Accelerator::of(tensor.device())? else { return Ok(tensor.clone()) };
     let (sides, cpu) = (tensor.dims(), &Device::Cpu);
@@ -138,8 +140,8 @@ fn upload_packed(accelerator: &Accelerator, packed: &Packed, plain: DType) -> Re
     Ok(tensor.into())
 }
 
-/// Copies a contiguous tensor of the CPU (f32, bf16 or f16) to the accelerator, converted to the type `plain`. Fails for
-/// another type, for gaps, and for a tensor that is not on the CPU.
+/// Copies a contiguous tensor of the CPU (f32, bf16 or f16) to the accelerator, converted to the type `plain`. Fails
+/// for another type, for gaps, and for a tensor that is not on the CPU.
 fn upload_tensor(accelerator: &Accelerator, tensor: &Tensor, plain: DType) -> Result<Tensor> {
     let (storage, layout) = tensor.storage_and_layout();
     let (Storage::Cpu(storage), Some((start, end))) = (&*storage, layout.contiguous_offsets()) else {
@@ -158,8 +160,8 @@ fn upload_tensor(accelerator: &Accelerator, tensor: &Tensor, plain: DType) -> Re
     }
 }
 
-/// Copies `numbers` to the accelerator as a tensor of shape `sides` and type `dtype`. If they have another type, uploads
-/// [`PIECE`] of them at a time and converts each piece on the accelerator.
+/// Copies `numbers` to the accelerator as a tensor of shape `sides` and type `dtype`. If they have another type,
+/// uploads [`PIECE`] of them at a time and converts each piece on the accelerator.
 fn upload_numbers<N: WithDType + Pod>(
     accelerator: &Accelerator,
     numbers: &[N],

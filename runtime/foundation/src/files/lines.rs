@@ -54,7 +54,7 @@ mod tests {
     fn a_full_disk_is_named_as_such() {
         let error = Lines::append_to(Path::new("/dev/full")).unwrap().push("{}").unwrap_err();
 
-        assert!(error.disk_full());
+        assert!(error.is_disk_full());
         assert_eq!(error.to_string(), "`/dev/full` cannot be written");
         assert_eq!(error.why().unwrap(), "the disk is full");
     }

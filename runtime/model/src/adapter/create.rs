@@ -75,9 +75,9 @@ impl Adapter {
     }
 
     /// Builds an adapter that adds given outer products left·rightᵀ to weights, with one module for each linear map in
-    /// `products`, in the order of layers and sites. The left vectors of a map become the columns of B, the right vectors
-    /// the rows of A; rank = alpha = number of the map's products, which makes the scale 1 for LoRA. Ignores the rank,
-    /// alpha and targets of `settings` but keeps them in the adapter.
+    /// `products`, in the order of layers and sites. The left vectors of a map become the columns of B, the right
+    /// vectors the rows of A; rank = alpha = number of the map's products, which makes the scale 1 for LoRA. Ignores
+    /// the rank, alpha and targets of `settings` but keeps them in the adapter.
     pub(crate) fn from_outer_products(model: &Model, settings: &AdapterSettings, products: &Factors) -> Result<Self> {
         let plan = |(place, list): (&ModuleKey, &Vec<_>)| {
             let rank = list.len();
@@ -95,7 +95,8 @@ impl Adapter {
 }
 
 impl ModuleFactors {
-    /// The factors of a module of an adapter beside the frozen weight, as they are saved, on the CPU.
+    /// The factors of a module as a saved adapter holds them: f32, on the CPU, with the part that
+    /// [`Adapter::saved_value`] appends along the rank. The scale is not multiplied in.
     pub(crate) fn of(adapter: &Adapter, module: &Module) -> Result<Self> {
         let value = |slot| adapter.saved_value(slot);
         let magnitude = module.magnitude_slot.map(value).transpose()?;

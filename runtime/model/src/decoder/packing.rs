@@ -101,8 +101,9 @@ impl Packing {
         (0..rows.count()).try_for_each(|row| check_row(rows, row, configuration))
     }
 
-    /// Cuts a slice of rows into parts by the tokens that a pass runs, of each row the first ones, as many as `lengths`
-    /// says, and divides the parts among ranks: `rank` of `ranks`. `share` is that of [`Packing::of_lengths`].
+    /// Groups the rows of `slice` into parts of enough tokens each, see [`RowParts::cut`], and divides the parts among
+    /// ranks: `rank` of `ranks`. A pass runs the first `lengths[i]` tokens of row `slice.start + i`; there is a length
+    /// for each row. `share` is that of [`Packing::of_lengths`].
     pub(crate) fn cut(
         rows: &Rows,
         slice: Range<usize>,
@@ -155,7 +156,7 @@ impl Packing {
         let tokens: Vec<RowTokens<'_>> =
             slice.zip(lengths).map(|(row, length)| row_tokens(rows, row, *length, configuration)).collect();
         let mut found = Pieces { pieces: Vec::new(), ends: vec![None; tokens.len()] };
-        let part_tokens: Vec<usize> = parts.rows[parts.own()]
+        let part_tokens: Vec<usize> = parts.rows[parts.local_parts()]
             .iter()
             .map(|part| {
                 let of_part: Vec<RowTokens<'_>> = part.iter().map(|row| tokens[*row]).collect();
@@ -186,14 +187,14 @@ impl Packing {
             targets: Indices::default(),
             target_indices: Vec::new(),
             answers,
-            parts: TokenParts::new(parts.count(), parts.own().start, &part_tokens),
+            parts: TokenParts::new(parts.count(), parts.local_parts().start, &part_tokens),
             first_token: parts.first_token(),
         };
         Ok((packing, token_positions))
     }
 
-    /// An upper bound of the tokens that row `row` adds to a pass whose last row is `row` − 1: the row's length, less, with
-    /// `share`, the length of the prefix that it has in common with row `row` − 1. An earlier row may share more.
+    /// An upper bound of the tokens that row `row` adds to a pass whose last row is `row` − 1: the row's length, less,
+    /// with `share`, the length of the prefix that it has in common with row `row` − 1. An earlier row may share more.
     pub(crate) fn added_tokens(rows: &Rows, row: usize, share: bool, configuration: &Configuration) -> usize {
         let tokens = |row: usize| row_tokens(rows, row, rows.ids[row].len(), configuration);
         let own = tokens(row);

@@ -116,8 +116,8 @@ impl Policy {
 
     /// Adds Σ seed · d(activation)/d(parameter) to the flat gradient; `seeds`, of the shape of the captured values, are
     /// the gradients of a loss with respect to them. Seeds at tokens that are not captured are ignored. Consumes the
-    /// saved activations of `captured`; a slice without saved activations, so every slice at a second call, runs its
-    /// forward pass again with the dropout masks, the noise and the patches of the first time and the same result.
+    /// saved activations of `captured`. A slice of the rows that has none runs its forward pass again, with the dropout
+    /// masks, the noise and the patches of the first time, so with the same result; at a second call every slice does.
     /// Skips slices whose seeds are all 0. If nothing is trained up to the highest captured layer, checks the
     /// arguments, frees the saved activations and does nothing else.
     ///

@@ -8,7 +8,7 @@ use super::{Policy, View};
 use crate::configuration::Configuration;
 use crate::decoder::packing::{Packing, RowParts};
 use crate::error::Result;
-use crate::ranks::{bytes_of, numbers_of, wrong_message};
+use crate::ranks::{bytes_of, message_size_error, numbers_of};
 use crate::rows::Rows;
 
 /// Numbers of the flat gradient that ranks exchange at a time.
@@ -146,7 +146,7 @@ impl Policy {
         for (indices, message) in of_ranks.iter().zip(gathered) {
             let length = indices.len() * values.width;
             if message.len() != 4 * length * values.tables {
-                return Err(wrong_message(purpose));
+                return Err(message_size_error(purpose));
             }
             for (table, bytes) in message.chunks_exact((4 * length).max(1)).enumerate() {
                 values.set_entries(table, indices, &numbers_of(bytes).collect::<Vec<f32>>());
@@ -182,7 +182,7 @@ impl Policy {
             let mut found = Vec::new();
             for (subtrees, message) in subtrees.iter().zip(gathered) {
                 if message.len() != 4 * range.len() * subtrees.len() {
-                    return Err(wrong_message("gradient"));
+                    return Err(message_size_error("gradient"));
                 }
                 let sums = message.chunks_exact(4 * range.len()).map(|bytes| numbers_of(bytes).collect());
                 found.extend(subtrees.iter().cloned().zip(sums));

@@ -107,9 +107,10 @@ impl Tokenizer {
     }
 }
 
-/// Registers control and user-defined tokens and the tokens with a role in `inner`. Returns the tokens with a role,
-/// skipping ids without a token, and the ids that end an answer: those that the file names as end of text, of turn and
-/// of message, then the special tokens spelled as in [`TURN_ENDS`](super::special::TURN_ENDS).
+/// Registers control and user-defined tokens and the tokens with a role in `inner`. Returns the tokens that the file
+/// names for a role, such as `bos_token`, without those whose id is past the vocabulary, and the ids that end an
+/// answer: those that the file names as end of text, of turn and of message, then the special tokens spelled as in
+/// [`TURN_ENDS`](super::special::TURN_ENDS).
 fn specials(metadata: &Metadata, vocabulary: &Vocabulary, inner: &mut tokenizers::Tokenizer) -> Result<Specials> {
     let mut found = Specials::default();
     for (role, key) in [

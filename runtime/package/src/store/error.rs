@@ -49,8 +49,9 @@ pub(crate) fn ambiguous(name: &str, there: &[String], folder: Option<&Path>) -> 
     Explanation::new("package", what).with_why(why).with_hint(hint).into()
 }
 
-/// Makes the error for a file of a package that is missing or has other bytes than were stored. `part` is the part of
-/// the package; `folder` is `None` for this user's own store.
+/// Makes the error for a file of a package that is missing or has other bytes than were stored. `part` names the file
+/// in the message, such as `manifest`; `why` is the line below it. `folder` is the folder of packages that was
+/// searched, `None` for this user's own store.
 pub(super) fn damaged(part: &str, path: &Path, why: impl Into<String>, folder: Option<&Path>) -> Error {
     let expected = if folder.is_some() { "its folder names" } else { "was kept" };
     let what = format!("the {part} is not what {expected}");

@@ -137,7 +137,7 @@ fn no_answer(name: &str, status: ExitStatus, last_line: Option<String>, limits: 
     if status.signal() == Some(rustix::process::Signal::XCPU.as_raw()) {
         return too_slow(name, limits.compile_seconds);
     }
-    let how = child::ending(status);
+    let how = child::describe_exit(status);
     let how = last_line.map_or_else(|| how.clone(), |line| format!("{how}: {line}"));
     compile_failure(name, format!("the process that compiled it {how}"))
         .with_hint("its author can build it smaller; nothing else is harmed")
@@ -177,7 +177,7 @@ fn compile_failure(name: &str, why: String) -> Explanation {
 /// When the first line is no order of the parent, the streams break, or the system rejects the limits or rings; the
 /// parent then gets no answer.
 pub fn compile_for_parent() -> io::Result<()> {
-    child::settle()?;
+    child::prepare_as_child()?;
     let mut input = BufReader::new(io::stdin().lock());
     let order: Order = read_line(&mut input, MAX_LINE_BYTES)?;
     child::limit_resources(order.seconds, order.memory)?;

@@ -110,7 +110,7 @@ impl State {
         layers: Vec<u32>,
         (token, learning): (stream::Token, bool),
     ) -> Result<(Vec<usize>, usize, u64)> {
-        let sizes = self.sizes_of(view);
+        let sizes = self.configuration_of(view);
         let layers = layer_indices(layers, sizes.layers)?;
         ensure(rows.count() > 0, || Refusal::argument("there are no rows to read"))?;
         let tokens = if token == stream::Token::Targets { rows.width() } else { 1 };

@@ -220,7 +220,7 @@ impl Host for HostContext<'_> {
         ensure((1..=MAX_IDS).contains(&ids.len()), allowed)?;
         self.check_tokens(&ids)?;
         let elements = rows.count() as u64 * ids.len() as u64;
-        let logits = rows.count() as u64 * self.sizes_of(&view).vocabulary as u64;
+        let logits = rows.count() as u64 * self.configuration_of(&view).vocabulary as u64;
         self.meters.charge_units(elements + logits)?;
         self.count_pass(&view, rows.tokens())?;
         self.check_pass_memory(&view, &rows, false)?;
@@ -235,7 +235,7 @@ impl Host for HostContext<'_> {
         self.enter("model.divergence")?;
         let (view, other) = (self.table.get(&view)?.0.clone(), self.table.get(&other)?.0.clone());
         let rows = self.nonempty_rows(&rows)?;
-        let words = self.sizes_of(&view).vocabulary.max(self.sizes_of(&other).vocabulary);
+        let words = self.configuration_of(&view).vocabulary.max(self.configuration_of(&other).vocabulary);
         self.meters.charge_units(rows.count() as u64 * words as u64)?;
         for view in [&view, &other] {
             self.count_pass(view, rows.tokens())?;

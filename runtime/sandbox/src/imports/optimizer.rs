@@ -1,8 +1,8 @@
 //! Implements `wit/optimizer.wit`: one function for each of the interface, in its order.
 //!
-//! The parameters belong to the run. A method gets copies of values and gradients, which are reserved like other tensors, and
-//! changes the parameters by whole tensors, which are checked first. State, extra parameters and the copy for a perturbation count
-//! against `activation_bytes`.
+//! The parameters belong to the run. A method gets copies of values and gradients, which are reserved like other
+//! tensors, and changes the parameters by whole tensors, which are checked first. State, extra parameters and the copy
+//! for a perturbation count against `activation_bytes`.
 
 mod checks;
 mod names;
@@ -50,7 +50,8 @@ impl HostParameter for HostContext<'_> {
         Ok(role.to_owned())
     }
 
-    /// Returns the block that a slot belongs to, from 0; `None` outside of the blocks and for parameters that are no slot.
+    /// Returns the block that a slot belongs to, from 0; `None` outside of the blocks and for parameters that are no
+    /// slot.
     fn layer(&mut self, this: Parameter) -> wasmtime::Result<Option<u32>> {
         self.enter("optimizer.parameter.layer")?;
         let entry = self.parameter(&this)?;
@@ -218,10 +219,10 @@ impl Host for HostContext<'_> {
         Ok(self.table.push(ParameterEntry::Extra(name))?)
     }
 
-    /// Counts an update of the weights, clears all gradients, and returns the norm of the gradient of the parameters that the
-    /// run trains. Counts one pass, and first runs the scoring passes that were deferred. Errors: `unsupported` where the host
-    /// updates the parameters, `invalid-argument` while a perturbation is active or if the accumulation window does not end with
-    /// this batch.
+    /// Counts an update of the weights, clears all gradients, and returns the norm of the gradient of the parameters
+    /// that the run trains. Counts one pass, and first runs the scoring passes that were deferred. Errors:
+    /// `unsupported` where the host updates the parameters, `invalid-argument` while a perturbation is active or if the
+    /// accumulation window does not end with this batch.
     fn done(&mut self) -> Result<f32> {
         self.enter("optimizer.done")?;
         self.check_can_change()?;
@@ -346,7 +347,8 @@ impl State {
     }
 }
 
-/// Returns the index of a slot; `None` for all parameters as one vector. Not for extra parameters, which have no slot.
+/// Returns the index of a slot; `None` for all parameters as one vector. Must not be called for an extra parameter,
+/// which would be taken for all of them.
 fn slot_number(entry: &ParameterEntry) -> Option<usize> {
     match entry {
         ParameterEntry::Slot(number) => Some(*number),

@@ -81,7 +81,7 @@ impl State {
     /// bytes. If the activations are those of target tokens, sets it to 0 at all other tokens. Charges its work and
     /// reserves scratch memory meanwhile.
     ///
-    /// Errors: `invalid-argument` for a number that is not finite at a place that is not set to 0.
+    /// Errors: `invalid-argument` for an element that is not finite and not set to 0; a limit that is passed.
     pub(super) fn mask_to_captured(&mut self, number: u64, gradient: &Tensor) -> Result<(Tensor, Reservation)> {
         let elements = gradient.elem_count() as u64;
         self.meters.charge_units(elements)?;

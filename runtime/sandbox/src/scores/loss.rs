@@ -25,8 +25,8 @@ enum Leaf {
     Extra(String),
 }
 
-/// Checks the leaves (`ends`) that the gradient of a loss ends at: there is at least one, each is one of `known`, and each tap
-/// has a gradient. Errors: `invalid-argument` otherwise.
+/// Checks the leaves that a loss depends on (`ends`): there is at least one, all are among `known`, the leaves of this
+/// step, and those that are taps are [differentiable](Tap::is_differentiable). Errors: `invalid-argument` otherwise.
 fn check_leaves(ends: &HashSet<TensorId>, known: &[(Leaf, Tensor)]) -> Result<()> {
     let none = "the loss depends on no scores or activations for learning, so no gradient leads from it to the model";
     ensure(!ends.is_empty(), || Refusal::argument(none))?;
@@ -90,8 +90,8 @@ impl State {
         Ok(())
     }
 
-    /// Returns the leaves that the graph of a loss may end at, with what each stands for: the taps of scores for learning
-    /// that still exist, captured activations, and the present values of extra parameters.
+    /// Returns the leaves that the graph of a loss may end at, with what each stands for: the taps of scores for
+    /// learning that still exist, captured activations, and the present values of extra parameters.
     fn leaves(&self) -> Vec<(Leaf, Tensor)> {
         let taps = self.scores.iter().flat_map(|(number, record)| {
             record.leaves().map(|(tap, tensor)| (Leaf::Tap(*number, tap), tensor.clone()))
@@ -114,8 +114,8 @@ impl State {
         Ok(())
     }
 
-    /// Charges the work of a gradient through the nodes in `order` before any of them is walked, and returns the leaves that
-    /// the gradient ends at. What is charged stays charged if the gradient is refused afterwards.
+    /// Charges the work of a gradient through the nodes in `order` before any of them is walked, and returns the leaves
+    /// that the gradient ends at. What is charged stays charged if the gradient is refused afterwards.
     fn charge_gradient(&mut self, order: &[&Node]) -> Result<HashSet<TensorId>, Cause> {
         let mut leaves = HashSet::new();
         for node in order {

@@ -14,8 +14,8 @@ use crate::error::Error;
 pub struct Requests {
     /// The run file as the user named it; empty if the settings come from the command line alone.
     pub file: PathBuf,
-    /// A clause for each permission that the run file gives and no `--set` does: grants, raised limits, components given by
-    /// a path, and a folder of runs outside the current folder.
+    /// A clause for each permission that the run file gives and no `--set` does: grants, raised limits, components
+    /// given by a path, and a folder of runs outside the current folder.
     pub clauses: Vec<String>,
     /// Text that identifies the method, the verifiers, the environment and every such permission of the run, those of
     /// `--set` included. Once the user has accepted a key, the run need not be asked about again. Empty for a run
@@ -24,9 +24,10 @@ pub struct Requests {
 }
 
 impl RunSettings {
-    /// Lists what the run may do beyond the defaults: grants, raised limits, components given by a path, and a folder
-    /// of runs outside of the current one. Methods and verifiers that are given by a path have a clause only with
-    /// `components`; the key always counts them. Without a run file, there are no clauses.
+    /// Returns a clause for each permission beyond the defaults that the run file gives and `--set` does not: grants,
+    /// raised limits, components given by a path, and a folder of runs outside of the current one; and the key of all
+    /// of them, by which an accepted run is known again. Methods and verifiers that are given by a path have a clause
+    /// only with `components`; the key always counts them. Without a run file, there are no clauses.
     #[must_use]
     pub fn requests(&self, components: bool) -> Requests {
         let names: Vec<String> = self.references().iter().zip(self.written_components()).map(identity).collect();
@@ -84,8 +85,9 @@ impl RunSettings {
         raised.map(clause).collect()
     }
 
-    /// Whether the run file, and no `--set`, sets `run.folder` to a folder that is neither the current one nor inside it.
-    /// False for the folder two levels above the run file: a run's own `run.toml` names the folder that holds the run.
+    /// Whether the run file, and no `--set`, sets `run.folder` to a folder that is neither the current one nor inside
+    /// it. False for the folder two levels above the run file: a run's own `run.toml` names the folder that holds the
+    /// run.
     fn has_outside_run_folder(&self) -> bool {
         if self.file_path.is_none() || !self.is_given("run.folder") || self.is_override("run.folder") {
             return false;

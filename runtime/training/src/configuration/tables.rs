@@ -54,8 +54,8 @@ pub struct RunFile {
 }
 
 impl RunFile {
-    /// The values of the key `use` of the components, for changing them: that of the method, those of the verifiers that are
-    /// no reward models, that of the environment.
+    /// The values of the key `use` of the components, for changing them: that of the method, those of the verifiers
+    /// that are no reward models, that of the environment.
     pub(super) fn components_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let verifiers = self.verifier.iter_mut().filter(|verifier| verifier.reward_model().is_none());
         let verifiers = verifiers.map(|verifier| &mut verifier.r#use);
@@ -122,11 +122,12 @@ impl Reference {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DataTable {
-    /// Training data, required unless `files` is given: a file (JSON, JSONL, CSV, TSV or Parquet; text also with gzip or
-    /// zstd), or a folder of files in the layout of Hugging Face data sets.
+    /// Training data, required unless `files` is given: a file (JSON, JSONL, CSV, TSV or Parquet; text also with gzip
+    /// or zstd), or a folder of files in the layout of Hugging Face data sets.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// Training data of several files or folders, in the place of `path`: each a path, or a table with `path` and `weight`.
+    /// Training data of several files or folders, in the place of `path`: each a path, or a table with `path` and
+    /// `weight`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<DataFile>,
     /// Split of the files in a folder of training data; `train` unless given.
@@ -174,7 +175,8 @@ pub enum DataFile {
 pub struct WeightedFile {
     /// Path of the file or folder.
     pub path: String,
-    /// How often every record counts in an epoch; of a fraction, so large a share of the records, drawn by `train.seed`.
+    /// How often every record counts in an epoch; of a fraction, so large a share of the records, drawn by
+    /// `train.seed`.
     #[serde(default = "default_weight")]
     #[schemars(range(min = 0.001, max = 1000.0))]
     pub weight: f64,
@@ -213,7 +215,8 @@ pub struct MethodTable {
     /// The method: a built-in name, a method folder, a `.wasm` file, or a pulled package as `NAME@VERSION` or
     /// `registry/namespace/name:VERSION`.
     pub r#use: String,
-    /// Interfaces that the method may use beyond the default ones: `weights` to edit the model, `text` to read and write text.
+    /// Interfaces that the method may use beyond the default ones: `weights` to edit the model, `text` to read and
+    /// write text.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub grants: Vec<Grant>,
     /// Settings of the method, checked against its manifest.
@@ -245,8 +248,8 @@ pub struct TeacherTable {
 #[serde(rename_all = "kebab-case")]
 pub struct VerifierTable {
     /// The verifier: a built-in name, a verifier folder, a `.wasm` file, a pulled package as `NAME@VERSION` or
-    /// `registry/namespace/name:VERSION`, or `model:` before the folder or hub name of a reward model, which is a sequence
-    /// classifier with one label.
+    /// `registry/namespace/name:VERSION`, or `model:` before the folder or hub name of a reward model, which is a
+    /// sequence classifier with one label.
     pub r#use: String,
     /// Name of the verifier in metrics; the one of its manifest, or of a reward model's folder, unless given.
     #[serde(skip_serializing_if = "Option::is_none")]
@@ -258,13 +261,13 @@ pub struct VerifierTable {
     /// Field of a record that is passed to the verifier as the reference answer; a reward model gets none.
     #[serde(default = "default_answer_field")]
     pub answer: String,
-    /// Verdict on a completion on which the verifier traps or passes a limit, such as 0 for code that does not end. Without
-    /// it there is no verdict, and a verifier that fails on more than half of the completions ends the run.
+    /// Verdict on a completion on which the verifier traps or passes a limit, such as 0 for code that does not end.
+    /// Without it there is no verdict, and a verifier that fails on more than half of the completions ends the run.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(range(min = -1_000_000.0, max = 1_000_000.0))]
     pub on_failure: Option<f64>,
-    /// Whether every completion gets a new instance of the verifier, for one that runs code of the model: nothing that this
-    /// code changes reaches the next verdict. For components only.
+    /// Whether every completion gets a new instance of the verifier, for one that runs code of the model: nothing that
+    /// this code changes reaches the next verdict. For components only.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub fresh: bool,
     /// Settings of the verifier, checked against its manifest.
@@ -314,7 +317,7 @@ pub enum Grant {
 }
 
 impl Grant {
-    /// The name of the granted interface in the WIT contract.
+    /// The name of the granted interface in the WIT contract, without package and version: `weights` or `text`.
     #[must_use]
     pub fn interface(self) -> &'static str {
         match self {

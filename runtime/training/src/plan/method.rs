@@ -1,4 +1,5 @@
-//! Loads the method of a run: finds and reads its package, resolves its settings, admits its component. Runs nothing of it.
+//! Loads the method of a run: finds and reads its package, resolves its settings, admits its component. Runs nothing of
+//! it.
 
 use std::fmt::{self, Debug, Formatter};
 use std::sync::Arc;
@@ -72,8 +73,8 @@ impl PlannedMethod {
     }
 }
 
-/// Whether a full import name, such as `tunebox:method/learn@0.2.0`, is an interface with which a method trains: `learn` or
-/// `optimizer` of this host's version. False for another version.
+/// Whether a full import name, such as `tunebox:method/learn@0.2.0`, is an interface with which a method trains:
+/// `learn` or `optimizer` of this host's version. False for another version.
 #[must_use]
 pub fn trains(import: &str) -> bool {
     matches!(interface_of(import), Some("learn" | "optimizer"))
@@ -149,8 +150,9 @@ fn prepare_processes(settings: &RunSettings, native: NativeMethod) -> Result<Pla
     prepare(settings, Package { digest, ..package }, admit)
 }
 
-/// Prepares a newer version of the run's method, which its author built during the run. Compiles a component with the grants
-/// and limits of the run, in a child process if `engine` has one configured. Does not check it against the project's lock.
+/// Prepares a newer version of the run's method, which its author built during the run. A component is compiled with
+/// the grants and limits of the run, in a child process if `engine` has one configured, as an unsigned package; for a
+/// native process nothing is compiled, see [`prepare_processes`]. Neither is checked against the project's lock.
 pub(crate) fn prepare_revision(
     settings: &RunSettings,
     version: Version,
@@ -164,7 +166,8 @@ pub(crate) fn prepare_revision(
     compile_method(settings, package, &engine.for_untrusted(true))
 }
 
-/// Builds an unsigned package of a method that its author works on. `bytes` is its component; empty for a native process.
+/// Builds an unsigned package of a method that its author works on. `bytes` is its component; empty for a native
+/// process.
 fn unsigned_package(manifest: Manifest, imports: Vec<String>, bytes: Vec<u8>) -> Package {
     let (digest, bytes, origin) = (sha256(&bytes), bytes.into(), "the author's build".into());
     Package { manifest, imports, digest, bytes, origin, signature: None, signer: None, source: None }
@@ -204,9 +207,9 @@ fn prepare(
     Ok(PlannedMethod { package, settings: values, shapes, limits, admitted })
 }
 
-/// Checks a method whose manifest says that it updates the parameters itself. Returns an error if its component does not
-/// import `optimizer`, else one for each setting of the run that only the host's optimizer uses, at its key. Returns nothing
-/// for any other method.
+/// Checks a method whose manifest says that it updates the parameters itself. Returns an error if its component does
+/// not import `optimizer`, else one for each setting of the run that only the host's optimizer uses, at its key.
+/// Returns nothing for any other method.
 pub(super) fn own_update_problems(settings: &RunSettings, package: &Package) -> Vec<Error> {
     let name = &package.manifest.name;
     if package.manifest.update != Updates::Method {

@@ -20,9 +20,9 @@ use crate::error::Error;
 use crate::runs::find_model;
 use crate::{lock, sample};
 
-/// Fetches from the hub the files that are not present of the run's model, teachers and reward models, unless they are
-/// given by an existing path. Does nothing about the run's model with `model.initialize`. Returns whether at least one
-/// of them is of the hub.
+/// Fetches the run's model, teachers and reward models from the hub, where files of them are not present. Skips a model
+/// that is given by an existing path, and the run's model with `model.initialize`. Returns whether at least one of them
+/// is of the hub, fetched now or before.
 ///
 /// # Errors
 /// A model that is not on the hub, or cannot be fetched, as when the run is offline and files are missing.
@@ -44,10 +44,10 @@ fn open_device(settings: &RunSettings) -> Result<Device, Error> {
     })
 }
 
-/// Opens the model of a run on the run's device, in the requested number format; with `model.initialize = "random"`, takes
-/// random weights drawn from `train.seed`. `clock` is the time that the model's chat template reads, in seconds since 1970.
-/// The second value is the digest of the weight files, or of the configuration for a random model. In a replay the model
-/// gets the recorded name.
+/// Opens the model of a run on the run's device, in the requested number format; with `model.initialize = "random"`,
+/// takes random weights drawn from `train.seed`. `clock` is the time that the model's chat template reads, in seconds
+/// since 1970. The second value is the digest of the weight files, or of the configuration for a random model. In a
+/// replay the model gets the recorded name.
 pub(super) fn open_with_digest(settings: &RunSettings, clock: i64) -> Result<(Arc<Model>, String), Error> {
     let (table, device) = (&settings.file.model, &open_device(settings)?);
     let requested = requested_precision(settings)?;
@@ -101,11 +101,12 @@ pub(super) fn adapter_digest(settings: &RunSettings) -> Result<Option<String>, E
     Ok(Some(tunebox_model::digest(&[file])?))
 }
 
-/// Finds the files of the run's model. If `model.path` is not an existing path, takes it as a name on the hub and fetches
-/// the files that are not present, unless the run is offline.
+/// Finds the files of the run's model. If `model.path` is not an existing path, takes it as a name on the hub and
+/// fetches the files that are not present, unless the run is offline.
 ///
 /// # Errors
-/// A missing file of the unpacked sample, and a model that does not exist or cannot be fetched, located at `model.path`.
+/// A missing file of the unpacked sample, and a model that does not exist or cannot be fetched, located at
+/// `model.path`.
 pub(crate) fn find_source(settings: &RunSettings) -> Result<Source, Error> {
     let table = &settings.file.model;
     let path = settings.path("model.path", &table.path);

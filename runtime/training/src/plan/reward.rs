@@ -95,7 +95,7 @@ pub(crate) fn reward_folders(settings: &RunSettings) -> Vec<PathBuf> {
 /// A folder that holds no reward model, a model that cannot be fetched, and a file that cannot be read.
 pub(crate) fn find_reward(settings: &RunSettings, number: usize) -> Result<(Source, String), Error> {
     let source = find_source(settings, number)?;
-    let digest = reward_digest(&source)?;
+    let digest = reward_digest(&source).map_err(|error| settings.with_location(&use_key(number), error))?;
     Ok((source, digest))
 }
 

@@ -289,7 +289,9 @@ fn groups(completions: &Dated<Vec<Sample>>) -> Vec<Group> {
     completions.iter().rev().take(MAX_GROUPS).map(group).collect()
 }
 
-/// Rows of a name, what was planned, and what came out so far; a dash for what is not known.
+/// The table of plan and outcome: steps, time and cost, and once the figures of the run are known also epochs, memory,
+/// learning rate and tokens. Each row has a name, what was planned, and what came out so far; a dash for what is not
+/// known.
 fn plan_rows(content: &Content) -> Vec<(&'static str, String, String)> {
     let total = content.planned_steps().map_or_else(|| "until it is stopped".into(), grouped);
     let mut rows = vec![("steps", total, grouped(content.step))];

@@ -10,7 +10,7 @@ use std::time::{Duration, Instant};
 
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::paths::simplify;
-use tunebox_sandbox::child::{Program, StderrTail, ending, send_environment, wait_or_kill};
+use tunebox_sandbox::child::{Program, StderrTail, describe_exit, send_environment, wait_or_kill};
 
 use super::protocol::{Input, Job, Message, Order, Version, read, read_bytes, write};
 use crate::checkpoint;
@@ -236,7 +236,8 @@ impl Worker {
     /// Waits for a worker whose output ended, killing it after 5 seconds, and returns the error about its death. The cause
     /// is the last line of its error output; without one, a guess from how the process ended.
     fn explain_death(&mut self) -> Error {
-        let how = wait_or_kill(&mut self.child, EXIT_TIMEOUT).map_or_else(|error| format!("is lost: {error}"), ending);
+        let how =
+            wait_or_kill(&mut self.child, EXIT_TIMEOUT).map_or_else(|error| format!("is lost: {error}"), describe_exit);
         let why = match self.stderr.take().and_then(StderrTail::last_line) {
             Some(line) => format!("its last words: {line}"),
             None if how.contains("SIGKILL") => {

@@ -1,12 +1,13 @@
 //! The table of runs of `tunebox list`, at most 80 columns wide.
 
 use std::path::Path;
+use std::time::SystemTime;
 
 use serde_json::json;
 use tunebox_training::configuration::ENDLESS;
 use tunebox_training::{BestScore, Listed};
 
-use crate::terminal::{Terminal, escape};
+use crate::terminal::{Terminal, cut, escape};
 use tunebox_foundation::format::{bytes, grouped, number};
 
 /// The most columns of a line.
@@ -81,19 +82,12 @@ fn format_rows(rows: &[[String; 8]]) -> Vec<String> {
     rows.iter().map(format_row).collect()
 }
 
-/// Cuts a text to `width` characters, the last of which is then `…`. Returns a text that is not longer as it is.
-fn cut(text: &str, width: usize) -> String {
-    if text.chars().count() <= width {
-        return text.to_owned();
-    }
-    text.chars().take(width.saturating_sub(1)).chain(['…']).collect()
-}
-
-/// The day on which a run finished, or began if it has not finished, in UTC: `2026-01-31`. `–` for a time that no
-/// calendar holds; 1970-01-01 if the time is unknown.
+/// The day on which a run finished, or began if it has not finished, in UTC: `2026-01-31`. `–` for an unknown time and
+/// for one that no calendar holds.
 fn format_date(run: &Listed) -> String {
-    let moment = jiff::Timestamp::try_from(run.changed);
-    moment.map_or_else(|_| "–".to_owned(), |moment| moment.to_zoned(jiff::tz::TimeZone::UTC).date().to_string())
+    let known = Some(run.changed).filter(|time| *time != SystemTime::UNIX_EPOCH);
+    let moment = known.and_then(|time| jiff::Timestamp::try_from(time).ok());
+    moment.map_or_else(|| "–".to_owned(), |moment| moment.to_zoned(jiff::tz::TimeZone::UTC).date().to_string())
 }
 
 /// Says whether a run is finished, running or stopped, and the step of its last checkpoint unless it is finished.

@@ -27,7 +27,7 @@ fn names(text: &str) -> Vec<String> {
 /// The letter for a parameter's declaration in [`Kernel::signature`](crate::accelerator::kernel::Kernel), or `?` for a
 /// pointer whose element type a macro fills in. Panics, naming `kernel`, if the type is unknown.
 fn letter(kernel: &str, parameter: &str) -> char {
-    let parameter = bare(parameter);
+    let parameter = trim_declaration(parameter);
     let words: Vec<&str> = parameter.split_whitespace().filter(|word| *word != "const").collect();
     match words[..] {
         ["FAULT_WORD", _] => 'w',
@@ -99,7 +99,7 @@ fn a_kernel_asks_by_its_number_whether_a_pointer_is_there() {
         for question in body.split("THERE(").skip(1) {
             let (index, rest) = question.split_once(", ").unwrap();
             let name = rest.split(')').next().unwrap();
-            let parameter = bare(parameters[index.parse::<usize>().unwrap()]);
+            let parameter = trim_declaration(parameters[index.parse::<usize>().unwrap()]);
             assert!(parameter.ends_with(&format!(" *{name}")), "THERE({index}, {name}) is about {parameter}");
             asked += 1;
         }

@@ -73,9 +73,9 @@ pub fn attention_backward(
     shape: &AttentionShape,
 ) -> Result<(Tensor, Tensor, Tensor)> {
     shape.check_inputs(q, k, v, segments)?;
-    host::expect(dout, "dout", q.dims())?;
-    host::expect(out, "out", q.dims())?;
-    host::expect(lse, "lse", &[segments.tokens(), shape.heads])?;
+    host::expect_shape(dout, "dout", q.dims())?;
+    host::expect_shape(out, "out", q.dims())?;
+    host::expect_shape(lse, "lse", &[segments.tokens(), shape.heads])?;
     if let Some(device) = accelerator_of([(q, "q"), (k, "k"), (v, "v"), (dout, "dout"), (out, "out"), (lse, "lse")])? {
         return device::attention_backward(&device, [q, k, v], [dout, out, lse], segments, shape);
     }
@@ -110,7 +110,7 @@ pub fn attention_backward(
 fn build_tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
     let mut tasks = Vec::new();
     for number in 0..segments.count() {
-        let own = segments.own(number);
+        let own = segments.span(number);
         for positions in steps(own.positions(), BLOCK) {
             let keys = Span { first: positions.start, rows: own.rows_of(&positions) };
             let all = 0..shape.kv_heads;

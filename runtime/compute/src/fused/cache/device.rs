@@ -112,8 +112,8 @@ impl Paged {
         Ok(Placed { rows, shortest, longest, pages_of, lengths, pages, rows_of })
     }
 
-    /// Queues a kernel that writes the keys and values of a pass, `[rows, kv_heads · head_dim]` each, into the pages of a
-    /// layer. First allocates or enlarges the layer's pool if needed.
+    /// Queues a kernel that writes the keys and values of a pass, `[rows, kv_heads · head_dim]` each, into the pages of
+    /// a layer. First allocates or enlarges the layer's pool if needed.
     ///
     /// # Errors
     /// If the keys are not f32 or bf16, the layer does not exist, its pool has another width or type, or there is no
@@ -168,9 +168,9 @@ impl Paged {
         Ok(())
     }
 
-    /// Attends with one query per sequence, `q` `[sequences, heads · head_dim]`, to the sequence's cached tokens; the result
-    /// is shaped like `q`. One kernel handles chunks of [`CHUNK`] tokens, a second merges the chunks. Returns an error if a
-    /// sequence has no tokens or the layer has no keys.
+    /// Attends with one query per sequence, `q` `[sequences, heads · head_dim]`, to the sequence's cached tokens; the
+    /// result is shaped like `q`. One kernel handles chunks of [`CHUNK`] tokens, a second merges the chunks. Returns an
+    /// error if a sequence has no tokens or the layer has no keys.
     pub(super) fn attend(&self, placed: &Placed, layer: usize, q: &Tensor, shape: &AttentionShape) -> Result<Tensor> {
         let act = expect_type(q, "q")?;
         let Some(Some(pool)) = self.layers.get(layer) else { return Err(no_layer(layer)) };
@@ -198,7 +198,8 @@ impl Paged {
     }
 
     /// Replaces the sequence of slot `to` by that of slot `from`: full pages are shared, an unfinished last page is
-    /// copied in every layer. Does nothing if both are the same slot. The caller has checked both slots.
+    /// copied in every layer. Does nothing if both are the same slot. The caller has checked both slots. Fails if the
+    /// device refuses a copy; slot `to` then has the sequence, with any content in its last page.
     pub(super) fn fork(&mut self, from: usize, to: usize) -> Result<()> {
         match self.pages.fork(from, to)? {
             Some([from, to]) => self.copy_page(from as usize, to as usize),
@@ -228,8 +229,9 @@ impl Paged {
     }
 }
 
-/// Returns the constants that the cache's kernels are compiled with for a layer: the activation type `act`, the head size
-/// rounded up, and the number of query heads that share a key-value head. [`Error::Shape`] past 256 features per head.
+/// Returns the constants that the cache's kernels are compiled with for a layer: the activation type `act`, the head
+/// size rounded up, and the number of query heads that share a key-value head. [`Error::Shape`] past 256 features per
+/// head.
 fn build_constants(act: DType, shape: &AttentionShape) -> Result<Build> {
     build(act, shape, extent(shape.group())?)
 }

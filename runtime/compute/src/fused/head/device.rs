@@ -52,7 +52,7 @@ pub(super) fn logits(
     options: &HeadOptions,
 ) -> Result<Tensor> {
     let act = expect_type(hidden, "hidden")?;
-    let (rows, _) = host::matrix(hidden, "hidden")?;
+    let (rows, _) = host::matrix_dims(hidden, "hidden")?;
     let words = weight.sides().first().copied().unwrap_or(0);
     let logits = device.empty(&[rows, words], DType::F32)?;
     let at_once = matches!(weight, WeightRef::Tensor(tensor) if tensor.dtype() == act);
@@ -130,7 +130,7 @@ impl<'a> Head<'a> {
     fn of(device: &'a Accelerator, inputs: Inputs<'a>) -> Result<Self> {
         let Inputs { hidden, weight, targets, options } = inputs;
         let act = expect_type(hidden, "hidden")?;
-        let (rows, width) = host::matrix(hidden, "hidden")?;
+        let (rows, width) = host::matrix_dims(hidden, "hidden")?;
         let words = weight.sides().first().copied().unwrap_or(0);
         let targets = device.upload(targets, &[rows])?;
         Ok(Self { device, hidden, weight, options, targets, act, rows, width, words })

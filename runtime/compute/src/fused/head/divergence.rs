@@ -102,7 +102,7 @@ impl HeadInput<'_> {
     /// Returns the number of rows. Fails with [`Error::Shape`] unless `hidden` is a matrix and `weight` is
     /// `[vocabulary, hidden]` with at least one word.
     fn check(&self) -> Result<usize> {
-        let (rows, width) = host::matrix(self.hidden, "hidden")?;
+        let (rows, width) = host::matrix_dims(self.hidden, "hidden")?;
         match *self.weight.sides() {
             [words, columns] if words > 0 && columns == width => Ok(rows),
             _ => Err(Error::shape(format!("a head of shape {:?} for hidden states of {width}", self.weight.sides()))),

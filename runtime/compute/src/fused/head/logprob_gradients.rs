@@ -57,7 +57,7 @@ pub(super) fn on_cpu(inputs: Inputs<'_>, want_gradients: bool) -> Result<(HeadTa
         let groups: Vec<GroupSums> =
             groups.map(|words| head.accumulate_group(block, targets, words, want_gradients)).collect();
         let sums =
-            |row: usize| groups.iter().map(|group| group.sums[row]).reduce(Statistics::merged).unwrap_or_default();
+            |row: usize| groups.iter().map(|group| group.sums[row]).reduce(Statistics::merge).unwrap_or_default();
         let all: Vec<Statistics> = (0..targets.len()).map(sums).collect();
         if want_gradients {
             logprob_gradients[numbers].par_chunks_mut(head.width).enumerate().for_each(|(row, gradient)| {
@@ -74,7 +74,7 @@ pub(super) fn on_cpu(inputs: Inputs<'_>, want_gradients: bool) -> Result<(HeadTa
 /// log-probabilities, the result is the gradient of the loss with respect to the hidden states. The result has type
 /// `dtype`. Returns [`Error::Shape`] if there is not one seed for each row.
 pub fn scale_head_gradient(logprob_gradients: &Tensor, seeds: &[f32], dtype: DType) -> Result<Tensor> {
-    let (rows, width) = host::matrix(logprob_gradients, "logprob_gradients")?;
+    let (rows, width) = host::matrix_dims(logprob_gradients, "logprob_gradients")?;
     if rows != seeds.len() {
         return Err(Error::shape(format!("{} seeds for {rows} rows", seeds.len())));
     }
@@ -138,7 +138,7 @@ impl Head<'_> {
         self.options.apply_soft_cap(row);
         let target = target.checked_sub(words.start).and_then(|target| row.get(target).copied());
         let here = vectorize!(Statistics::of(row, self.options.taps));
-        *sums = sums.merged(Statistics { target, ..here });
+        *sums = sums.merge(Statistics { target, ..here });
         let Some(weighted_sum) = weighted_sum else { return };
         if sums.largest > before {
             scale(weighted_sum, exp(before - sums.largest));

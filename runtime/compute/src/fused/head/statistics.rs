@@ -71,7 +71,7 @@ impl Statistics {
     /// Combines the sums over two disjoint sets of words into those over both: rescales the sums of the set whose largest
     /// logit is smaller to the largest logit of the other set, except Σ z, and adds. The target is that of the set that has
     /// one.
-    pub(super) fn merged(self, other: Self) -> Self {
+    pub(super) fn merge(self, other: Self) -> Self {
         let (high, low) = if self.largest >= other.largest { (self, other) } else { (other, self) };
         let gap = f64::from(low.largest) - f64::from(high.largest);
         let shrink = gap.exp();

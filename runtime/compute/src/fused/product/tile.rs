@@ -1,5 +1,5 @@
-//! Views of numbers to write, which can be cut into disjoint tiles, so that tasks on several threads fill one result without
-//! copies.
+//! Views of numbers to write, which can be cut into disjoint tiles, so that tasks on several threads fill one result
+//! without copies.
 
 #![expect(unsafe_code, reason = "disjoint column tiles interleave in memory")]
 
@@ -82,7 +82,7 @@ impl<'a, T> Tile<'a, T> {
     }
 
     /// Cuts the tile into a grid of parts of at most `rows × columns`, row of parts by row of parts. Each part comes
-    /// with the row range and the column range that it covers.
+    /// with the rows and the columns of this tile, counted from 0, that it covers.
     pub(in crate::fused) fn grid(self, rows: usize, columns: usize) -> Vec<(Range<usize>, Range<usize>, Self)> {
         let (height, width) = (self.rows, self.columns);
         let bands: Vec<Range<usize>> = steps(0..height, rows).collect();

@@ -101,7 +101,7 @@ impl HostPlan {
 
     /// Adds the tiles and spans of the sequence with index `number`. Adds nothing for a sequence without tokens.
     fn add_sequence(&mut self, segments: &Segments, number: usize, tiling: Tiling) {
-        let own = segments.own(number);
+        let own = segments.span(number);
         let (met, tiles): (Vec<Span>, Vec<_>) = match tiling {
             Tiling::Queries(size) => (segments.path(number), aligned(own.positions(), size).collect()),
             Tiling::Keys(size) => (segments.family(number).collect(), steps(own.positions(), size).collect()),

@@ -27,9 +27,9 @@ fn word(block: &[u8], at: usize) -> u32 {
 }
 
 /// 32 numbers in bf16.
-pub(super) struct Brain;
+pub(super) struct Bf16Block;
 
-impl Block<64, 32> for Brain {
+impl Block<64, 32> for Bf16Block {
     /// Converts 32 numbers of bf16 to f32.
     #[inline(always)]
     fn read(block: &[u8; 64], numbers: &mut [f32; 32]) {

@@ -80,7 +80,7 @@ impl RowParts {
     }
 
     /// The indices of the parts that are here.
-    pub(super) fn own(&self) -> Range<usize> {
+    pub(super) fn local_parts(&self) -> Range<usize> {
         self.shares[self.rank].clone()
     }
 
@@ -91,7 +91,7 @@ impl RowParts {
 
     /// The number of tokens of the parts before those that are here, if no prefix is shared.
     pub(super) fn first_token(&self) -> usize {
-        self.tokens[..self.own().start].iter().sum()
+        self.tokens[..self.local_parts().start].iter().sum()
     }
 
     /// For each rank, the rows of its parts, by their index in the slice, ascending.

@@ -45,7 +45,7 @@ pub(in crate::fused::head) fn scaled(
     seeds: &[f32],
     dtype: DType,
 ) -> Result<Tensor> {
-    let (rows, width) = host::matrix(logprob_gradients, "logprob_gradients")?;
+    let (rows, width) = host::matrix_dims(logprob_gradients, "logprob_gradients")?;
     let seeds = device.upload(seeds, &[rows])?;
     let arguments = arguments![logprob_gradients, &seeds, rows, width];
     device.compute(&kernel::SCALE_ROWS, dtype, device.over_rows(rows, 256), &[rows, width], &arguments)

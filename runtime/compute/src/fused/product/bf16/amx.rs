@@ -1,5 +1,5 @@
-//! Sums of a block in the tile registers of x86 processors (AMX), by inline assembly: Rust has no stable names for these
-//! instructions. A register holds 16 rows of 64 bytes.
+//! Sums of a block in the tile registers of x86 processors (AMX), by inline assembly: Rust has no stable names for
+//! these instructions. A register holds 16 rows of 64 bytes.
 //!
 //! Source: Intel 64 and IA-32 Architectures Software Developer's Manual, volume 1, chapter 18.
 
@@ -12,7 +12,7 @@ use super::kernel::{Rows, Sums};
 
 /// Asks the system for the tile registers, for all threads of this process. Returns whether the processor multiplies
 /// bf16 with them and the system permits it. Always false on systems other than x86-64 Linux.
-pub(super) fn request() -> bool {
+pub(super) fn request_tile_registers() -> bool {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     {
         /// Bits of EDX of leaf 7: products of bf16 in tiles, and tiles.
@@ -33,13 +33,13 @@ pub(super) fn request() -> bool {
 pub(super) struct TileRegisters(());
 
 impl TileRegisters {
-    /// Configures the registers of the calling thread and clears them. [`request`] must have returned true. Does nothing
-    /// on systems other than x86-64 Linux.
+    /// Configures the registers of the calling thread and clears them. [`request`] must have returned true. Does
+    /// nothing on systems other than x86-64 Linux.
     pub(super) fn configure() -> Self {
         #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
         {
-            /// The first palette; 64 bytes a row for each of the first eight registers, from byte 16 on; 16 rows for each,
-            /// from byte 48 on.
+            /// The first palette; 64 bytes a row for each of the first eight registers, from byte 16 on; 16 rows for
+            /// each, from byte 48 on.
             static CONFIGURATION: [u8; 64] = {
                 let mut bytes = [0; 64];
                 bytes[0] = 1;
@@ -76,13 +76,13 @@ impl Drop for TileRegisters {
     }
 }
 
+/// Writes the sums of a block of 32 × 32 by `tdpbf16ps`, from its rows and a panel, in `steps` steps of 32 numbers.
+/// Four registers hold the sums, each a square of 16 × 16. The caller has checked the rows and holds [`TileRegisters`].
+/// Panics if the panel is too short or `steps` is 0. Does nothing on systems other than x86-64 Linux.
 #[cfg_attr(
     not(all(target_arch = "x86_64", target_os = "linux")),
     expect(unused_variables, reason = "no such processor")
 )]
-/// Writes the sums of a block of 32 × 32 by `tdpbf16ps`, from its rows and a panel, in `steps` steps of 32 numbers.
-/// Four registers hold the sums, each a square of 16 × 16. The caller has checked the rows and holds [`TileRegisters`].
-/// Panics if the panel is too short or `steps` is 0. Does nothing on systems other than x86-64 Linux.
 pub(super) fn sum(rows: Rows<'_>, panel: &[u32], steps: usize, sums: &mut Sums) {
     #[cfg(all(target_arch = "x86_64", target_os = "linux"))]
     {
@@ -90,8 +90,9 @@ pub(super) fn sum(rows: Rows<'_>, panel: &[u32], steps: usize, sums: &mut Sums) 
         assert!(steps > 0 && panel.len() >= steps * 16 * COLUMNS, "pairs of a panel");
         let upper = rows.numbers.as_ptr();
         let lower = upper.wrapping_add(16 * rows.stride);
-        // SAFETY: a step reads 64 bytes of each of 32 rows, 2 · stride bytes apart, and 16 rows of 128 bytes of the panel,
-        // all inside their slices by the checks; the sums are 32 rows of 128 bytes; the registers are configured.
+        // SAFETY: a step reads 64 bytes of each of 32 rows, 2 · stride bytes apart, and 16 rows of 128 bytes of the
+        // panel, all inside their slices by the checks; the sums are 32 rows of 128 bytes; the registers are
+        // configured.
         unsafe {
             std::arch::asm!(
                 "tilezero tmm0", "tilezero tmm1", "tilezero tmm2", "tilezero tmm3",

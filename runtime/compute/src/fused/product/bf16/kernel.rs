@@ -48,7 +48,7 @@ impl Kernel {
     /// the system for the tile registers.
     pub(super) fn of_this_processor() -> Self {
         static KERNEL: LazyLock<Kernel> = LazyLock::new(|| match () {
-            () if amx::request() => Kernel::Tiles,
+            () if amx::request_tile_registers() => Kernel::Tiles,
             () if has_vectors() => Kernel::Vectors,
             () => Kernel::Portable,
         });

@@ -1,5 +1,5 @@
-//! Packing of the right operand for the kernels: panels of [`COLUMNS`] columns, in which the numbers of a pair of rows lie
-//! side by side.
+//! Packing of the right operand for the kernels: panels of [`COLUMNS`] columns, in which the numbers of a pair of rows
+//! lie side by side.
 
 #![cfg_attr(
     target_arch = "x86_64",
@@ -8,12 +8,19 @@
 
 use std::ops::Range;
 
+use bytemuck::Pod;
 use half::bf16;
 
 use super::kernel::COLUMNS;
 use super::{DEPTH_UNIT, PAIRS, round};
+use crate::fused::prefetch::prefetch;
 use crate::fused::product::{Data, Matrix, steps};
 use crate::fused::simd::vectorize;
+
+/// Rows between the one that is packed and the one that is asked for.
+const ROWS_AHEAD: usize = 16;
+/// Numbers of a column between those that are packed and those that are asked for.
+const NUMBERS_AHEAD: usize = 128;
 
 /// Rows and columns of a square that is transposed in registers.
 const SIDE: usize = 16;
@@ -22,60 +29,87 @@ const SIDE: usize = 16;
 type Square = [[u32; SIDE]; SIDE];
 
 /// Packs the rows `depth` of some columns of a matrix into panels of [`COLUMNS`] columns. A panel has for each pair of
-/// adjacent rows a `u32` for each column: both numbers in bf16, the upper row's in the lower half. What is missing at the
-/// edges becomes 0, up to a depth that is a multiple of [`DEPTH_UNIT`].
+/// adjacent rows a `u32` for each column: both numbers in bf16, the upper row's in the lower half. What is missing at
+/// the edges becomes 0, up to a depth that is a multiple of [`DEPTH_UNIT`].
 pub(super) fn pack_columns(matrix: Matrix<'_>, depth: Range<usize>, columns: Range<usize>, panels: &mut [u32]) {
-    let Matrix { row_stride, column_stride, .. } = matrix;
-    for (columns, panel) in steps(columns, COLUMNS).zip(panels.chunks_exact_mut(PAIRS * COLUMNS)) {
-        if columns.len() < COLUMNS {
-            panel.fill(0);
-        }
-        let start = depth.start * row_stride + columns.start * column_stride;
-        let strides = (row_stride, column_stride);
-        match matrix.data {
-            Data::F32(data) => pack(&data[start..], strides, [depth.len(), columns.len()], panel, round),
-            Data::Bf16(data) => pack(&data[start..], strides, [depth.len(), columns.len()], panel, bf16::to_bits),
-        }
+    let strides = (matrix.row_stride, matrix.column_stride);
+    let (start, sides) = (depth.start * strides.0 + columns.start * strides.1, [depth.len(), columns.len()]);
+    if !columns.len().is_multiple_of(COLUMNS) {
+        panels[columns.len() / COLUMNS * PAIRS * COLUMNS..][..PAIRS * COLUMNS].fill(0);
+    }
+    match matrix.data {
+        Data::F32(data) => pack(&data[start..], strides, sides, panels, round),
+        Data::Bf16(data) => pack(&data[start..], strides, sides, panels, bf16::to_bits),
     }
 }
 
-/// Packs `depth × columns` numbers of `data`, at most [`COLUMNS`] columns, into a panel, and fills up its depth with zeros
-/// to a multiple of [`DEPTH_UNIT`]. One of the strides, the distances of rows and of columns, is 1. `bits` returns the bits
-/// of a number in bf16.
-pub(super) fn pack<T: Copy>(
+/// Packs `depth × columns` numbers of `data` into as many panels as the columns need, and fills up the depth with zeros to
+/// a multiple of [`DEPTH_UNIT`]; writes no missing columns. One of the strides, the distances of rows and of columns, is
+/// 1. `bits` returns the bits of a number in bf16.
+pub(super) fn pack<T: Pod>(
     data: &[T],
     (row_stride, column_stride): (usize, usize),
     [depth, columns]: [usize; 2],
-    panel: &mut [u32],
+    panels: &mut [u32],
     bits: impl Fn(T) -> u16 + Copy,
 ) {
-    if column_stride != 1 {
-        // Whole squares, so that there are zeros behind the last number.
+    let panels = panels.as_chunks_mut::<{ PAIRS * COLUMNS }>().0;
+    if column_stride == 1 {
+        return vectorize!(pack_rows(data, row_stride, [depth, columns], panels, bits));
+    }
+    for (columns, panel) in steps(0..columns, COLUMNS).zip(panels) {
+        let (data, sides) = (&data[columns.start * column_stride..], [depth, columns.len()]);
         #[cfg(target_arch = "x86_64")]
         if super::kernel::has_vectors() {
             // SAFETY: the processor has AVX-512 F and BW.
-            return unsafe { pack_transposed_native(data, column_stride, [depth, columns], panel, bits) };
+            unsafe { pack_transposed_native(data, column_stride, sides, panel, bits) };
+            continue;
         }
-        return vectorize!(pack_transposed(data, column_stride, [depth, columns], panel, bits, transpose));
+        vectorize!(pack_transposed(data, column_stride, sides, panel, bits, transpose));
     }
-    for (pair, to) in steps(0..depth, 2).zip(panel.chunks_exact_mut(COLUMNS)) {
-        let row = |row: usize| &data[row * row_stride..][..columns];
-        let first = row(pair.start);
-        if pair.len() == 2 {
-            let both = first.iter().zip(row(pair.start + 1));
-            vectorize!(to.iter_mut().zip(both).for_each(|(to, (a, b))| *to = join(bits(*a), bits(*b))));
-        } else {
-            vectorize!(to.iter_mut().zip(first).for_each(|(to, a)| *to = join(bits(*a), 0)));
-        }
-    }
-    panel[depth.div_ceil(2) * COLUMNS..depth.next_multiple_of(DEPTH_UNIT) / 2 * COLUMNS].fill(0);
 }
 
-/// Packs `depth × columns` numbers, whose columns lie `stride` apart and have no gaps, into a panel. Packs and transposes
-/// squares of [`SIDE`] columns with [`SIDE`] pairs each, so that both reads and writes are of neighbors. Fills up the last
-/// squares with zeros. `bits` returns the bits of a number in bf16, `transpose` exchanges rows and columns.
+/// Packs `depth × columns` numbers, whose rows lie `stride` apart and have no gaps, into panels, two rows at a time,
+/// and fills up the depth with zeros to a multiple of [`DEPTH_UNIT`]. `bits` returns the bits of a number in bf16.
 #[inline(always)]
-pub(super) fn pack_transposed<T: Copy>(
+fn pack_rows<T: Pod>(
+    data: &[T],
+    stride: usize,
+    [depth, columns]: [usize; 2],
+    panels: &mut [[u32; PAIRS * COLUMNS]],
+    bits: impl Fn(T) -> u16 + Copy,
+) {
+    for pair in 0..depth.div_ceil(2) {
+        let row = |row: usize| &data[row * stride..][..columns];
+        // An odd depth has no second row at its end: its half of the pairs becomes 0.
+        let (second, mask) = if 2 * pair + 1 < depth { (2 * pair + 1, u32::MAX) } else { (2 * pair, 0xffff) };
+        let (first, second) = (row(2 * pair), row(second));
+        for row in [ROWS_AHEAD, ROWS_AHEAD + 1].map(|ahead| 2 * pair + ahead) {
+            prefetch_numbers(data, row * stride, columns);
+        }
+        for (columns, panel) in steps(0..columns, COLUMNS).zip(&mut *panels) {
+            let numbers = first[columns.clone()].iter().zip(&second[columns]);
+            let pairs = panel[pair * COLUMNS..].iter_mut().zip(numbers);
+            pairs.for_each(|(pair, (a, b))| *pair = join(bits(*a), bits(*b)) & mask);
+        }
+    }
+    let missing = depth.div_ceil(2) * COLUMNS..depth.next_multiple_of(DEPTH_UNIT) / 2 * COLUMNS;
+    panels[..columns.div_ceil(COLUMNS)].iter_mut().for_each(|panel| panel[missing.clone()].fill(0));
+}
+
+/// Asks for the numbers `start .. start + count` of `data`, which are read soon: rows of a weight lie too far apart in
+/// memory for the processor to ask by itself. Does nothing if `data` ends before.
+#[inline(always)]
+fn prefetch_numbers<T: Pod>(data: &[T], start: usize, count: usize) {
+    data.get(start..start + count).into_iter().for_each(|numbers| prefetch(bytemuck::cast_slice(numbers)));
+}
+
+/// Packs `depth × columns` numbers, whose columns lie `stride` apart and have no gaps, into a panel. Packs and
+/// transposes squares of [`SIDE`] columns with [`SIDE`] pairs each, so that both reads and writes are of neighbors.
+/// Fills up the last squares with zeros. `bits` returns the bits of a number in bf16, `transpose` exchanges rows and
+/// columns.
+#[inline(always)]
+pub(super) fn pack_transposed<T: Pod>(
     data: &[T],
     stride: usize,
     [depth, columns]: [usize; 2],
@@ -87,7 +121,9 @@ pub(super) fn pack_transposed<T: Copy>(
         for (numbers, rows) in steps(0..depth, 2 * SIDE).zip(panel.chunks_mut(SIDE * COLUMNS)) {
             let mut square = [[0; SIDE]; SIDE];
             for (line, column) in square.iter_mut().zip(columns.clone()) {
-                *line = pairs_of(&data[column * stride..][numbers.clone()], bits);
+                let column = &data[column * stride..];
+                prefetch_numbers(column, numbers.start + NUMBERS_AHEAD, 2 * SIDE);
+                write_pairs(&column[numbers.clone()], line, bits);
             }
             let square = transpose(square);
             for (row, line) in rows.as_chunks_mut::<COLUMNS>().0.iter_mut().zip(&square) {
@@ -97,14 +133,17 @@ pub(super) fn pack_transposed<T: Copy>(
     }
 }
 
-/// Joins at most 2 · [`SIDE`] numbers to [`SIDE`] pairs of neighbors, as bf16. Missing numbers become 0.
+/// Writes at most 2 · [`SIDE`] numbers into a line of zeros as pairs of neighbors, as bf16.
 #[inline(always)]
-fn pairs_of<T: Copy>(numbers: &[T], bits: impl Fn(T) -> u16) -> [u32; SIDE] {
-    if let Ok(numbers) = <&[T; 2 * SIDE]>::try_from(numbers) {
-        return std::array::from_fn(|pair| join(bits(numbers[2 * pair]), bits(numbers[2 * pair + 1])));
+fn write_pairs<T: Copy>(numbers: &[T], line: &mut [u32; SIDE], bits: impl Fn(T) -> u16) {
+    let halves: &mut [u16; 2 * SIDE] = bytemuck::cast_mut(line);
+    // A loop of known length becomes vector instructions.
+    match <&[T; 2 * SIDE]>::try_from(numbers) {
+        Ok(numbers) => halves.iter_mut().zip(numbers).for_each(|(half, number)| *half = bits(*number)),
+        Err(_) => halves.iter_mut().zip(numbers).for_each(|(half, number)| *half = bits(*number)),
     }
-    let number = |at: usize| numbers.get(at).map_or(0, |number| bits(*number));
-    std::array::from_fn(|pair| join(number(2 * pair), number(2 * pair + 1)))
+    // In memory the first number of a pair lies first; in the `u32` it is the lower half.
+    line.iter_mut().for_each(|pair| *pair = u32::from_le(*pair));
 }
 
 /// Exchanges rows and columns of a square, in code for any processor.
@@ -113,14 +152,14 @@ pub(super) fn transpose(square: Square) -> Square {
     std::array::from_fn(|row| std::array::from_fn(|column| square[column][row]))
 }
 
-/// Calls [`pack_transposed`] with [`transpose_native`], so that squares are transposed in vector registers. `sides` are the
-/// depth and the number of columns.
+/// Calls [`pack_transposed`] with [`transpose_native`], so that squares are transposed in vector registers. `sides` are
+/// the depth and the number of columns.
 ///
 /// # Safety
 /// The processor must have AVX-512 F and BW.
 #[cfg(target_arch = "x86_64")]
 #[target_feature(enable = "avx512f,avx512bw")]
-unsafe fn pack_transposed_native<T: Copy>(
+unsafe fn pack_transposed_native<T: Pod>(
     data: &[T],
     stride: usize,
     sides: [usize; 2],
