@@ -9,6 +9,8 @@ use tunebox_compute::precision::Base;
 
 use super::quantization::Quantization;
 use super::{is_changed, metadata};
+use crate::configuration::Configuration;
+use crate::decoder::site::expert_of;
 use crate::error::{Error, Result};
 use crate::families::{GgufLayout, gguf_layout, gguf_name, weight_shapes};
 use crate::merge::merge_weight;
@@ -25,8 +27,8 @@ struct Part {
 
 /// Where the values of a tensor come from.
 enum Values {
-    /// The merged weight of this Hugging Face name.
-    Merged(String),
+    /// The merged weights of these Hugging Face names, one after another: several for the matrices of experts.
+    Merged(Vec<String>),
     /// The bytes of a tensor of the GGUF file that the model came from, as they are.
     Stored(Location),
     /// These numbers.
@@ -65,14 +67,12 @@ fn parts(
     // In NF4 the model computes with other numbers than those of its file.
     let is_as_stored = model.weights.precision().base() == Base::Stored;
     let mut parts = Vec::new();
-    for (name, shape) in weight_shapes(configuration) {
-        let unknown = || Error::Unsupported(format!("GGUF files have no name for the weight `{name}`"));
-        let known = gguf_name(&name, layout).ok_or_else(unknown)?;
+    for (known, shape, names) in tensors(configuration, layout)? {
         let dtype = quantization.dtype(&known, &shape, configuration.layers, configuration.tied);
         let same = stored.remove(&known).filter(|location| location.dtype().is_ok_and(|found| found == dtype));
-        let source = match same.filter(|_| is_as_stored && !is_changed(policy, &name)) {
+        let source = match same.filter(|_| is_as_stored && !names.iter().any(|name| is_changed(policy, name))) {
             Some(location) => Values::Stored(location),
-            None => Values::Merged(name),
+            None => Values::Merged(names),
         };
         parts.push(Part { spec: TensorSpec { name: known, shape, dtype }, source });
     }
@@ -87,6 +87,27 @@ fn parts(
     Ok(parts)
 }
 
+/// Lists the tensors that hold a model's weights: for each its name, its shape, and the Hugging Face names of its weights.
+/// The matrices of a block's experts are one tensor `[experts, out, in]`; every other weight is a tensor of its own. Errors:
+/// GGUF files have no name for a weight.
+fn tensors(configuration: &Configuration, layout: GgufLayout) -> Result<Vec<(String, Vec<usize>, Vec<String>)>> {
+    let mut list: Vec<(String, Vec<usize>, Vec<String>)> = Vec::new();
+    for (name, mut shape) in weight_shapes(configuration) {
+        let unknown = || Error::Unsupported(format!("GGUF files have no name for the weight `{name}`"));
+        let known = gguf_name(&name, layout).ok_or_else(unknown)?;
+        let expert = expert_of(&name);
+        if let Some((.., names)) = list.iter_mut().rev().find(|(other, ..)| expert.is_some() && *other == known) {
+            names.push(name);
+            continue;
+        }
+        if expert.is_some() {
+            shape.insert(0, configuration.experts.map_or(1, |experts| experts.count));
+        }
+        list.push((known, shape, vec![name]));
+    }
+    Ok(list)
+}
+
 /// The bytes of a tensor in its format. A merged weight gets the changes that GGUF writers make to weights of this
 /// layout. Errors: the format of a stored tensor has changed, or a file cannot be read.
 fn bytes(policy: &Policy, layout: GgufLayout, part: &Part) -> Result<Vec<u8>> {
@@ -97,11 +118,16 @@ fn bytes(policy: &Policy, layout: GgufLayout, part: &Part) -> Result<Vec<u8>> {
             location.read_stored(*dtype)?.ok_or_else(changed)
         }
         Values::Given(values) => quantize(values, *dtype),
-        Values::Merged(name) => {
-            let weight = merge_weight(model, policy.adapter(), policy.edits(), name)?.to_dtype(DType::F32)?;
-            let values = weight.flatten_all()?.to_vec1::<f32>()?;
-            let values = Repair::of(name, layout, &model.configuration).make(values, shape);
-            quantize(&values, *dtype)
+        Values::Merged(names) => {
+            let matrix = &shape[shape.len().saturating_sub(2)..];
+            let mut bytes = Vec::new();
+            for name in names {
+                let weight = merge_weight(model, policy.adapter(), policy.edits(), name)?.to_dtype(DType::F32)?;
+                let values = weight.flatten_all()?.to_vec1::<f32>()?;
+                let values = Repair::of(name, layout, &model.configuration).make(values, matrix);
+                bytes.extend(quantize(&values, *dtype)?);
+            }
+            Ok(bytes)
         }
     }
 }

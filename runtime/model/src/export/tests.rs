@@ -36,6 +36,11 @@ fn llama3() -> Configuration {
     }
 }
 
+/// OLMoE, whose heads together are as wide as its residual stream.
+fn olmoe() -> Configuration {
+    Configuration { attention_scale: 0.25, ..tiny::olmoe() }
+}
+
 /// Opens the folder or GGUF file of a model.
 fn open(path: &Path) -> Arc<Model> {
     let source = Source::open(path.to_str().unwrap(), true).unwrap();
@@ -71,7 +76,7 @@ fn settings(kind: AdapterKind) -> AdapterSettings {
 
 #[test]
 fn a_merged_gguf_file_from_a_folder_is_the_same_model_in_every_family_that_is_written() {
-    for configuration in [tiny::llama(), llama3(), tiny::qwen2(), tiny::qwen3()] {
+    for configuration in [tiny::llama(), llama3(), tiny::qwen2(), tiny::qwen3(), tiny::qwen3_moe(), olmoe()] {
         let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let model = model(wide(configuration), folder.path());
         for kind in KINDS {
