@@ -9,7 +9,7 @@ use tunebox_foundation::explain::Explain;
 
 use super::{Format, Quantization, check, export};
 use crate::adapter::{AdapterKind, AdapterSettings, Targets};
-use crate::configuration::{Configuration, RopeScaling, RopeSetting};
+use crate::configuration::{Configuration, Experts, RopeScaling, RopeSetting};
 use crate::merge::merge;
 use crate::policy::{Policy, PolicySettings};
 use crate::weights::gguf::{Metadata, write};
@@ -36,9 +36,10 @@ fn llama3() -> Configuration {
     }
 }
 
-/// OLMoE, whose heads together are as wide as its residual stream.
+/// OLMoE, whose experts are as wide as its files say of the feed-forward part.
 fn olmoe() -> Configuration {
-    Configuration { attention_scale: 0.25, ..tiny::olmoe() }
+    let like = tiny::olmoe();
+    Configuration { experts: like.experts.map(|experts| Experts { intermediate: 96, ..experts }), ..like }
 }
 
 /// Opens the folder or GGUF file of a model.
