@@ -25,6 +25,16 @@ struct Part {
     source: Values,
 }
 
+/// A tensor that holds weights of the model.
+struct WeightTensor {
+    /// Its name in GGUF files.
+    name: String,
+    /// The outermost dimension first; `[experts, out, in]` for the matrices of experts.
+    shape: Vec<usize>,
+    /// The Hugging Face names of its weights, in order: several for the matrices of experts.
+    weights: Vec<String>,
+}
+
 /// Where the values of a tensor come from.
 enum Values {
     /// The merged weights of these Hugging Face names, one after another: several for the matrices of experts.
@@ -67,14 +77,14 @@ fn parts(
     // In NF4 the model computes with other numbers than those of its file.
     let is_as_stored = model.weights.precision().base() == Base::Stored;
     let mut parts = Vec::new();
-    for (known, shape, names) in tensors(configuration, layout)? {
-        let dtype = quantization.dtype(&known, &shape, configuration.layers, configuration.tied);
-        let same = stored.remove(&known).filter(|location| location.dtype().is_ok_and(|found| found == dtype));
-        let source = match same.filter(|_| is_as_stored && !names.iter().any(|name| is_changed(policy, name))) {
+    for WeightTensor { name, shape, weights } in weight_tensors(configuration, layout)? {
+        let dtype = quantization.dtype(&name, &shape, configuration.layers, configuration.tied);
+        let same = stored.remove(&name).filter(|location| location.dtype().is_ok_and(|found| found == dtype));
+        let source = match same.filter(|_| is_as_stored && !weights.iter().any(|weight| is_changed(policy, weight))) {
             Some(location) => Values::Stored(location),
-            None => Values::Merged(names),
+            None => Values::Merged(weights),
         };
-        parts.push(Part { spec: TensorSpec { name: known, shape, dtype }, source });
+        parts.push(Part { spec: TensorSpec { name, shape, dtype }, source });
     }
     for (name, location) in stored {
         let spec = TensorSpec { name, shape: location.shape.clone(), dtype: location.dtype()? };
@@ -87,23 +97,21 @@ fn parts(
     Ok(parts)
 }
 
-/// Lists the tensors that hold a model's weights: for each its name, its shape, and the Hugging Face names of its weights.
-/// The matrices of a block's experts are one tensor `[experts, out, in]`; every other weight is a tensor of its own. Errors:
-/// GGUF files have no name for a weight.
-fn tensors(configuration: &Configuration, layout: GgufLayout) -> Result<Vec<(String, Vec<usize>, Vec<String>)>> {
-    let mut list: Vec<(String, Vec<usize>, Vec<String>)> = Vec::new();
-    for (name, mut shape) in weight_shapes(configuration) {
-        let unknown = || Error::Unsupported(format!("GGUF files have no name for the weight `{name}`"));
-        let known = gguf_name(&name, layout).ok_or_else(unknown)?;
-        let expert = expert_of(&name);
-        if let Some((.., names)) = list.iter_mut().rev().find(|(other, ..)| expert.is_some() && *other == known) {
-            names.push(name);
-            continue;
-        }
-        if expert.is_some() {
+/// Lists the tensors that hold a model's weights. The matrices of a block's experts share one tensor; every other weight is
+/// a tensor of its own. Errors: GGUF files have no name for a weight.
+fn weight_tensors(configuration: &Configuration, layout: GgufLayout) -> Result<Vec<WeightTensor>> {
+    let mut list: Vec<WeightTensor> = Vec::new();
+    for (weight, mut shape) in weight_shapes(configuration) {
+        let unknown = || Error::Unsupported(format!("GGUF files have no name for the weight `{weight}`"));
+        let name = gguf_name(&weight, layout).ok_or_else(unknown)?;
+        if expert_of(&weight).is_some() {
+            if let Some(shared) = list.iter_mut().rev().find(|tensor| tensor.name == name) {
+                shared.weights.push(weight);
+                continue;
+            }
             shape.insert(0, configuration.experts.map_or(1, |experts| experts.count));
         }
-        list.push((known, shape, vec![name]));
+        list.push(WeightTensor { name, shape, weights: vec![weight] });
     }
     Ok(list)
 }
