@@ -9,7 +9,7 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use candle_nn::VarBuilder;
-use candle_transformers::models::{gemma2, gemma3, llama, mistral, phi3, qwen2, qwen3, smol::smollm3};
+use candle_transformers::models::{gemma2, gemma3, llama, mistral, phi3, qwen2, qwen3, qwen3_moe, smol::smollm3};
 use serde_json::{Value, json};
 use tunebox_compute::{DType, Device, Tensor};
 
@@ -66,6 +66,7 @@ fn build(family: &str, config: Value, weights: impl FnOnce() -> VarBuilder<'stat
         "mistral" => model!(mistral::Config, mistral::Model::new),
         "qwen2" => model!(qwen2::Config, qwen2::ModelForCausalLM::new),
         "qwen3" => model!(qwen3::Config, qwen3::ModelForCausalLM::new),
+        "qwen3_moe" => model!(qwen3_moe::Config, qwen3_moe::ModelForCausalLM::new),
         "smollm3" => model!(smollm3::Config, smollm3::ModelForCausalLM::new),
         "phi3" => model!(phi3::Config, phi3::Model::new),
         "gemma2" => model!(gemma2::Config, |config, weights| gemma2::Model::new(false, config, weights)),
@@ -101,11 +102,17 @@ fn configurations() -> Vec<Value> {
     let gemma3 = json!({"rope_theta": 1e6, "rope_local_base_freq": 1e4, "sliding_window_pattern": 2,
         "final_logit_softcapping": 20.0});
     let qwen = json!({"sliding_window": 4096, "max_window_layers": 28, "use_sliding_window": false, "rope_theta": 1e6});
+    let experts = |normalized: bool| {
+        json!({"num_experts_per_tok": 3, "moe_intermediate_size": 40, "norm_topk_prob": normalized, "decoder_sparse_step": 1,
+            "tie_word_embeddings": false, "head_dim": 24, "attention_bias": false})
+    };
     let families = [
         ("llama", vec![json!({"tie_word_embeddings": false})]),
         ("llama", vec![json!({"tie_word_embeddings": true, "rope_scaling": llama3})]),
         ("mistral", vec![json!({"tie_word_embeddings": false, "head_dim": 32, "sliding_window": null})]),
         ("qwen2", vec![qwen.clone(), json!({"tie_word_embeddings": true})]),
+        ("qwen3_moe", vec![qwen.clone(), experts(true), json!({"num_experts": 10})]),
+        ("qwen3_moe", vec![qwen.clone(), experts(false), json!({"num_experts": 6})]),
         ("qwen3", vec![qwen, json!({"tie_word_embeddings": false, "head_dim": 32, "attention_bias": false})]),
         ("smollm3", vec![json!({"num_hidden_layers": 5, "no_rope_layer_interval": 4, "tie_word_embeddings": true})]),
         ("phi3", vec![json!({"tie_word_embeddings": false, "num_key_value_heads": 4})]),

@@ -38,6 +38,12 @@ CASES = {
     "qwen2_yarn": dict(model_type="qwen2", tie_word_embeddings=False, rope_theta=1e4, rope_scaling=dict(
         type="yarn", factor=4.0, original_max_position_embeddings=256, beta_fast=4.0)),
     "qwen3": dict(model_type="qwen3", head_dim=32, rope_theta=1e6, tie_word_embeddings=True),
+    # Qwen3-MoE: weights of a token's experts that add up to 1, experts narrower than the width that no block uses.
+    "qwen3_moe": dict(model_type="qwen3_moe", head_dim=24, rope_theta=1e6, tie_word_embeddings=False, num_experts=10,
+                      num_experts_per_tok=3, moe_intermediate_size=40, norm_topk_prob=True),
+    # OLMoE: norms over all features of queries and keys, weights that add up to less than 1.
+    "olmoe": dict(model_type="olmoe", rope_theta=1e4, tie_word_embeddings=False, num_experts=8, num_experts_per_tok=2,
+                  pad_token_id=0),
     # SmolLM3: the fourth of five layers without positions.
     "smollm3": dict(model_type="smollm3", num_hidden_layers=5, rope_theta=5e6, tie_word_embeddings=True, pad_token_id=0),
     # Phi-3 as in its short form: as many key heads as query heads, a window.
@@ -62,7 +68,7 @@ CASES = {
                    sliding_window=8, sliding_window_pattern=2, rope_theta=1e6, rope_local_base_freq=1e4,
                    final_logit_softcapping=20.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
 }
-WITH_GRADIENTS = ["gemma2", "smollm3", "phi3", "phi4_mini"]
+WITH_GRADIENTS = ["gemma2", "smollm3", "phi3", "phi4_mini", "qwen3_moe", "olmoe"]
 
 
 def noise(name, count):
@@ -85,17 +91,34 @@ def weight(name, shape, unit_offset):
     return np.float32(0.25) * values
 
 
+def expert_weights(name, shape):
+    """All experts' matrices of one parameter of transformers, which joins gate and up; files hold each alone."""
+    path, count = name.rpartition(".")[0], shape[0]
+    if name.endswith("down_proj"):
+        maps = [("down_proj", shape[1:])]
+    else:
+        maps = [("gate_proj", (shape[1] // 2, shape[2])), ("up_proj", (shape[1] // 2, shape[2]))]
+    one = lambda expert: [weight(f"{path}.{expert}.{part}.weight", sides, False) for part, sides in maps]
+    return np.stack([np.concatenate(one(expert)) for expert in range(count)])
+
+
 def fill(model, unit_offset):
     tied = model.config.tie_word_embeddings
     for name, parameter in model.named_parameters():
         assert not (tied and name == "lm_head.weight"), "a tied head is no parameter"
-        parameter.data.copy_(torch.from_numpy(weight(name, tuple(parameter.shape), unit_offset)))
+        shape = tuple(parameter.shape)
+        values = expert_weights(name, shape) if len(shape) == 3 else weight(name, shape, unit_offset)
+        parameter.data.copy_(torch.from_numpy(values))
+
+
+def has_experts(config):
+    return hasattr(config, "num_experts_per_tok")
 
 
 def in_double(model, unit_offset):
     """The same model in f64. The library's norms and its plain softmax go through f32, whatever the model is."""
     model = model.double()
-    if model.config._attn_implementation == "eager":
+    if model.config._attn_implementation == "eager" or has_experts(model.config):
         softmax = torch.softmax
         torch.nn.functional.softmax = lambda x, dim, dtype=None: softmax(x, dim)
     for module in model.modules():
@@ -118,7 +141,9 @@ def rounded(values):
 @torch.enable_grad()
 def gradients(model, ids):
     """Length, and product with noise, of every gradient of an adapter, by the name that PEFT saves the tensor under."""
-    adapted = get_peft_model(model, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear", task_type="CAUSAL_LM"))
+    # PEFT's own choice would adapt router and experts too.
+    targets = ["q_proj", "k_proj", "v_proj", "o_proj"] if has_experts(model.config) else "all-linear"
+    adapted = get_peft_model(model, LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules=targets, task_type="CAUSAL_LM"))
     adapted = adapted.double().eval()
     parameters = {name.replace(".default", ""): one for name, one in adapted.named_parameters() if one.requires_grad}
     for name, parameter in parameters.items():
@@ -137,7 +162,8 @@ def case(name, config):
     parsed = AutoConfig.for_model(**config)
     # The fused attention knows no cap on scores.
     attention = "eager" if "attn_logit_softcapping" in config else "sdpa"
-    model = AutoModelForCausalLM.from_config(parsed, dtype=torch.float32, attn_implementation=attention).eval()
+    experts = dict(experts_implementation="eager") if has_experts(parsed) else {}
+    model = AutoModelForCausalLM.from_config(parsed, dtype=torch.float32, attn_implementation=attention, **experts).eval()
     unit_offset = config["model_type"].startswith("gemma")
     fill(model, unit_offset)
     ids = [int((value + 1) / 2 * config["vocab_size"]) for value in noise("ids of " + name, LENGTH)]

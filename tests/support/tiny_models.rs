@@ -64,7 +64,7 @@ impl Golden {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/families");
         let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        assert_eq!(files.len(), 12, "a golden file is missing");
+        assert_eq!(files.len(), 14, "a golden file is missing");
         files.iter().map(|path| Self::read(path)).collect()
     }
 
@@ -136,11 +136,12 @@ pub(crate) fn write_gguf(path: &Path, golden: &Golden) {
     let architecture = match configuration.family.as_str() {
         "gemma3_text" => "gemma3",
         "mistral" => "llama",
+        "qwen3_moe" => "qwen3moe",
         family => family,
     };
     let pairs = matches!(architecture, "llama" | "smollm3");
     let mut tensors: Vec<(String, QTensor)> = Vec::new();
-    for (name, tensor) in golden.weights() {
+    for (name, tensor) in with_stacked_experts(golden.weights()) {
         let tensor = match name.as_str() {
             name if pairs && name.contains(".q_proj.") => side_by_side(&tensor, configuration.heads),
             name if pairs && name.contains(".k_proj.") => side_by_side(&tensor, configuration.kv_heads),
@@ -169,6 +170,25 @@ pub(crate) fn write_gguf(path: &Path, golden: &Golden) {
     gguf_file::write(&mut std::fs::File::create(path).unwrap(), &metadata, &tensors).unwrap();
 }
 
+/// The weights with the matrices of all experts of a block in one tensor: `model.layers.0.mlp.gate_proj_exps.weight`.
+fn with_stacked_experts(weights: BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
+    let mut stacks: BTreeMap<String, BTreeMap<usize, Tensor>> = BTreeMap::new();
+    let mut all = BTreeMap::new();
+    for (name, tensor) in weights {
+        let Some((block, rest)) = name.split_once("experts.") else {
+            all.insert(name, tensor);
+            continue;
+        };
+        let (expert, map) = rest.split_once('.').unwrap();
+        let map = map.trim_end_matches(".weight");
+        stacks.entry(format!("{block}{map}_exps.weight")).or_default().insert(expert.parse().unwrap(), tensor);
+    }
+    for (name, experts) in stacks {
+        all.insert(name, Tensor::stack(&experts.into_values().collect::<Vec<_>>(), 0).unwrap());
+    }
+    all
+}
+
 fn size(size: usize) -> Stored {
     Stored::U32(size as u32)
 }
@@ -191,6 +211,11 @@ fn metadata(configuration: &Configuration, architecture: &str) -> Vec<(String, S
         ("rope.dimension_count", size(configuration.rotated)),
         ("rope.freq_base", number(configuration.ropes[0].theta)),
     ];
+    if let Some(experts) = configuration.experts {
+        list.push(("expert_count", size(experts.count)));
+        list.push(("expert_used_count", size(experts.active)));
+        list.push(("expert_feed_forward_length", size(experts.intermediate)));
+    }
     list.extend(attention(configuration, architecture));
     list.extend(rotation(configuration));
     let mut list: Vec<_> = list.into_iter().map(|(key, value)| (format!("{architecture}.{key}"), value)).collect();
@@ -267,6 +292,10 @@ fn gguf_name(name: &str, architecture: &str) -> String {
         ("self_attn.q_norm", "attn_q_norm"),
         ("self_attn.k_norm", "attn_k_norm"),
         ("self_attn.qkv_proj", "attn_qkv"),
+        ("mlp.gate_proj_exps", "ffn_gate_exps"),
+        ("mlp.up_proj_exps", "ffn_up_exps"),
+        ("mlp.down_proj_exps", "ffn_down_exps"),
+        ("mlp.gate.", "ffn_gate_inp."),
         ("mlp.gate_up_proj", "ffn_up"),
         ("mlp.gate_proj", "ffn_gate"),
         ("mlp.up_proj", "ffn_up"),

@@ -8,20 +8,24 @@ use std::fmt::Display;
 use std::path::Path;
 
 pub use rope::{RopeScaling, RopeSetting};
+use tunebox_compute::Device;
 pub use tunebox_compute::fused::Activation;
+use tunebox_foundation::explain::Explanation;
 
 use crate::error::{Error, Result};
 
 /// Everything about a model but its weights.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Configuration {
-    /// The family by its Hugging Face name: `llama`, `mistral`, `smollm3`, `qwen2`, `qwen3`,
+    /// The family by its Hugging Face name: `llama`, `mistral`, `smollm3`, `qwen2`, `qwen3`, `qwen3_moe`, `olmoe`,
     /// `gemma2`, `gemma3_text`, `phi3`.
     pub family: String,
     /// Width of the residual stream (hidden dimension).
     pub hidden: usize,
-    /// Width inside the feed-forward part of a block.
+    /// Width inside the feed-forward part of a block without experts.
     pub intermediate: usize,
+    /// The experts of every block; `None` for blocks without experts.
+    pub experts: Option<Experts>,
     /// Number of blocks.
     pub layers: usize,
     /// Query heads of each block.
@@ -40,8 +44,10 @@ pub struct Configuration {
     pub activation: Activation,
     /// Whether the output head is the embedding matrix.
     pub tied: bool,
-    /// Whether each head of queries and keys has a norm before it is rotated.
+    /// Whether queries and keys have a norm before they are rotated.
     pub query_key_norm: bool,
+    /// Whether that norm is over the features of all heads together, not over each head.
+    pub joint_query_key_norm: bool,
     /// Whether norms multiply by 1 + weight.
     pub unit_offset_norm: bool,
     /// Whether attention and feed-forward have a second norm, on their output before it is added to the residual
@@ -78,6 +84,19 @@ pub struct Configuration {
     pub bos: Option<u32>,
     /// The padding token.
     pub pad: Option<u32>,
+}
+
+/// The experts of a block's feed-forward part (mixture of experts).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Experts {
+    /// The number of experts.
+    pub count: usize,
+    /// The number of experts that each token runs through.
+    pub active: usize,
+    /// Width inside an expert.
+    pub intermediate: usize,
+    /// Whether the weights of a token's experts are divided by their sum.
+    pub normalized: bool,
 }
 
 /// The attention window and the rotation of one block.
@@ -140,6 +159,23 @@ impl Configuration {
         Err(Error::Argument(format!("{holder} holds token `{id}`, the model's vocabulary ends at `{last}`")))
     }
 
+    /// The width inside the feed-forward part that a token runs through: that of all its experts together in a model with
+    /// experts.
+    #[must_use]
+    pub fn active_intermediate(&self) -> usize {
+        self.experts.map_or(self.intermediate, |experts| experts.active * experts.intermediate)
+    }
+
+    /// Returns an error if the model has experts and `device` is not the CPU.
+    pub(crate) fn check_device(&self, device: &Device) -> Result<()> {
+        if self.experts.is_none() || device.is_cpu() {
+            return Ok(());
+        }
+        let what = format!("models with experts (`{}`) run on the CPU only", self.family);
+        let hint = "set `train.device` to `cpu`, or take a model without experts";
+        Err(Explanation::new("model", what).with_hint(hint).into())
+    }
+
     /// The longest sequence, in tokens, that uses LongRoPE's short factors; `None` if no rotation is LongRoPE.
     #[must_use]
     pub fn short_context(&self) -> Option<usize> {
@@ -151,6 +187,7 @@ impl Configuration {
 /// fit in 64 bits.
 const LARGEST_SIDE: usize = 1 << 24;
 const MOST_LAYERS: usize = 1 << 12;
+const MOST_EXPERTS: usize = 1 << 16;
 
 impl Configuration {
     /// Returns an error that names the first wrong setting and `file`. Checks sizes and layers by
@@ -184,8 +221,9 @@ impl Configuration {
     }
 
     /// Checks that hidden and intermediate width, the counts of query and key heads, the width of a head and that of
-    /// all query heads together, and the vocabulary are from 1 to [`LARGEST_SIDE`], and that the number of layers is
-    /// from 1 to [`MOST_LAYERS`] and matches `layer_kinds`.
+    /// all query heads together, the vocabulary, and the width of all experts of a token are from 1 to [`LARGEST_SIDE`];
+    /// that the number of layers is from 1 to [`MOST_LAYERS`] and matches `layer_kinds`; and that the number of experts of
+    /// all layers is from 1 to [`MOST_EXPERTS`], and that of a token from 1 to that of a layer.
     fn check_sizes(&self, file: &Path) -> Result<()> {
         let sides = [
             ("hidden_size", self.hidden),
@@ -200,7 +238,20 @@ impl Configuration {
             expect((1..=LARGEST_SIDE).contains(&side), key, side, file, "a size from 1 to 16,777,216")?;
         }
         let fits = (1..=MOST_LAYERS).contains(&self.layers) && self.layer_kinds.len() == self.layers;
-        expect(fits, "num_hidden_layers", self.layers, file, "from 1 to 4,096 layers")
+        expect(fits, "num_hidden_layers", self.layers, file, "from 1 to 4,096 layers")?;
+        let Some(Experts { count, active, intermediate, .. }) = self.experts else { return Ok(()) };
+        let all = count.saturating_mul(self.layers);
+        expect(
+            (1..=MOST_EXPERTS).contains(&all),
+            "num_experts",
+            count,
+            file,
+            "from 1 to 65,536 experts in all blocks",
+        )?;
+        expect((1..=count).contains(&active), "num_experts_per_tok", active, file, "from 1 to the number of experts")?;
+        let together = active.saturating_mul(intermediate);
+        let allowed = "a size from 1 to 16,777,216 for all experts of a token";
+        expect((1..=LARGEST_SIDE).contains(&together), "moe_intermediate_size", intermediate, file, allowed)
     }
 
     /// Checks every rotation: finite and positive base, attention factor and frequencies, and, where a rotation lists

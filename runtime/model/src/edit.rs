@@ -61,7 +61,7 @@ impl Matrix {
     /// bias.
     ///
     /// # Errors
-    /// When the model has no such layer.
+    /// When the model has no such layer, or the matrix is in its experts.
     pub fn of(configuration: &Configuration, role: Role, layer: usize) -> Result<Self> {
         let (vocabulary, columns) = (configuration.vocabulary, configuration.hidden);
         let whole =
@@ -73,6 +73,12 @@ impl Matrix {
             Role::Linear(site) => site,
         };
         configuration.check_layer(layer)?;
+        if configuration.experts.is_some() && !Site::all(configuration).contains(&site) {
+            let name = site.short_name();
+            let what =
+                format!("`{name}` of this model is in every one of its experts, whose matrices cannot be edited");
+            return Err(Error::Unsupported(what));
+        }
         let rows = site.shape(configuration).0;
         let (stored, first) = Self::locate_in_stored_map(configuration, site);
         let path = stored.path(layer);

@@ -161,6 +161,7 @@ impl From<Explanation> for Error {
 fn suggest_setting(key: &str) -> &'static str {
     match key {
         "initialize" => "take a smaller rank, give these modules one by `rank-pattern`, or leave `initialize` out",
+        "targets" => "name maps of the attention, such as `q_proj`, or use `all-linear`, which selects all of them",
         _ => "a module's path is, for example, `model.layers.0.self_attn.q_proj`",
     }
 }

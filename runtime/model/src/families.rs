@@ -7,6 +7,7 @@ mod gemma;
 mod gguf;
 mod hugging_face;
 mod llama;
+mod moe;
 mod names;
 mod phi3;
 mod rope;
@@ -28,12 +29,14 @@ use crate::weights::gguf::Metadata;
 use family::Family;
 
 /// All families that are read. The first is the default of [`family_of`].
-const FAMILIES: [&Family; 8] = [
+const FAMILIES: [&Family; 10] = [
     &llama::LLAMA,
     &llama::MISTRAL,
     &llama::SMOLLM3,
     &llama::QWEN2,
     &llama::QWEN3,
+    &moe::QWEN3_MOE,
+    &moe::OLMOE,
     &gemma::GEMMA2,
     &gemma::GEMMA3,
     &phi3::PHI3,

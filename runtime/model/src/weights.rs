@@ -18,6 +18,7 @@ use tunebox_compute::weight::Weight;
 use tunebox_compute::{DType, Device, Tensor};
 
 use crate::configuration::Configuration;
+use crate::decoder::site::expert_of;
 use crate::error::{Error, Result};
 use crate::families::{aliases, gguf_layout, gguf_name, weight_shapes};
 use entry::{Entry, Stored};
@@ -76,12 +77,18 @@ impl Weights {
         device: &Device,
     ) -> Result<Self> {
         let form = gguf_layout(configuration);
+        let experts = configuration.experts.map_or(0, |experts| experts.count);
         let mut weights = Self::collect(path, configuration, device, |name| {
-            let location = gguf_name(name, form).and_then(|stored| header.tensors.remove(&stored));
+            let Some(stored) = gguf_name(name, form) else { return Ok(None) };
+            let location = match expert_of(name) {
+                Some(expert) => header.tensors.get(&stored).map(|all| all.matrix(expert, experts)).transpose()?,
+                None => header.tensors.remove(&stored),
+            };
             Ok(location.map(|location| Entry::in_file(location, Repair::of(name, form, configuration))))
         })?;
         // A part of a block that nothing reads would be a part of the model left out.
-        if let Some(name) = header.tensors.keys().find(|name| name.starts_with("blk.")) {
+        let is_read = |name: &str| experts > 0 && name.ends_with("_exps.weight");
+        if let Some(name) = header.tensors.keys().find(|name| name.starts_with("blk.") && !is_read(name)) {
             let what = format!("tensor `{name}` is not part of a `{}` model", configuration.family);
             return Err(Error::broken(path, what));
         }
@@ -106,14 +113,16 @@ impl Weights {
     }
 
     /// Calls `find` with the Hugging Face name of each weight that the configuration needs, and collects the entries.
-    /// Maps no files; sets the default precision of the device. Errors: those of `find`, or a weight that is not found
-    /// (`None`) or has another shape. These name the weight's file, or `place` if it has none.
+    /// Maps no files; sets the default precision of the device. Errors: those of `find`, a model that does not run on the
+    /// device, or a weight that is not found (`None`) or has another shape. The last two name the weight's file, or `place`
+    /// if it has none.
     fn collect(
         place: &Path,
         configuration: &Configuration,
         device: &Device,
         mut find: impl FnMut(&str) -> Result<Option<Entry>>,
     ) -> Result<Self> {
+        configuration.check_device(device)?;
         let mut entries = BTreeMap::new();
         for (name, wanted) in weight_shapes(configuration) {
             let Some(entry) = find(&name)? else {

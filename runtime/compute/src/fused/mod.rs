@@ -2,10 +2,10 @@
 //!
 //! Activations are contiguous `[tokens, features]`, f32 or bf16, sequences packed one after another ([`Segments`]);
 //! weights are `[out, in]` in any stored format, converted block by block inside a product or read without conversion.
-//! An operation is one function that checks its operands and has a branch for the CPU and one for accelerators. Work is
-//! cut into fixed tasks, so that results do not depend on the number of threads. On an accelerator an operation queues
-//! kernels and returns before they run, unless its doc says that it waits; it also fails with
-//! [`Error::Full`](crate::Error::Full) if there is no memory, or if a kernel does not compile or start.
+//! An operation is one function that checks its operands and has a branch for the CPU and one for accelerators; those of
+//! `experts` run on the CPU alone. Work is cut into fixed tasks, so that results do not depend on the number of threads.
+//! On an accelerator an operation queues kernels and returns before they run, unless its doc says that it waits; it
+//! also fails with [`Error::Full`](crate::Error::Full) if there is no memory, or if a kernel does not compile or start.
 
 mod attention;
 mod backend;
@@ -16,6 +16,7 @@ mod device;
 mod dot_tile;
 mod dropout;
 mod embedding;
+mod experts;
 mod few_tokens;
 mod gated;
 mod head;
@@ -48,6 +49,7 @@ pub use cache::{KvCache, KvCachePass};
 pub use columns::{concat_columns, scale_columns, scale_columns_gradient, split_columns};
 pub use dropout::Dropout;
 pub use embedding::{embed, embed_gradient};
+pub use experts::{ExpertTokens, Routes, route, row_dots, scale_rows};
 pub use few_tokens::{LinearInput, linear_few_tokens};
 pub use gated::{Activation, gated, gated_backward, gated_backward_with_result};
 pub use head::{

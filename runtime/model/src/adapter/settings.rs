@@ -8,7 +8,7 @@ use std::fmt;
 use super::initial::Initialization;
 use super::pattern::Pattern;
 use crate::configuration::Configuration;
-use crate::decoder::site::Site;
+use crate::decoder::site::{EXPERT_MAPS, ROUTER, Site, expert_module};
 use crate::error::{Error, Result};
 
 /// Kind of adapter, or all weights.
@@ -54,7 +54,8 @@ impl fmt::Display for AdapterKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Targets {
-    /// Every linear layer of every block; never the embedding or the head.
+    /// Every linear layer of every block; never the embedding or the head. In a model with experts, those of the attention
+    /// only: never router and experts.
     #[default]
     AllLinear,
     /// Modules whose whole path matches this regular expression. Settings files have a key of its own for it.
@@ -175,18 +176,19 @@ pub(crate) type ModuleKey = (usize, Site);
 /// pass. Names match by [`matches_module`].
 ///
 /// # Errors
-/// When a name or the pattern matches no module in the selected layers, the pattern matches the embedding or the head,
-/// a layer does not exist, or the list of names or of layers is empty.
+/// When a name or the pattern matches no module in the selected layers, or router or experts, the pattern matches the
+/// embedding or the head, a layer does not exist, or the list of names or of layers is empty.
 pub(crate) fn target_modules(configuration: &Configuration, settings: &AdapterSettings) -> Result<Vec<ModuleKey>> {
     let layers = layers(configuration, settings.layers.as_deref())?;
     let sites = Site::all(configuration);
     let all: Vec<ModuleKey> = layers.iter().flat_map(|layer| sites.iter().map(|site| (*layer, *site))).collect();
     let names = match &settings.targets {
         Targets::AllLinear => return Ok(all),
-        Targets::Pattern(text) => return matching_modules(text, all),
+        Targets::Pattern(text) => return matching_modules(configuration, text, all),
         Targets::Modules(names) => names,
     };
     for name in names {
+        refuse_experts(configuration, name, "targets", |path| Ok(matches_module(name, path)))?;
         if !all.iter().any(|(layer, site)| matches_module(name, &site.path(*layer))) {
             let known = sites.iter().map(|site| site.short_name()).collect();
             return Err(Error::NoModule { name: name.clone(), known });
@@ -200,9 +202,30 @@ pub(crate) fn target_modules(configuration: &Configuration, settings: &AdapterSe
     Ok(places)
 }
 
+/// Fails if a name or pattern selects the router or a map of the experts, by the path of the module in the first block.
+/// Adapters are for the attention of a model with experts. `key` is the setting that holds the name.
+fn refuse_experts(
+    configuration: &Configuration,
+    name: &str,
+    key: &'static str,
+    selects: impl Fn(&str) -> Result<bool>,
+) -> Result<()> {
+    if configuration.experts.is_none() {
+        return Ok(());
+    }
+    let experts = EXPERT_MAPS.map(|map| expert_module(0, map));
+    for module in experts.iter().map(String::as_str).chain([ROUTER]) {
+        if selects(&format!("model.layers.0.{module}"))? {
+            let what = format!("`{name}` matches `{module}`; in a model with experts, adapters are for its attention");
+            return Err(Error::AdapterSetting { key, what });
+        }
+    }
+    Ok(())
+}
+
 /// The modules among `all` whose whole path matches a regular expression. Errors: it matches none, or the embedding or
-/// the head, which PEFT would adapt.
-fn matching_modules(text: &str, all: Vec<ModuleKey>) -> Result<Vec<ModuleKey>> {
+/// the head, which PEFT would adapt, or router or experts.
+fn matching_modules(configuration: &Configuration, text: &str, all: Vec<ModuleKey>) -> Result<Vec<ModuleKey>> {
     let error = |what: String| Error::AdapterSetting { key: "target-pattern", what };
     let pattern = Pattern::of_path(text).map_err(|found| error(found.to_string()))?;
     for other in ["model.embed_tokens", "lm_head"] {
@@ -210,6 +233,7 @@ fn matching_modules(text: &str, all: Vec<ModuleKey>) -> Result<Vec<ModuleKey>> {
             return Err(error(format!("`{text}` matches `{other}`; adapters are for the linear maps of blocks")));
         }
     }
+    refuse_experts(configuration, text, "target-pattern", |path| pattern.is_match(path))?;
     let mut places = Vec::new();
     for (layer, site) in all {
         if pattern.is_match(&site.path(layer))? {

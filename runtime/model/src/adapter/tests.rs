@@ -117,6 +117,23 @@ fn a_target_that_no_module_is_called_is_refused_with_the_names_there_are() {
 }
 
 #[test]
+fn in_a_model_with_experts_adapters_are_for_the_attention() {
+    let model = tiny::model(tiny::qwen3_moe(), 1);
+    let all = Adapter::create(&model, &settings(AdapterKind::Lora)).unwrap();
+    let names: Vec<&str> = all.modules()[..4].iter().map(|module| module.site.short_name()).collect();
+    assert_eq!((names, all.modules().len()), (vec!["q_proj", "k_proj", "v_proj", "o_proj"], 8));
+    let names = |name: &str| Targets::Modules(vec!["q_proj".into(), name.into()]);
+    let pattern = |text: &str| Targets::Pattern(text.into());
+    for targets in [names("down_proj"), names("mlp.gate"), pattern(".*_proj"), pattern(r".*\.gate")] {
+        let settings = AdapterSettings { targets: targets.clone(), ..settings(AdapterKind::Lora) };
+        let error = Adapter::create(&model, &settings).err().unwrap().to_string();
+        assert!(error.ends_with("in a model with experts, adapters are for its attention"), "{targets:?}: {error}");
+    }
+    let settings = AdapterSettings { targets: pattern(r".*self_attn\.[qv]_proj"), ..settings(AdapterKind::Lora) };
+    assert_eq!(Adapter::create(&model, &settings).unwrap().modules().len(), 4);
+}
+
+#[test]
 fn dropout_with_dora_is_refused() {
     let settings = AdapterSettings { dropout: 0.1, ..settings(AdapterKind::Dora) };
     assert!(Adapter::create(&tiny::model(tiny::llama(), 1), &settings).is_err());

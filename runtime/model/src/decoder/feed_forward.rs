@@ -1,5 +1,5 @@
 //! The feed-forward half of a block, forward and backward:
-//! x + post(down(activation(gate) ⊙ up)) with gate, up = projections(norm(x)).
+//! x + post(down(activation(gate) ⊙ up)) with gate, up = projections(norm(x)), or the half of `experts`.
 //! Leaves the arithmetic to `fused`.
 
 use tunebox_compute::Tensor;
@@ -7,23 +7,85 @@ use tunebox_compute::fused::{self, Activation};
 use tunebox_compute::precision::bytes;
 
 use super::attention::Context;
+use super::experts::{ExpertFeedForward, SavedExperts};
 use super::linear::SavedLinear;
 use super::norm::Norm;
 use super::projection::{Projection, ResidualOutput, SavedOutput};
-use crate::error::Result;
+use crate::error::{Error, Result};
 
 /// The feed-forward half of one block, with the weights and the adapter of one view of the model.
 #[derive(Debug, Clone)]
-pub(crate) struct FeedForward {
+pub(crate) enum FeedForward {
+    /// Every token runs through the same matrices.
+    Dense(DenseFeedForward),
+    /// Every token runs through some of several experts.
+    Experts(ExpertFeedForward),
+}
+
+/// What the backward pass of the feed-forward half needs.
+#[derive(Debug)]
+pub(crate) enum SavedFeedForward {
+    Dense(SavedDense),
+    Experts(SavedExperts),
+}
+
+impl SavedFeedForward {
+    /// The bytes of all saved tensors.
+    pub(crate) fn bytes(&self) -> usize {
+        match self {
+            Self::Dense(saved) => saved.bytes(),
+            Self::Experts(saved) => saved.bytes(),
+        }
+    }
+}
+
+impl FeedForward {
+    /// Runs the feed-forward half over `input` `[tokens, hidden]`. Returns the residual stream `[tokens, hidden]` after
+    /// it, and what the backward pass needs.
+    pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, SavedFeedForward)> {
+        Ok(match self {
+            Self::Dense(half) => {
+                let (stream, saved) = half.forward(input)?;
+                (stream, SavedFeedForward::Dense(saved))
+            }
+            Self::Experts(half) => {
+                let (stream, saved) = half.forward(input)?;
+                (stream, SavedFeedForward::Experts(saved))
+            }
+        })
+    }
+
+    /// Runs the backward pass of the feed-forward half: `upstream` `[tokens, hidden]` is the gradient of the half's
+    /// output. Adds the gradients of trained weights to `context.gradients`. Returns the gradient of the half's input,
+    /// the residual connection included; `None` unless `context.want_input` is set or the input norm is trained.
+    /// Computes nothing if `context.want_input` is not set and no weight of the half is trained. Errors: `saved` is of a
+    /// half of the other kind.
+    pub(crate) fn backward(
+        &self,
+        upstream: &Tensor,
+        saved: &SavedFeedForward,
+        context: &Context<'_>,
+    ) -> Result<Option<Tensor>> {
+        match (self, saved) {
+            (Self::Dense(half), SavedFeedForward::Dense(saved)) => half.backward(upstream, saved, context),
+            (Self::Experts(half), SavedFeedForward::Experts(saved)) => half.backward(upstream, saved, context),
+            _ => Err(Error::Argument("the saved activations are of another kind of block".into())),
+        }
+    }
+}
+
+/// The feed-forward half of a block whose tokens all run through the same matrices.
+#[derive(Debug, Clone)]
+pub(crate) struct DenseFeedForward {
     pub(crate) input_norm: Norm,
     pub(crate) projection: Projection,
     pub(crate) output: ResidualOutput,
     pub(crate) activation: Activation,
 }
 
-/// What the backward pass of the feed-forward half needs.
+/// What the backward pass of [`DenseFeedForward`] needs.
 #[derive(Debug)]
-pub(crate) struct SavedFeedForward {
+pub(crate) struct SavedDense {
     /// The half's input, `[tokens, hidden]`.
     input: Tensor,
     /// 1/rms of each row of the input, `[tokens]`.
@@ -38,42 +100,33 @@ pub(crate) struct SavedFeedForward {
     output: SavedOutput,
 }
 
-impl SavedFeedForward {
+impl SavedDense {
     /// The bytes of all saved tensors.
-    pub(crate) fn bytes(&self) -> usize {
+    fn bytes(&self) -> usize {
         let rows = bytes(&self.input) + bytes(&self.input_inverse) + bytes(&self.gate) + bytes(&self.up);
         let linears: usize = self.linears.iter().map(SavedLinear::bytes).sum();
         rows + linears + self.output.bytes()
     }
 }
 
-impl FeedForward {
+impl DenseFeedForward {
     /// Whether any weight of this half is trained.
-    pub(crate) fn is_trained(&self) -> bool {
+    fn is_trained(&self) -> bool {
         self.projection.is_trained() || self.input_norm.is_trained() || self.output.is_trained()
     }
 
-    /// Runs the feed-forward half over `input` `[tokens, hidden]`. Returns the residual stream `[tokens, hidden]` after
-    /// it, and what the backward pass needs.
-    pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, SavedFeedForward)> {
+    /// Runs the half over `input` `[tokens, hidden]`; see [`FeedForward::forward`].
+    fn forward(&self, input: &Tensor) -> Result<(Tensor, SavedDense)> {
         let (normed, input_inverse) = self.input_norm.forward(input)?;
         let ([gate, up], linears) = self.projection.forward(&normed)?;
         let inner = fused::gated(&gate, &up, self.activation)?;
         let (stream, output) = self.output.forward(input, &inner)?;
-        let saved = SavedFeedForward { input: input.clone(), input_inverse, linears, gate, up, output };
+        let saved = SavedDense { input: input.clone(), input_inverse, linears, gate, up, output };
         Ok((stream, saved))
     }
 
-    /// Runs the backward pass of the feed-forward half: `upstream` `[tokens, hidden]` is the gradient of the half's
-    /// output. Adds the gradients of trained weights to `context.gradients`. Returns the gradient of the half's input,
-    /// the residual connection included; `None` unless `context.want_input` is set or the input norm is trained.
-    /// Computes nothing if `context.want_input` is not set and no weight of the half is trained.
-    pub(crate) fn backward(
-        &self,
-        upstream: &Tensor,
-        saved: &SavedFeedForward,
-        context: &Context<'_>,
-    ) -> Result<Option<Tensor>> {
+    /// Runs the backward pass of the half; see [`FeedForward::backward`].
+    fn backward(&self, upstream: &Tensor, saved: &SavedDense, context: &Context<'_>) -> Result<Option<Tensor>> {
         if !context.want_input && !self.is_trained() {
             return Ok(None);
         }

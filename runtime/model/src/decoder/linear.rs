@@ -59,6 +59,9 @@ pub(crate) struct SavedLinear {
 }
 
 impl SavedLinear {
+    /// What a map without an adapter saves.
+    pub(crate) const NOTHING: Self = Self { reduced: None, scaled: None };
+
     /// The bytes of all saved tensors; 0 if nothing is adapted.
     pub(crate) fn bytes(&self) -> usize {
         let scaled = self.scaled.as_ref().map_or(0, SavedMagnitude::bytes);

@@ -7,6 +7,7 @@
 
 mod attention;
 mod block;
+mod experts;
 mod feed_forward;
 pub(crate) mod head;
 pub(crate) mod hook;

@@ -1,6 +1,8 @@
 //! The network of one pass: builds blocks and head from the base weights, an adapter, edits and patches. The parts that
 //! it builds compute.
 
+mod experts;
+
 use std::time::Instant;
 
 use tunebox_compute::fused::{self, AttentionShape, Dropout, LowRank};
@@ -10,12 +12,12 @@ use tunebox_compute::{Tensor, Weight};
 
 use super::attention::Attention;
 use super::block::Block;
-use super::feed_forward::FeedForward;
+use super::feed_forward::{DenseFeedForward, FeedForward};
 use super::hook::{ActivationGradient, ActivationReader, AnswerMask, AtSite, SiteHooks};
 use super::linear::{Learned, Linear, LowRankPart, Magnitude};
 use super::noise::EmbeddingNoise;
 use super::norm::Norm;
-use super::projection::{Projection, ResidualOutput};
+use super::projection::{Projection, ResidualAddition, ResidualOutput};
 use super::site::Site;
 use super::tables::RopeTables;
 use crate::Model;
@@ -128,8 +130,10 @@ impl Network<'_> {
             key_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.k_norm"))?,
             output: ResidualOutput {
                 linear: self.linear(layer, Site::AttentionOutput)?,
-                hooks: output_hooks,
-                norm: self.norm_if(configuration.sandwich_norms, &name("post_attention_layernorm"))?,
+                addition: ResidualAddition {
+                    hooks: output_hooks,
+                    norm: self.norm_if(configuration.sandwich_norms, &name("post_attention_layernorm"))?,
+                },
             },
             rope,
             shape: AttentionShape {
@@ -143,24 +147,26 @@ impl Network<'_> {
         })
     }
 
-    /// Builds the feed-forward half of a block; `output_hooks` act on what the down projection gives. With sandwich norms
-    /// (Gemma), the input norm is `pre_feedforward_layernorm` and a second norm follows the down projection; else the
-    /// input norm is `post_attention_layernorm`.
+    /// Builds the feed-forward half of a block; `output_hooks` act on what the down projection, or the sum over the
+    /// experts, gives. With sandwich norms (Gemma), the input norm is `pre_feedforward_layernorm` and a second norm follows
+    /// the down projection; else the input norm is `post_attention_layernorm`.
     fn feed_forward(&self, layer: usize, output_hooks: SiteHooks) -> Result<FeedForward> {
         let configuration = &self.model.configuration;
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
         let sandwich = configuration.sandwich_norms;
         let before = if sandwich { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
-        Ok(FeedForward {
-            input_norm: self.norm(&name(before))?,
+        let input_norm = self.norm(&name(before))?;
+        let norm = self.norm_if(sandwich, &name("post_feedforward_layernorm"))?;
+        let addition = ResidualAddition { hooks: output_hooks, norm };
+        if let Some(experts) = &configuration.experts {
+            return Ok(FeedForward::Experts(self.experts(layer, experts, input_norm, addition)?));
+        }
+        Ok(FeedForward::Dense(DenseFeedForward {
+            input_norm,
             projection: self.projection(layer, &[Site::Gate, Site::Up], Site::GateUp)?,
-            output: ResidualOutput {
-                linear: self.linear(layer, Site::Down)?,
-                hooks: output_hooks,
-                norm: self.norm_if(sandwich, &name("post_feedforward_layernorm"))?,
-            },
+            output: ResidualOutput { linear: self.linear(layer, Site::Down)?, addition },
             activation: configuration.activation,
-        })
+        }))
     }
 
     /// Builds the linear maps of sites that read the same input: one map for each site in `apart`, or, if the checkpoint

@@ -76,7 +76,13 @@ impl Projection {
 #[derive(Debug, Clone)]
 pub(crate) struct ResidualOutput {
     pub(crate) linear: Linear,
-    /// The hooks of the projection's output.
+    pub(crate) addition: ResidualAddition,
+}
+
+/// How the output of attention or feed-forward is added to the residual stream: input + norm(hooks(output)).
+#[derive(Debug, Clone)]
+pub(crate) struct ResidualAddition {
+    /// The hooks of the output.
     pub(crate) hooks: SiteHooks,
     /// Gemma's second norm, of the output before it is added to the stream.
     pub(crate) norm: Option<Norm>,
@@ -86,33 +92,42 @@ pub(crate) struct ResidualOutput {
 #[derive(Debug)]
 pub(crate) struct SavedOutput {
     linear: SavedLinear,
-    /// The rows before the norm, and 1/rms of each; `None` without a norm.
+    addition: SavedAddition,
+}
+
+/// What the backward pass of a [`ResidualAddition`] needs.
+#[derive(Debug)]
+pub(crate) struct SavedAddition {
+    /// The output before the norm, and 1/rms of each row; `None` without a norm.
     before_norm: Option<(Tensor, Tensor)>,
 }
 
 impl SavedOutput {
     /// The bytes of all saved tensors.
     pub(crate) fn bytes(&self) -> usize {
-        self.linear.bytes() + saved_bytes(self.before_norm.as_ref())
+        self.linear.bytes() + self.addition.bytes()
+    }
+}
+
+impl SavedAddition {
+    /// The bytes of all saved tensors.
+    pub(crate) fn bytes(&self) -> usize {
+        saved_bytes(self.before_norm.as_ref())
     }
 }
 
 impl ResidualOutput {
     /// Whether the projection or the norm has trained weights.
     pub(crate) fn is_trained(&self) -> bool {
-        self.linear.is_trained() || self.norm.as_ref().is_some_and(Norm::is_trained)
+        self.linear.is_trained() || self.addition.is_trained()
     }
 
     /// Projects `rows` `[tokens, in]`, applies the hooks and then the norm, if there is one, and adds the result to `input`
     /// `[tokens, hidden]`. Returns the sum, the residual stream `[tokens, hidden]`, and what the backward pass needs.
     pub(crate) fn forward(&self, input: &Tensor, rows: &Tensor) -> Result<(Tensor, SavedOutput)> {
         let (output, linear) = self.linear.forward(rows)?;
-        let output = self.hooks.forward(output)?;
-        let Some(norm) = &self.norm else {
-            return Ok((fused::add(input, &output)?, SavedOutput { linear, before_norm: None }));
-        };
-        let (normed, inverse) = norm.forward(&output)?;
-        Ok((fused::add(input, &normed)?, SavedOutput { linear, before_norm: Some((output, inverse)) }))
+        let (stream, addition) = self.addition.forward(input, output)?;
+        Ok((stream, SavedOutput { linear, addition }))
     }
 
     /// Runs the backward pass through norm, hooks and projection, but not through the residual connection; `upstream`
@@ -127,11 +142,40 @@ impl ResidualOutput {
         want_rows: bool,
         gradients: &GradientSums<'_>,
     ) -> Result<Option<Tensor>> {
+        let upstream = self.addition.backward(upstream, &saved.addition, gradients)?;
+        self.linear.backward(&upstream, rows, &saved.linear, want_rows, None, gradients)
+    }
+}
+
+impl ResidualAddition {
+    /// Whether the norm is trained.
+    pub(crate) fn is_trained(&self) -> bool {
+        self.norm.as_ref().is_some_and(Norm::is_trained)
+    }
+
+    /// Applies the hooks and then the norm, if there is one, to `output` `[tokens, hidden]`, and adds the result to `input`
+    /// `[tokens, hidden]`. Returns the sum, the residual stream, and what the backward pass needs.
+    pub(crate) fn forward(&self, input: &Tensor, output: Tensor) -> Result<(Tensor, SavedAddition)> {
+        let output = self.hooks.forward(output)?;
+        let Some(norm) = &self.norm else {
+            return Ok((fused::add(input, &output)?, SavedAddition { before_norm: None }));
+        };
+        let (normed, inverse) = norm.forward(&output)?;
+        Ok((fused::add(input, &normed)?, SavedAddition { before_norm: Some((output, inverse)) }))
+    }
+
+    /// Runs the backward pass through norm and hooks, but not through the residual connection: returns the gradient of the
+    /// output `[tokens, hidden]` from `upstream`, that of the stream. Adds the gradient of a trained norm to `gradients`.
+    pub(crate) fn backward(
+        &self,
+        upstream: &Tensor,
+        saved: &SavedAddition,
+        gradients: &GradientSums<'_>,
+    ) -> Result<Tensor> {
         let upstream = match (&self.norm, &saved.before_norm) {
             (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, None, gradients)?,
             _ => upstream.clone(),
         };
-        let upstream = self.hooks.backward(upstream)?;
-        self.linear.backward(&upstream, rows, &saved.linear, want_rows, None, gradients)
+        self.hooks.backward(upstream)
     }
 }

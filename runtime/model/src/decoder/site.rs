@@ -1,4 +1,4 @@
-//! The linear maps of a block: the names of their modules, and their shapes.
+//! The linear maps of a block: the names of their modules, and their shapes; and the names of router and experts.
 //! Leaves the weights themselves to `weights` and what is trained on them to `adapter`.
 
 use crate::configuration::Configuration;
@@ -27,10 +27,13 @@ pub enum Site {
 }
 
 impl Site {
-    /// The linear maps of each block, in the order of a forward pass: four if projections are fused, else seven.
+    /// The linear maps of each block, in the order of a forward pass: four if projections are fused, else seven. In a model
+    /// with experts, the four of the attention: the matrices of router and experts are no sites.
     #[must_use]
     pub fn all(configuration: &Configuration) -> &'static [Self] {
-        if configuration.fused_projections {
+        if configuration.experts.is_some() {
+            &[Self::Query, Self::Key, Self::Value, Self::AttentionOutput]
+        } else if configuration.fused_projections {
             &[Self::QueryKeyValue, Self::AttentionOutput, Self::GateUp, Self::Down]
         } else {
             &[Self::Query, Self::Key, Self::Value, Self::AttentionOutput, Self::Gate, Self::Up, Self::Down]
@@ -93,4 +96,21 @@ impl Site {
             Self::Down => (hidden, inner),
         }
     }
+}
+
+/// The path, inside its block, of the router of a model with experts.
+pub(crate) const ROUTER: &str = "mlp.gate";
+
+/// The linear maps of an expert, in the order of a forward pass.
+pub(crate) const EXPERT_MAPS: [Site; 3] = [Site::Gate, Site::Up, Site::Down];
+
+/// The path of a map of one expert inside its block, as Hugging Face names it: `mlp.experts.3.gate_proj`.
+pub(crate) fn expert_module(expert: usize, map: Site) -> String {
+    format!("mlp.experts.{expert}.{}", map.short_name())
+}
+
+/// The index of the expert to which the weight of this Hugging Face name belongs; `None` for another weight.
+pub(crate) fn expert_of(name: &str) -> Option<usize> {
+    let (_, rest) = name.split_once(".mlp.experts.")?;
+    rest.split_once('.')?.0.parse().ok()
 }

@@ -9,6 +9,8 @@ use tunebox_compute::precision::Base;
 
 use super::quantization::Quantization;
 use super::{is_changed, metadata};
+use crate::configuration::Configuration;
+use crate::decoder::site::expert_of;
 use crate::error::{Error, Result};
 use crate::families::{GgufLayout, gguf_layout, gguf_name, weight_shapes};
 use crate::merge::merge_weight;
@@ -23,10 +25,20 @@ struct Part {
     source: Values,
 }
 
+/// A tensor that holds weights of the model.
+struct WeightTensor {
+    /// Its name in GGUF files.
+    name: String,
+    /// The outermost dimension first; `[experts, out, in]` for the matrices of experts.
+    shape: Vec<usize>,
+    /// The Hugging Face names of its weights, in order: several for the matrices of experts.
+    weights: Vec<String>,
+}
+
 /// Where the values of a tensor come from.
 enum Values {
-    /// The merged weight of this Hugging Face name.
-    Merged(String),
+    /// The merged weights of these Hugging Face names, one after another: several for the matrices of experts.
+    Merged(Vec<String>),
     /// The bytes of a tensor of the GGUF file that the model came from, as they are.
     Stored(Location),
     /// These numbers.
@@ -67,16 +79,14 @@ fn list_parts(
     // In NF4 the model computes with other numbers than those of its file.
     let is_as_stored = model.weights.precision().base() == Base::Stored;
     let mut parts = Vec::new();
-    for (name, shape) in weight_shapes(configuration) {
-        let unknown = || Error::Unsupported(format!("GGUF files have no name for the weight `{name}`"));
-        let known = gguf_name(&name, layout).ok_or_else(unknown)?;
-        let dtype = quantization.dtype(&known, &shape, configuration.layers, configuration.tied);
-        let same = stored.remove(&known).filter(|location| location.dtype().is_ok_and(|found| found == dtype));
-        let source = match same.filter(|_| is_as_stored && !is_changed(policy, &name)) {
+    for WeightTensor { name, shape, weights } in weight_tensors(configuration, layout)? {
+        let dtype = quantization.dtype(&name, &shape, configuration.layers, configuration.tied);
+        let same = stored.remove(&name).filter(|location| location.dtype().is_ok_and(|found| found == dtype));
+        let source = match same.filter(|_| is_as_stored && !weights.iter().any(|weight| is_changed(policy, weight))) {
             Some(location) => Values::Stored(location),
-            None => Values::Merged(name),
+            None => Values::Merged(weights),
         };
-        parts.push(Part { spec: TensorSpec { name: known, shape, dtype }, source });
+        parts.push(Part { spec: TensorSpec { name, shape, dtype }, source });
     }
     for (name, location) in stored {
         let spec = TensorSpec { name, shape: location.shape.clone(), dtype: location.dtype()? };
@@ -87,6 +97,25 @@ fn list_parts(
         parts.push(Part { spec, source: Values::Given(values) });
     }
     Ok(parts)
+}
+
+/// Lists the tensors that hold a model's weights. The matrices of a block's experts share one tensor; every other weight is
+/// a tensor of its own. Errors: GGUF files have no name for a weight.
+fn weight_tensors(configuration: &Configuration, layout: GgufLayout) -> Result<Vec<WeightTensor>> {
+    let mut list: Vec<WeightTensor> = Vec::new();
+    for (weight, mut shape) in weight_shapes(configuration) {
+        let unknown = || Error::Unsupported(format!("GGUF files have no name for the weight `{weight}`"));
+        let name = gguf_name(&weight, layout).ok_or_else(unknown)?;
+        if expert_of(&weight).is_some() {
+            if let Some(shared) = list.iter_mut().rev().find(|tensor| tensor.name == name) {
+                shared.weights.push(weight);
+                continue;
+            }
+            shape.insert(0, configuration.experts.map_or(1, |experts| experts.count));
+        }
+        list.push(WeightTensor { name, shape, weights: vec![weight] });
+    }
+    Ok(list)
 }
 
 /// Computes or reads the bytes of a tensor of the file, in the tensor's format. A merged weight gets the changes that
@@ -100,11 +129,16 @@ fn tensor_bytes(policy: &Policy, layout: GgufLayout, part: &Part) -> Result<Vec<
             location.read_stored(*dtype)?.ok_or_else(changed)
         }
         Values::Given(values) => quantize(values, *dtype),
-        Values::Merged(name) => {
-            let weight = merge_weight(model, policy.adapter(), policy.edits(), name)?.to_dtype(DType::F32)?;
-            let values = weight.flatten_all()?.to_vec1::<f32>()?;
-            let values = Repair::of(name, layout, &model.configuration).make(values, shape);
-            quantize(&values, *dtype)
+        Values::Merged(names) => {
+            let matrix = &shape[shape.len().saturating_sub(2)..];
+            let mut bytes = Vec::new();
+            for name in names {
+                let weight = merge_weight(model, policy.adapter(), policy.edits(), name)?.to_dtype(DType::F32)?;
+                let values = weight.flatten_all()?.to_vec1::<f32>()?;
+                let values = Repair::of(name, layout, &model.configuration).make(values, matrix);
+                bytes.extend(quantize(&values, *dtype)?);
+            }
+            Ok(bytes)
         }
     }
 }

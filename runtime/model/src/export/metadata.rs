@@ -23,7 +23,7 @@ const REPLACED: [&str; 3] = ["general.alignment", "general.file_type", "general.
 const DROPPED: [&str; 2] = ["quantize.", "split."];
 
 /// The families for which metadata is written. llama.cpp needs more keys, or another kind of tokenizer, for the others.
-const FAMILIES: [&str; 3] = ["llama", "qwen2", "qwen3"];
+const FAMILIES: [&str; 5] = ["llama", "qwen2", "qwen3", "qwen3_moe", "olmoe"];
 
 /// The metadata of the GGUF file `path`, with the number format of the new file. Sorted by key, so that equal models
 /// are equal bytes.
@@ -83,7 +83,8 @@ fn number_format(quantization: Quantization) -> [(String, Value); 2] {
 }
 
 /// Fails if the keys of the family cannot say everything about the model: the family is none of [`FAMILIES`], a layer
-/// has an attention window shorter than the context, or the layers have several rotations or one has none.
+/// has an attention window shorter than the context, the layers have several rotations or one has none, or llama.cpp
+/// normalizes the weights of this family's experts otherwise.
 fn check(model: &Model) -> Result<()> {
     let configuration = &model.configuration;
     let family = configuration.family.as_str();
@@ -94,6 +95,8 @@ fn check(model: &Model) -> Result<()> {
         "llama.cpp has no attention window for this family".into()
     } else if configuration.layer_kinds.iter().any(|kind| kind.rope != Some(0)) || configuration.ropes.len() != 1 {
         "its layers have several rotations or none".into()
+    } else if configuration.experts.is_some_and(|experts| experts.normalized != (family == "qwen3_moe")) {
+        "llama.cpp normalizes the weights of this family's experts otherwise than `norm_topk_prob` says".into()
     } else {
         return Ok(());
     };
@@ -121,8 +124,15 @@ fn sizes(configuration: &Configuration) -> Result<Vec<(&'static str, Value)>> {
         ("rope.dimension_count", configuration.rotated),
         ("vocab_size", configuration.vocabulary),
     ];
+    let experts = configuration.experts.map_or_else(Vec::new, |experts| {
+        vec![
+            ("expert_count", experts.count),
+            ("expert_used_count", experts.active),
+            ("expert_feed_forward_length", experts.intermediate),
+        ]
+    });
     let mut keys = Vec::new();
-    for (key, size) in whole {
+    for (key, size) in whole.into_iter().chain(experts) {
         let large = || Error::Unsupported(format!("`{key}` is {size}, above what GGUF files hold"));
         keys.push((key, Value::U32(u32::try_from(size).map_err(|_| large())?)));
     }

@@ -52,10 +52,13 @@ impl Quantization {
     }
 
     /// The format of the tensor `name`, a GGUF name such as `blk.0.attn_v.weight`, of this shape, in a model of so many
-    /// `layers`. Vectors are `F32`. The matrix that makes the logits is `output.weight`, or, if that is missing
+    /// `layers`. Vectors and routers are `F32`. The matrix that makes the logits is `output.weight`, or, if that is missing
     /// (`is_tied`), `token_embd.weight`. Rows that are not whole blocks get a format with smaller blocks.
     pub(super) fn dtype(self, name: &str, shape: &[usize], layers: usize, is_tied: bool) -> GgmlDType {
-        let &[_, columns] = shape else { return GgmlDType::F32 };
+        let &[.., _, columns] = shape else { return GgmlDType::F32 };
+        if name.ends_with("ffn_gate_inp.weight") {
+            return GgmlDType::F32;
+        }
         let is_head = name == if is_tied { "token_embd.weight" } else { "output.weight" };
         let wanted = match self {
             Self::F32 => GgmlDType::F32,
@@ -79,7 +82,7 @@ fn has_more_bits(name: &str, layers: usize) -> bool {
     let Ok(layer) = layer.parse::<usize>() else { return false };
     let eighth = layers / 8;
     let is_chosen = layer < eighth || layer >= 7 * layers / 8 || (layer - eighth) % 3 == 2;
-    is_chosen && ["attn_v.weight", "attn_qkv.weight", "ffn_down.weight"].contains(&part)
+    is_chosen && ["attn_v.weight", "attn_qkv.weight", "ffn_down.weight", "ffn_down_exps.weight"].contains(&part)
 }
 
 /// The format for rows of so many columns: `wanted` if they are whole blocks of it, else the nearest with blocks of 32,

@@ -9,7 +9,7 @@ use tunebox_foundation::explain::Explain;
 
 use super::{Format, Quantization, check, export};
 use crate::adapter::{AdapterKind, AdapterSettings, Targets};
-use crate::configuration::{Configuration, RopeScaling, RopeSetting};
+use crate::configuration::{Configuration, Experts, RopeScaling, RopeSetting};
 use crate::merge::merge;
 use crate::policy::{Policy, PolicySettings};
 use crate::weights::gguf::{Metadata, write};
@@ -34,6 +34,12 @@ fn llama3() -> Configuration {
         output_bias: true,
         ..tiny::llama()
     }
+}
+
+/// OLMoE, whose experts are as wide as its files say of the feed-forward part.
+fn olmoe() -> Configuration {
+    let like = tiny::olmoe();
+    Configuration { experts: like.experts.map(|experts| Experts { intermediate: 96, ..experts }), ..like }
 }
 
 /// Opens the folder or GGUF file of a model.
@@ -71,7 +77,7 @@ fn settings(kind: AdapterKind) -> AdapterSettings {
 
 #[test]
 fn a_merged_gguf_file_from_a_folder_is_the_same_model_in_every_family_that_is_written() {
-    for configuration in [tiny::llama(), llama3(), tiny::qwen2(), tiny::qwen3()] {
+    for configuration in [tiny::llama(), llama3(), tiny::qwen2(), tiny::qwen3(), tiny::qwen3_moe(), olmoe()] {
         let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let model = model(wide(configuration), folder.path());
         for kind in KINDS {

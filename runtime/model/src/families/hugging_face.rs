@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::family::Family;
 use super::rope;
-use crate::configuration::{Activation, Configuration, LayerKind};
+use crate::configuration::{Activation, Configuration, Experts, LayerKind};
 use crate::error::Result;
 use crate::fields::Fields;
 
@@ -170,6 +170,27 @@ pub(super) fn write(configuration: &Configuration, family: &Family) -> Value {
     }
     rope::write(configuration, &mut config);
     config
+}
+
+/// Reads the experts of a model: `num_experts`, or `num_local_experts` as transformers 5 may write it, of which each token
+/// runs through `num_experts_per_tok`, and `norm_topk_prob`. Missing keys get `count`, 8 and false. `intermediate` is the width
+/// inside an expert.
+pub(super) fn experts(fields: &Fields<'_>, count: usize, intermediate: usize) -> Result<Experts> {
+    Ok(Experts {
+        count: fields.get("num_local_experts")?.map_or_else(|| fields.get_or("num_experts", Some(count)), Ok)?,
+        active: fields.get_or("num_experts_per_tok", Some(8))?,
+        intermediate,
+        normalized: fields.get_or("norm_topk_prob", Some(false))?,
+    })
+}
+
+/// Writes the keys of a model's experts, but for their width; nothing for a model without experts.
+pub(super) fn write_experts(configuration: &Configuration, config: &mut Value) {
+    if let Some(experts) = &configuration.experts {
+        config["num_experts"] = json!(experts.count);
+        config["num_experts_per_tok"] = json!(experts.active);
+        config["norm_topk_prob"] = json!(experts.normalized);
+    }
 }
 
 /// The value of `layer_types`: for each layer `sliding_attention` if `slides` is true for its kind, else

@@ -2,7 +2,7 @@
 
 use super::family::GgufLayout;
 use crate::configuration::Configuration;
-use crate::decoder::site::Site;
+use crate::decoder::site::{EXPERT_MAPS, ROUTER, Site, expert_module, expert_of};
 
 /// The Hugging Face names and shapes (`[out, in]` for matrices) of all weights of a model: the embedding, each block, the
 /// last norm and the output head. Without `lm_head.weight` if the head is tied.
@@ -22,10 +22,10 @@ pub fn weight_shapes(configuration: &Configuration) -> Vec<(String, Vec<usize>)>
     list
 }
 
-/// The names, within the block, and the shapes of one block's weights: norms, matrices `[out, in]`, and biases `[out]` of
-/// those matrices that have one.
+/// The names, within the block, and the shapes of one block's weights: norms, matrices `[out, in]`, those of router and
+/// experts included, and biases `[out]` of those matrices that have one.
 fn block(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
-    let (hidden, width) = (configuration.hidden, configuration.head_dim);
+    let hidden = configuration.hidden;
     let mut list = vec![("input_layernorm.weight".to_owned(), vec![hidden])];
     for site in Site::all(configuration) {
         let (out, input) = site.shape(configuration);
@@ -34,9 +34,18 @@ fn block(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
             list.push((format!("{}.bias", site.module()), vec![out]));
         }
     }
+    if let Some(experts) = &configuration.experts {
+        list.push((format!("{ROUTER}.weight"), vec![experts.count, hidden]));
+        for (expert, map) in (0..experts.count).flat_map(|expert| EXPERT_MAPS.map(|map| (expert, map))) {
+            let (inner, name) = (experts.intermediate, format!("{}.weight", expert_module(expert, map)));
+            list.push((name, if map == Site::Down { vec![hidden, inner] } else { vec![inner, hidden] }));
+        }
+    }
     if configuration.query_key_norm {
-        list.push(("self_attn.q_norm.weight".into(), vec![width]));
-        list.push(("self_attn.k_norm.weight".into(), vec![width]));
+        let joint = configuration.joint_query_key_norm;
+        let width = |heads: usize| if joint { heads * configuration.head_dim } else { configuration.head_dim };
+        list.push(("self_attn.q_norm.weight".into(), vec![width(configuration.heads)]));
+        list.push(("self_attn.k_norm.weight".into(), vec![width(configuration.kv_heads)]));
     }
     list.push(("post_attention_layernorm.weight".into(), vec![hidden]));
     if configuration.sandwich_norms {
@@ -61,8 +70,9 @@ pub(crate) fn aliases(name: &str) -> Vec<String> {
 }
 
 /// The name of a weight or bias in GGUF files, such as `blk.0.attn_q.weight`, from its Hugging Face name; `None` if
-/// GGUF has none. With four norms a block (`form.sandwich_norms`), `post_attention_layernorm` is `post_attention_norm`,
-/// without `ffn_norm`.
+/// GGUF has none. The matrices of a block's experts share one tensor `[experts, out, in]`, such as
+/// `blk.0.ffn_gate_exps.weight`. With four norms a block (`form.sandwich_norms`), `post_attention_layernorm` is
+/// `post_attention_norm`, without `ffn_norm`.
 pub(crate) fn gguf_name(name: &str, form: GgufLayout) -> Option<String> {
     match name {
         "model.embed_tokens.weight" => return Some("token_embd.weight".into()),
@@ -72,6 +82,10 @@ pub(crate) fn gguf_name(name: &str, form: GgufLayout) -> Option<String> {
     }
     let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
     let (module, kind) = rest.rsplit_once('.')?;
+    if expert_of(name).is_some() {
+        let map = module.rsplit('.').next()?.strip_suffix("_proj")?;
+        return Some(format!("blk.{layer}.ffn_{map}_exps.{kind}"));
+    }
     let short = match module {
         "input_layernorm" => "attn_norm",
         "self_attn.q_proj" => "attn_q",
@@ -81,6 +95,7 @@ pub(crate) fn gguf_name(name: &str, form: GgufLayout) -> Option<String> {
         "self_attn.o_proj" => "attn_output",
         "self_attn.q_norm" => "attn_q_norm",
         "self_attn.k_norm" => "attn_k_norm",
+        ROUTER => "ffn_gate_inp",
         "mlp.gate_proj" => "ffn_gate",
         "mlp.up_proj" => "ffn_up",
         // Gate first, as in the other files.

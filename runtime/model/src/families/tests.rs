@@ -6,7 +6,7 @@ mod rotations;
 use serde_json::json;
 
 use super::*;
-use crate::configuration::{Activation, LayerKind, RopeScaling, RopeSetting};
+use crate::configuration::{Activation, Experts, LayerKind, RopeScaling, RopeSetting};
 
 fn read(config: Value) -> Result<Configuration> {
     Configuration::from_hugging_face(&config, Path::new("config.json"))
@@ -63,6 +63,58 @@ fn mistral_without_the_key_has_a_window_and_with_null_has_none() {
     let window = |config| read(config).unwrap().layer_kinds[0].window;
     assert_eq!(window(config.clone()), Some(4096));
     assert_eq!(window(with(config, "sliding_window", Value::Null)), None);
+}
+
+/// Qwen3-30B-A3B.
+fn qwen3_moe() -> Value {
+    json!({"model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 48,
+        "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151_936, "rms_norm_eps": 1e-6,
+        "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "norm_topk_prob": true,
+        "decoder_sparse_step": 1, "mlp_only_layers": [], "rope_theta": 1e6, "sliding_window": null,
+        "use_sliding_window": false, "max_window_layers": 48, "attention_bias": false, "tie_word_embeddings": false})
+}
+
+/// OLMoE-1B-7B.
+fn olmoe() -> Value {
+    json!({"model_type": "olmoe", "hidden_size": 2048, "intermediate_size": 1024, "num_hidden_layers": 16,
+        "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 50_304, "rms_norm_eps": 1e-5, "num_experts": 64,
+        "num_experts_per_tok": 8, "norm_topk_prob": false, "clip_qkv": null, "rope_theta": 10_000.0, "hidden_act": "silu",
+        "attention_bias": false, "max_position_embeddings": 4096, "tie_word_embeddings": false, "eos_token_id": 50_279})
+}
+
+#[test]
+fn families_with_experts_read_as_published() {
+    let found = read(qwen3_moe()).unwrap();
+    let experts = Experts { count: 128, active: 8, intermediate: 768, normalized: true };
+    assert_eq!((found.experts, found.query_key_norm, found.joint_query_key_norm), (Some(experts), true, false));
+    assert_eq!(found.parameter_count(), 30_532_122_624);
+    let found = read(olmoe()).unwrap();
+    let experts = Experts { count: 64, active: 8, intermediate: 1024, normalized: false };
+    assert_eq!((found.experts, found.query_key_norm, found.joint_query_key_norm), (Some(experts), true, true));
+    assert_eq!(found.parameter_count(), 6_919_161_856);
+}
+
+#[test]
+fn the_number_of_experts_has_another_name_in_files_of_transformers_5() {
+    let mut config = with(qwen3_moe(), "num_local_experts", json!(64));
+    config.as_object_mut().unwrap().remove("num_experts");
+    assert_eq!(read(config).unwrap().experts.unwrap().count, 64);
+}
+
+#[test]
+fn what_no_model_with_experts_can_be_run_with_is_refused() {
+    for (config, key, value) in [
+        (qwen3_moe(), "mlp_only_layers", json!([0])),
+        (qwen3_moe(), "decoder_sparse_step", json!(2)),
+        (qwen3_moe(), "num_experts_per_tok", json!(129)),
+        (qwen3_moe(), "num_experts_per_tok", json!(0)),
+        (qwen3_moe(), "num_experts", json!(2048)),
+        (qwen3_moe(), "moe_intermediate_size", json!(1u64 << 60)),
+        (olmoe(), "clip_qkv", json!(8.0)),
+    ] {
+        let error = read(with(config, key, value.clone())).unwrap_err();
+        assert_eq!(error.to_string(), format!("`{key}` is `{value}`"));
+    }
 }
 
 fn smollm3() -> Value {
@@ -203,7 +255,7 @@ fn multimodal_gemma_3_takes_its_text_model_and_its_defaults() {
 fn a_family_that_is_not_known_lists_those_that_are() {
     let error = read(with(llama(), "model_type", json!("rwkv"))).unwrap_err();
     let Error::Key { key, why, .. } = error else { panic!("{error}") };
-    let known = "llama, mistral, smollm3, qwen2, qwen3, gemma2, gemma3_text, gemma3, phi3";
+    let known = "llama, mistral, smollm3, qwen2, qwen3, qwen3_moe, olmoe, gemma2, gemma3_text, gemma3, phi3";
     assert_eq!((key.as_str(), why), ("model_type", format!("expected one of {known}")));
 }
 
@@ -238,7 +290,7 @@ fn a_written_configuration_reads_as_the_same() {
     let mistral = json!({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
         "num_attention_heads": 4, "vocab_size": 272, "num_key_value_heads": 4, "sliding_window": null});
     let smollm3 = with(with(smollm3(), "use_sliding_window", json!(true)), "sliding_window", json!(16));
-    for config in [llama(), phi4_mini(), smollm3, gemma2(), gemma, qwen2, qwen3, mistral] {
+    for config in [llama(), phi4_mini(), smollm3, gemma2(), gemma, qwen2, qwen3, mistral, qwen3_moe(), olmoe()] {
         let first = read(config).unwrap();
         assert_eq!(read(first.to_hugging_face()).unwrap(), first);
     }

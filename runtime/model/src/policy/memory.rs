@@ -201,15 +201,17 @@ impl Policy {
     }
 
     /// The bytes that the blocks below `layers` save for the backward pass for each token, without those of adapter
-    /// modules. With [`Recompute::Blocks`]: the input of every block, and all activations of the one block that runs
+    /// modules. Of experts, those that a token runs through, with the router's logits and the token's index
+    /// and weight. With [`Recompute::Blocks`]: the input of every block, and all activations of the one block that runs
     /// again.
     pub(super) fn base_token_bytes(&self, recompute: Recompute, layers: usize) -> u64 {
         let sizes = &self.model.configuration;
-        let (hidden, inner) = (sizes.hidden, sizes.intermediate);
+        let (hidden, inner) = (sizes.hidden, sizes.active_intermediate());
         let (queries, keys) = (sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
         let normed = if sizes.query_key_norm { queries + keys } else { 0 };
         let sandwich = if sizes.sandwich_norms { 2 * hidden } else { 0 };
-        let block = 2 * hidden + 2 * queries + 2 * keys + 2 * inner + normed + sandwich;
+        let routes = sizes.experts.map_or(0, |experts| experts.count + 2 * experts.active);
+        let block = 2 * hidden + 2 * queries + 2 * keys + 2 * inner + normed + sandwich + routes;
         let numbers = match recompute {
             Recompute::None => layers * block,
             Recompute::Blocks => layers * hidden + block,
@@ -237,10 +239,12 @@ impl Policy {
 
     /// The bytes that the backward pass of one block of a view's model needs at once for `tokens` tokens: four times
     /// the feed-forward width (the gated product, its gradient and those of gate and up) and eight times the hidden
-    /// width.
+    /// width; and with experts the gathered rows, their gradients and the outputs of those that a token runs through.
     fn scratch_bytes(&self, view: &View, tokens: u64) -> u64 {
         let model = self.model_of(view);
-        let numbers = 4 * model.configuration.intermediate as u64 + 8 * model.configuration.hidden as u64;
+        let (inner, hidden) = (model.configuration.active_intermediate(), model.configuration.hidden);
+        let rows = model.configuration.experts.map_or(8, |experts| 8 + 3 * experts.active);
+        let numbers = (4 * inner + rows * hidden) as u64;
         model.weights.precision().bytes(Purpose::Activation, tokens.saturating_mul(numbers))
     }
 

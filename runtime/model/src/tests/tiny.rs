@@ -9,7 +9,7 @@ use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::explain::Explain;
 
-use crate::configuration::{Configuration, LayerKind, RopeScaling, RopeSetting};
+use crate::configuration::{Configuration, Experts, LayerKind, RopeScaling, RopeSetting};
 use crate::families;
 use crate::rows::Rows;
 use crate::{Model, Weights};
@@ -37,6 +37,18 @@ pub(crate) fn qwen2() -> Configuration {
 /// Norms on the heads of queries and keys.
 pub(crate) fn qwen3() -> Configuration {
     Configuration { family: "qwen3".into(), query_key_norm: true, ..llama() }
+}
+
+/// Six experts, two of them for each token, with weights of sum 1.
+pub(crate) fn qwen3_moe() -> Configuration {
+    let experts = Experts { count: 6, active: 2, intermediate: 20, normalized: true };
+    Configuration { family: "qwen3_moe".into(), experts: Some(experts), ..qwen3() }
+}
+
+/// Five experts, three of them for each token, and norms over all features of queries and keys.
+pub(crate) fn olmoe() -> Configuration {
+    let experts = Experts { count: 5, active: 3, intermediate: 24, normalized: false };
+    Configuration { family: "olmoe".into(), experts: Some(experts), joint_query_key_norm: true, ..qwen3() }
 }
 
 /// Four norms of 1 + weight, two rotations, a window, a scaled embedding.
@@ -112,6 +124,8 @@ pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
         ("llama", llama()),
         ("qwen2", qwen2()),
         ("qwen3", qwen3()),
+        ("qwen3_moe", qwen3_moe()),
+        ("olmoe", olmoe()),
         ("gemma2", gemma2()),
         ("gemma3", gemma3()),
         ("capped", capped),
@@ -119,6 +133,11 @@ pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
         ("joined", joined()),
         ("phi3", phi3(64)),
     ]
+}
+
+/// The test configurations of models without experts, with their names: what edits and accelerators know.
+pub(crate) fn dense() -> Vec<(&'static str, Configuration)> {
+    families().into_iter().filter(|(_, configuration)| configuration.experts.is_none()).collect()
 }
 
 /// A model with random weights, the same for the same configuration and seed.

@@ -110,6 +110,24 @@ impl Location {
         Ok(Self { path: path.to_path_buf(), name: name.to_owned(), shape, format, offset, bytes })
     }
 
+    /// The location of one of the `count` matrices of a tensor `[count, out, in]`: that with this index.
+    ///
+    /// # Errors
+    /// When the tensor has another shape, or no such matrix.
+    pub(crate) fn matrix(&self, index: usize, count: usize) -> Result<Self> {
+        match *self.shape.as_slice() {
+            [found, rows, columns] if found == count && index < count => {
+                let bytes = self.bytes / count;
+                let offset = self.offset + (index * bytes) as u64;
+                Ok(Self { shape: vec![rows, columns], offset, bytes, ..self.clone() })
+            }
+            _ => {
+                let what = format!("tensor `{}` is {:?}, {count} matrices are needed", self.name, self.shape);
+                Err(Error::broken(&self.path, what))
+            }
+        }
+    }
+
     /// Returns an error if the tensor ends after `file_length`, the length of its file in bytes.
     pub(super) fn check_end(&self, file_length: u64) -> Result<()> {
         let end = self.offset.saturating_add(self.bytes as u64);

@@ -104,6 +104,23 @@ fn matrices_whose_rows_are_no_whole_blocks_are_counted_as_stored() {
     assert_eq!(kept(&odd), (2, 14));
 }
 
+#[test]
+fn experts_become_nf4_and_their_router_does_not() {
+    use crate::configuration::Experts;
+    let experts = Experts { count: 4, active: 2, intermediate: 128, normalized: true };
+    let configuration = Configuration { experts: Some(experts), ..wide() };
+    let plain = tiny::model(configuration.clone(), 1);
+    let tensors = plain.weights.names().map(|name| (name.to_owned(), plain.weights.get(name).unwrap())).collect();
+    let weights = Weights::from_tensors::<Tensor>(tensors, &configuration, &Device::Cpu).unwrap();
+    let weights = weights.with_precision(Base::Nf4).unwrap();
+    // Four maps of the attention and three of each expert, in two blocks.
+    assert_eq!(weights.linear_as_stored(), (0, 2 * (4 + 3 * 4)));
+    for (name, is_packed) in [("gate", false), ("experts.3.down_proj", true)] {
+        let weight = weights.weight(&format!("model.layers.1.mlp.{name}.weight")).unwrap();
+        assert_eq!(matches!(weight, tunebox_compute::Weight::Packed(_)), is_packed, "{name}");
+    }
+}
+
 fn bits(tensor: &Tensor) -> Vec<u32> {
     let numbers = tensor.to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
     numbers.into_iter().map(f32::to_bits).collect()

@@ -150,11 +150,13 @@ fn step_flops(sizes: &Configuration, trainable: usize, rows: usize, length: usiz
     2.0 * frozen + 3.0 * 2.0 * tokens * trainable as f64 + 3.0 * attention_flops(sizes, rows, length)
 }
 
-/// Number of weights in the linear layers of all blocks.
+/// Number of weights in the linear layers of all blocks that a token runs through: of experts, the router and those that
+/// are active.
 fn linear_weights(sizes: &Configuration) -> f64 {
     let (heads, shared) = (sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
     let attention = sizes.hidden * (2 * heads + 2 * shared);
-    (sizes.layers * (attention + 3 * sizes.hidden * sizes.intermediate)) as f64
+    let router = sizes.experts.map_or(0, |experts| sizes.hidden * experts.count);
+    (sizes.layers * (attention + 3 * sizes.hidden * sizes.active_intermediate() + router)) as f64
 }
 
 /// Number of weights in the output head: hidden size × vocabulary.
@@ -192,5 +194,15 @@ mod tests {
         assert_eq!(linear_weights(&sizes) + head_weights(&sizes), 493_961_216.0);
         let whole = step_flops(&sizes, 8_798_208, 4, 256);
         assert!((whole / 2.12e12 - 1.0).abs() < 0.02, "{whole:e}");
+    }
+
+    #[test]
+    fn of_experts_those_count_that_a_token_runs_through() {
+        let config = serde_json::json!({"model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144,
+            "num_hidden_layers": 48, "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128,
+            "vocab_size": 151_936, "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768});
+        let sizes = Configuration::from_hugging_face(&config, std::path::Path::new("config.json")).unwrap();
+        // Qwen3-30B-A3B: with the 311,164,928 numbers of the embedding, its 3.3 billion activated weights.
+        assert_eq!(linear_weights(&sizes) + head_weights(&sizes), 3_041_656_832.0);
     }
 }

@@ -106,7 +106,7 @@ fn logprobs(policy: &Policy, view: &View) -> Vec<f32> {
 }
 
 fn every_family_and_kind_learns_alike(on: &On) {
-    for (name, configuration) in tiny::families() {
+    for (name, configuration) in tiny::dense() {
         for kind in [AdapterKind::Lora, AdapterKind::Dora, AdapterKind::Full] {
             let both = on.both(&configuration, &adapter(kind), PolicySettings::default());
             let what = format!("{name}, {kind:?}");
@@ -230,6 +230,14 @@ fn the_reference_and_snapshots_stay_what_they_were(on: &On) {
     assert_ne!(then, logprobs(&policy, &View::Policy));
 }
 
+fn experts_are_refused_on_all_devices_but_the_cpu(on: &On) {
+    let configuration = tiny::olmoe();
+    let plain = tiny::model(configuration.clone(), 1);
+    let tensors = plain.weights.names().map(|name| (name.to_owned(), plain.weights.get(name).unwrap())).collect();
+    let found = crate::Weights::from_tensors::<Tensor>(tensors, &configuration, &on.device);
+    assert_eq!(found.is_ok(), on.device.is_cpu());
+}
+
 /// Defines a module of tests for each device and activation dtype, with one test for each test function above.
 macro_rules! on_each_device {
     ($($place:ident: $name:literal, $compute:ident, $number:literal, $gradient:expr $(, $needs:literal)?;)*) => {$(
@@ -268,6 +276,12 @@ macro_rules! on_each_device {
             $(#[ignore = $needs])?
             fn captured_activations_and_their_gradients_are_alike() {
                 run(super::captured_activations_and_their_gradients_are_alike);
+            }
+
+            #[test]
+            $(#[ignore = $needs])?
+            fn experts_are_refused_on_all_devices_but_the_cpu() {
+                run(super::experts_are_refused_on_all_devices_but_the_cpu);
             }
 
             #[test]

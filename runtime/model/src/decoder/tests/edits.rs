@@ -48,7 +48,7 @@ fn write_less(policy: &mut Policy, keep_norms: bool) {
 #[test]
 fn edited_weights_do_what_hooks_do() {
     // With a tied head or a second norm the two differ by definition.
-    let plain = tiny::families().into_iter().filter(|(_, shape)| !shape.tied && !shape.sandwich_norms);
+    let plain = tiny::dense().into_iter().filter(|(_, shape)| !shape.tied && !shape.sandwich_norms);
     for (name, configuration) in plain {
         let base = logprobs(&policy(configuration.clone()), &View::Policy);
         let mut hooked = policy(configuration.clone());
@@ -66,7 +66,7 @@ fn edited_weights_do_what_hooks_do() {
 
 #[test]
 fn nothing_is_written_along_the_direction_any_more() {
-    for (name, configuration) in tiny::families() {
+    for (name, configuration) in tiny::dense() {
         let mut policy = policy(configuration.clone());
         orthogonalize(&mut policy, false);
         let direction = normalize(&direction()).unwrap();
@@ -312,4 +312,18 @@ fn edits_that_cannot_be_made_change_nothing() {
     assert!(!policy.is_edited());
     policy.project_out(Role::Linear(decoder::Site::Down), 0, &direction(), 1.0, false).unwrap();
     assert!(policy.keep_edits_as(Form::Weights).is_err());
+}
+
+#[test]
+fn matrices_of_experts_cannot_be_edited_and_those_of_the_attention_can() {
+    for configuration in [tiny::qwen3_moe(), tiny::olmoe()] {
+        let mut policy = policy(configuration);
+        for site in [decoder::Site::Gate, decoder::Site::Up, decoder::Site::Down] {
+            let found = policy.project_out(Role::Linear(site), 0, &direction(), 1.0, false);
+            assert!(matches!(found, Err(crate::error::Error::Unsupported(_))), "{found:?}");
+            assert!(policy.read_rows(Role::Linear(site), 0, 0, 1).is_err());
+        }
+        policy.project_out(Role::Linear(decoder::Site::AttentionOutput), 0, &direction(), 1.0, false).unwrap();
+        assert!(policy.is_edited());
+    }
 }

@@ -118,9 +118,13 @@ impl Twin {
         } else {
             (self.linear(&path("q_proj"), x), self.linear(&path("k_proj"), x), self.linear(&path("v_proj"), x))
         };
+        let (q, k) = match configuration.joint_query_key_norm {
+            true => (self.norm(&path("q_norm"), &q), self.norm(&path("k_norm"), &k)),
+            false => (q, k),
+        };
         let (mut q, mut k) = (self.heads(&q, configuration.heads), self.heads(&k, configuration.kv_heads));
         let v = self.heads(&v, configuration.kv_heads);
-        if configuration.query_key_norm {
+        if configuration.query_key_norm && !configuration.joint_query_key_norm {
             q = self.norm(&path("q_norm"), &q);
             k = self.norm(&path("k_norm"), &k);
         }
@@ -148,7 +152,27 @@ impl Twin {
     }
 
     fn feed_forward(&self, layer: usize, x: &Tensor) -> Tensor {
-        let path = |part: &str| format!("model.layers.{layer}.mlp.{part}");
+        let path = format!("model.layers.{layer}.mlp");
+        let Some(experts) = self.configuration.experts else { return self.gated(&path, x) };
+        let shares = log_softmax(&self.linear(&format!("{path}.gate"), x)).exp().unwrap();
+        // A share of the chosen ones is above that of every other expert.
+        let order = shares.detach().arg_sort_last_dim(false).unwrap();
+        let last = order.narrow(1, experts.active - 1, 1).unwrap().contiguous().unwrap();
+        let is_chosen = shares.detach().broadcast_ge(&shares.detach().gather(&last, 1).unwrap()).unwrap();
+        let mut weights = (shares * is_chosen.to_dtype(DType::F64).unwrap()).unwrap();
+        if experts.normalized {
+            weights = weights.broadcast_div(&weights.sum_keepdim(1).unwrap()).unwrap();
+        }
+        let weighted = |expert| {
+            let output = self.gated(&format!("{path}.experts.{expert}"), x);
+            output.broadcast_mul(&weights.narrow(1, expert, 1).unwrap()).unwrap()
+        };
+        (0..experts.count).map(weighted).reduce(|sum, output| (sum + output).unwrap()).unwrap()
+    }
+
+    /// The maps gate, up and down below `path`.
+    fn gated(&self, path: &str, x: &Tensor) -> Tensor {
+        let path = |part: &str| format!("{path}.{part}");
         let inner = self.configuration.intermediate;
         let (gate, up) = if self.configuration.fused_projections {
             let both = self.linear(&path("gate_up_proj"), x);

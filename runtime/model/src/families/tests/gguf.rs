@@ -147,6 +147,24 @@ fn divisors_of_another_width_are_refused() {
 fn an_architecture_that_is_not_known_lists_those_that_are() {
     let error = Configuration::from_gguf(&metadata("mamba", &[]), facts()).unwrap_err();
     let Error::Key { key, why, .. } = error else { panic!("{error}") };
-    let known = "llama, smollm3, qwen2, qwen3, gemma2, gemma3, phi3";
+    let known = "llama, smollm3, qwen2, qwen3, qwen3moe, olmoe, gemma2, gemma3, phi3";
     assert_eq!((key.as_str(), why), ("general.architecture", format!("expected one of {known}")));
+}
+
+#[test]
+fn experts_in_gguf_are_those_of_their_family() {
+    for (architecture, width, normalized) in [("qwen3moe", 96, true), ("olmoe", 128, false)] {
+        let keys = [("expert_count", 8), ("expert_used_count", 2), ("expert_feed_forward_length", 96)];
+        let keys = keys.map(|(key, size)| (format!("{architecture}.{key}"), Stored::Number(f64::from(size))));
+        // OLMoE's files give the width of an expert as that of the feed-forward part.
+        let count = if architecture == "olmoe" { 2 } else { 3 };
+        let keys: Vec<(&str, Stored)> =
+            keys[..count].iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
+        let found = Configuration::from_gguf(&metadata(architecture, &keys), facts()).unwrap();
+        let experts = crate::configuration::Experts { count: 8, active: 2, intermediate: width, normalized };
+        assert_eq!((found.experts, found.query_key_norm), (Some(experts), true));
+    }
+    let keys = [("llama.expert_count", Stored::Number(8.0))];
+    let error = Configuration::from_gguf(&metadata("llama", &keys), facts()).unwrap_err();
+    assert_eq!(error.to_string(), "`llama.expert_count` is `8`");
 }

@@ -48,7 +48,7 @@ fn scored(policy: &Policy, ids: &[u32], temperature: f32) -> Vec<f32> {
 /// short to long LongRoPE factors.
 fn the_cache_gives_the_log_probabilities_of_scoring_in_every_family(on: &On) {
     let prompts = vec![(0..70).map(|at| at * 7 % 40).collect::<Vec<u32>>(), vec![11], vec![5, 6, 7]];
-    for (name, configuration) in tiny::families() {
+    for (name, configuration) in tiny::dense() {
         let policy = on.policy(Configuration { max_positions: configuration.max_positions.max(160), ..configuration });
         let sampling = Sampling { temperature: 0.7, max_tokens: 60, completions: 2, ..sampling() };
         for (number, completion) in run(&policy, &prompts, &sampling).into_iter().enumerate() {

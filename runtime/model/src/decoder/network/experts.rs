@@ -1,0 +1,46 @@
+//! Builds the feed-forward half of a block with experts.
+
+use super::{Matrix, Network};
+use crate::configuration::Experts;
+use crate::decoder::experts::{Expert, ExpertFeedForward};
+use crate::decoder::linear::{Learned, Linear};
+use crate::decoder::norm::Norm;
+use crate::decoder::projection::{Projection, ResidualAddition};
+use crate::decoder::site::{ROUTER, Site, expert_module};
+use crate::error::Result;
+
+impl Network<'_> {
+    /// Builds the feed-forward half of a block with experts. Its router and experts have no adapters; full training trains
+    /// them themselves.
+    pub(super) fn experts(
+        &self,
+        layer: usize,
+        sizes: &Experts,
+        input_norm: Norm,
+        addition: ResidualAddition,
+    ) -> Result<ExpertFeedForward> {
+        let linear = |module: &str| self.plain_linear(&format!("model.layers.{layer}.{module}"));
+        let expert = |expert| {
+            let map = |site| linear(&expert_module(expert, site));
+            let linears = vec![map(Site::Gate)?, map(Site::Up)?];
+            Ok(Expert { projection: Projection { linears, widths: Vec::new() }, down: map(Site::Down)? })
+        };
+        Ok(ExpertFeedForward {
+            input_norm,
+            router: linear(ROUTER)?,
+            experts: (0..sizes.count).map(expert).collect::<Result<_>>()?,
+            active: sizes.active,
+            normalized: sizes.normalized,
+            activation: self.model.configuration.activation,
+            addition,
+        })
+    }
+
+    /// Builds a linear map without bias and adapter, by the path of its module. The map trains its weight in full training,
+    /// else nothing.
+    fn plain_linear(&self, path: &str) -> Result<Linear> {
+        let Matrix { weight, slot } = self.matrix(&format!("{path}.weight"))?;
+        let learned = slot.map_or(Learned::Nothing, |weight| Learned::Whole { weight, bias: None });
+        Ok(Linear { weight, bias: None, learned, decoding: self.decoding })
+    }
+}
