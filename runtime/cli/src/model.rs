@@ -35,12 +35,12 @@ pub(crate) struct ModelOptions {
     /// Base model of the adapter [default: the one named in its `adapter_config.json`]
     #[arg(long = "base-model", value_name = "MODEL")]
     base_model: Option<String>,
-    /// Precision of the base model's matrices: `stored`, as in its files, or `nf4`, quantized while loading [default: that
-    /// of the run that trained the adapter]
+    /// Precision of the base model's matrices: `stored`, as in its files, or `nf4` or `q8_0`, quantized while loading
+    /// [default: that of the run that trained the adapter]
     #[arg(
         long = "base-precision",
         value_name = "PRECISION",
-        value_parser = one_of([("stored", Base::Stored), ("nf4", Base::Nf4)])
+        value_parser = one_of([("stored", Base::Stored), ("nf4", Base::Nf4), ("q8_0", Base::Q8_0)])
     )]
     base_precision: Option<Base>,
     /// Number format of activations: `auto` is `bf16` where it is faster than `f32`
@@ -171,15 +171,15 @@ impl ModelOptions {
     }
 
     /// The precision to load the base model in: `--base-precision`, else that of the run in the folder `run`, which
-    /// trained the adapter or read the vectors, else as stored. Reports when nf4 comes from the run.
+    /// trained the adapter or read the vectors, else as stored. Reports when a quantized format comes from the run.
     fn base_precision(&self, terminal: Terminal, run: Option<&Path>) -> Result<Base, Failure> {
         if let Some(base) = self.base_precision {
             return Ok(base);
         }
         let trained_on = run.map(base_precision).transpose()?.flatten();
-        if trained_on == Some(Base::Nf4) {
+        if let Some(base) = trained_on.filter(|base| !base.is_stored()) {
             let why = "as in the run that trained the adapter; `--base-precision stored` loads it as in its files";
-            terminal.status("Base", format!("in nf4, {why}"));
+            terminal.status("Base", format!("in {base}, {why}"));
         }
         Ok(trained_on.unwrap_or_default())
     }

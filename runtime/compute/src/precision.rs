@@ -132,13 +132,13 @@ impl Precision {
         self.asked.base
     }
 
-    /// Returns how numbers of some purpose are stored. Linear matrices are in NF4 if the request asks for NF4. All other
+    /// Returns how numbers of some purpose are stored. Linear matrices are in the format that the request names. All other
     /// matrices keep the format of the files, except that unquantized ones take the type of activations on an accelerator.
     /// Activations, and scratch on an accelerator, are in the type of activations. The rest is in f32.
     #[must_use]
     pub const fn storage(self, purpose: Purpose) -> Storage {
-        match (purpose, self.asked.base, self.plain) {
-            (Purpose::Linear, Base::Nf4, _) => Storage::Format(Format::NF4),
+        match (purpose, self.asked.base.format(), self.plain) {
+            (Purpose::Linear, Some(format), _) => Storage::Format(format),
             (Purpose::Linear | Purpose::Vocabulary, _, Some(dtype)) => Storage::Plain(dtype),
             (Purpose::Linear | Purpose::Vocabulary, _, None) => Storage::AsStored,
             (Purpose::Activation, ..) | (Purpose::Scratch, _, Some(_)) => Storage::Dtype(self.activations),
@@ -149,7 +149,8 @@ impl Precision {
         }
     }
 
-    /// The element type of plain numbers of some purpose; f32 where they are stored as in the model's files or in NF4.
+    /// The element type of plain numbers of some purpose; f32 where they are stored as in the model's files or
+    /// quantized.
     #[must_use]
     pub const fn dtype(self, purpose: Purpose) -> DType {
         match self.storage(purpose) {
@@ -172,14 +173,18 @@ impl Precision {
         numbers.saturating_mul(self.dtype(purpose).size_in_bytes() as u64)
     }
 
-    /// Whether a matrix of this purpose is quantized to NF4 when the model is read: a linear matrix, if the request asks for
-    /// NF4. False if `columns`, the length of a row, is not a multiple of 64: such a matrix stays as it is stored.
+    /// The format to which a matrix of this purpose is quantized when the model is read: for a linear matrix the one that the
+    /// request names. `None` if `columns`, the length of a row, are not whole blocks: such a matrix stays as it is stored.
     #[must_use]
-    pub fn quantizes(self, purpose: Purpose, columns: usize) -> bool {
-        self.storage(purpose) == Storage::Format(Format::NF4) && Format::NF4.bytes(1, columns).is_some()
+    pub fn quantizes(self, purpose: Purpose, columns: usize) -> Option<Format> {
+        match self.storage(purpose) {
+            Storage::Format(format) => format.bytes(1, columns).map(|_| format),
+            _ => None,
+        }
     }
 
-    /// Quantizes a frozen matrix of the CPU to NF4 if [`quantizes`](Self::quantizes) holds for it, else returns it as it is.
+    /// Quantizes a frozen matrix of the CPU if [`quantizes`](Self::quantizes) gives a format for it, else returns it as it
+    /// is.
     ///
     /// # Errors
     /// Only for a matrix that is to be quantized: [`Error::Argument`] when it is quantized already or a number of it is not
@@ -189,14 +194,12 @@ impl Precision {
             Weight::Tensor(tensor) => tensor.dims().last().copied().unwrap_or(0),
             Weight::Packed(packed) => packed.columns(),
         };
-        if !self.quantizes(purpose, columns) {
-            return Ok(weight);
-        }
+        let Some(format) = self.quantizes(purpose, columns) else { return Ok(weight) };
         match &weight {
             Weight::Packed(packed) if packed.format().block() > 1 => {
                 Err(already_quantized(&format!("{:?}", packed.format())))
             }
-            _ => weight.to_nf4(),
+            _ => weight.quantize(format),
         }
     }
 
@@ -217,12 +220,12 @@ impl Precision {
     }
 }
 
-/// The error of quantizing to NF4 a matrix that is already quantized, in `format`.
+/// The error of quantizing a matrix that is already quantized, in `format`.
 #[must_use]
 pub fn already_quantized(format: &str) -> Error {
     Error::argument(format!(
-        "a matrix in {format} is quantized already, and NF4 is made of plain numbers: leave `model.precision` \
-         (`--precision`, `--base-precision`) out, the base is small as it is"
+        "a matrix in {format} is quantized already, and only plain numbers are quantized while a model is read: leave \
+         `model.precision` (`--precision`, `--base-precision`) out, the base is small as it is"
     ))
 }
 

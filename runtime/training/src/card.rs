@@ -110,8 +110,13 @@ fn properties_table(plan: &PlannedRun, steps: u64) -> String {
     row("rate", format!("{:e}, schedule {}", summary.rate, summary.schedule));
     let is_own = manifest.update == Updates::Method;
     row("optimizer", if is_own { "the method's own".into() } else { plan.optimizer.to_string() });
-    if is_nf4(plan) {
-        row("base", "matrices of the blocks in NF4 with double quantization, computed from the model's weights".into());
+    let quantized = match plan.settings.file.model.precision {
+        Base::Stored => None,
+        Base::Nf4 => Some("NF4 with double quantization"),
+        Base::Q8_0 => Some("Q8_0 of GGUF"),
+    };
+    if let Some(format) = quantized {
+        row("base", format!("matrices of the blocks in {format}, computed from the model's weights"));
     }
     row("seed", plan.settings.file.train.seed.to_string());
     row("device", summary.device.clone());

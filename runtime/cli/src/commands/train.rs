@@ -33,7 +33,8 @@ pub(crate) struct Train {
     /// store. With `--help`, lists its settings [default: lora]
     #[arg(long)]
     method: Option<String>,
-    /// Precision of the frozen base model: `nf4`, quantized to 4 bits while loading [default: as in the model's files]
+    /// Precision of the frozen base model: `nf4` or `q8_0`, quantized to 4 or 8 bits while loading [default: as in the
+    /// model's files]
     #[arg(long)]
     precision: Option<String>,
     /// Check and plan the run without a step

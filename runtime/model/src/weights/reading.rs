@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tunebox_compute::precision::{Base, Purpose};
-use tunebox_compute::weight::{Format, Packed, Weight};
+use tunebox_compute::precision::Purpose;
+use tunebox_compute::weight::{Packed, Weight};
 use tunebox_compute::{DType, Device, Tensor};
 
 use super::Weights;
@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::families::GgufLayout;
 
 impl Weights {
-    /// Reads or maps a weight on the CPU, undoes what a GGUF writer did to it, and quantizes it to NF4 if the precision
-    /// asks for it. A weight given in memory is not copied. Does not store the result in `entry`. Errors: also an entry in
+    /// Reads or maps a weight on the CPU, undoes what a GGUF writer did to it, and quantizes it if the precision asks for
+    /// it. A weight given in memory is not copied. Does not store the result in `entry`. Errors: also an entry in
     /// memory without its original, which is only in `loaded`.
     pub(super) fn read(&self, name: &str, entry: &Entry) -> Result<Weight> {
         let weight = match &entry.stored {
@@ -58,17 +58,16 @@ impl Weights {
         }
     }
 
-    /// Quantizes a CPU weight to NF4 if the model's precision does so for its purpose and width, and then releases its
-    /// mapped pages; else returns the weight as it is.
+    /// Quantizes a CPU weight if the model's precision does so for its purpose and width, and then releases its mapped pages;
+    /// else returns the weight as it is.
     fn quantize(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
-        if self.precision.base() == Base::Stored {
+        let columns = entry.shape.last().copied().unwrap_or(0);
+        if self.precision.quantizes(entry.purpose(name), columns).is_none() {
             return Ok(weight);
         }
         let kept = self.precision.convert(weight, entry.purpose(name));
         let kept = kept.map_err(|error| name_tensor_in_error(name, &self.place, error))?;
-        if matches!(&kept, Weight::Packed(packed) if packed.format() == Format::NF4) {
-            self.release(entry);
-        }
+        self.release(entry);
         Ok(kept)
     }
 

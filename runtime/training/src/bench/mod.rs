@@ -33,7 +33,8 @@ pub struct Measured {
     pub model: String,
     /// The method and its version.
     pub method: String,
-    /// The number format of the base model: `f32`, `bf16`, `f16`, `nf4`, or `gguf` for the mixed formats of such a file.
+    /// The number format of the base model: `f32`, `bf16`, `f16`, `nf4`, `q8_0`, or `gguf` for the mixed formats of such a
+    /// file.
     pub precision: String,
     /// Records in a step.
     pub batch: u32,
@@ -94,7 +95,7 @@ fn measure_model(
 ) -> Result<(), Error> {
     reset_peak(&device::parse(&settings.device)?)?;
     let (open_seconds, model) = start::measure_seconds(|| open_model(run_settings))?;
-    measured.precision = precision_name(&model).into();
+    measured.precision = precision_name(&model);
     if settings.is_measured(Phase::StartUp) {
         progress("opening, compiling and instantiating");
         measured.start_up = Some(start::measure_start(&settings.method, &model, open_seconds, folder)?);
@@ -180,13 +181,14 @@ fn run_settings(settings: &BenchSettings, model: &str, folder: &Path) -> Result<
     Ok(run_settings)
 }
 
-/// Returns the name of a model's number format: `nf4`, `gguf` for the mixed formats of such a file, or the type of its
-/// weights, such as `bf16`.
-fn precision_name(model: &Model) -> &'static str {
-    if model.weights.precision().base() == Base::Nf4 {
-        return "nf4";
+/// Returns the name of a model's number format: `nf4`, `q8_0`, `gguf` for the mixed formats of such a file, or the type of
+/// its weights, such as `bf16`.
+fn precision_name(model: &Model) -> String {
+    match model.weights.precision().base() {
+        Base::Stored if is_gguf(model) => "gguf".into(),
+        Base::Stored => model.weights.dtype().as_str().into(),
+        base => base.to_string(),
     }
-    if is_gguf(model) { "gguf" } else { model.weights.dtype().as_str() }
 }
 
 /// Writes the run's model into a folder with weights of the type `dtype`, and returns true. Returns false and writes nothing

@@ -64,7 +64,7 @@ pub(super) fn measure_steps(
     let plan = plan(run_settings.clone())?;
     let model = plan.policy.model();
     let sizes = model.configuration.clone();
-    measured.precision = precision_name(model).into();
+    measured.precision = precision_name(model);
     let activations = model.weights.precision().dtype(Purpose::Activation);
     let (trainable, expected_peak_bytes) = (plan.run.summary.trainable as usize, plan.run.summary.memory.total());
     let is_supervised = matches!(plan.run.data.shape, Shape::Messages | Shape::PromptCompletion | Shape::Text);

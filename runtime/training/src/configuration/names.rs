@@ -13,7 +13,10 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("model.path", &["model-name-or-path", "model-name", "model-id", "base-model", "pretrained-model", "checkpoint"]),
     ("model.reference", &["ref-model", "reference-model", "ref-model-path"]),
     ("model.adapter", &["adapter-path", "adapter-name-or-path", "lora-model-dir", "resume-adapter-file"]),
-    ("model.precision", &["load-in-4bit", "load-in-4-bit", "quantization", "quantization-bit", "bnb-4bit-quant-type"]),
+    (
+        "model.precision",
+        &["load-in-4bit", "load-in-4-bit", "quantization", "quantization-bit", "bnb-4bit-quant-type", "load-in-8bit"],
+    ),
     ("model.revision", &["model-revision", "revision-of-model"]),
     ("data.path", &["dataset", "datasets", "dataset-path", "dataset-name", "train-file", "train-data", "data-path"]),
     (

@@ -16,7 +16,7 @@ use super::environment::PlannedEnvironment;
 use super::inputs::Inputs;
 use super::memory::{Estimate, Tokens};
 use super::method::{PlannedMethod, settings_json};
-use super::model::nf4_conflict;
+use super::model::quantized_conflict;
 use super::verifier::PlannedVerifier;
 use crate::checkpoint::{Identity, State};
 use crate::configuration::RunSettings;
@@ -264,13 +264,14 @@ fn host_optimizer<'a>(method: &PlannedMethod, optimizer: &'a OptimizerSettings) 
     (method.package.manifest.update == Updates::Host).then_some(optimizer)
 }
 
-/// Returns pairs of a use, such as activations, and its number format in words, for display. With NF4, the format of the
-/// blocks' matrices also says how many of them stay as stored, if any do.
+/// Returns pairs of a use, such as activations, and its number format in words, for display. With a quantized base, the
+/// format of the blocks' matrices also says how many of them stay as stored, if any do.
 fn number_formats(weights: &Weights, optimizer: OptimizerKind) -> Vec<(String, String)> {
     let precision = weights.precision();
-    let linear = match weights.linear_as_stored() {
-        (stored, all) if precision.base() == Base::Nf4 && stored > 0 => {
-            format!(" ({stored} of {all} as stored: rows that are not whole blocks of 64)")
+    let linear = match (precision.base().format(), weights.linear_as_stored()) {
+        (Some(format), (stored, all)) if stored > 0 => {
+            let block = format.block();
+            format!(" ({stored} of {all} as stored: rows that are not whole blocks of {block})")
         }
         _ => String::new(),
     };
@@ -315,9 +316,9 @@ impl Plan {
     }
 
     /// Returns the bytes of the model's weights with the base in NF4. `None` if the run trains all weights or writes a
-    /// whole edited model ([`nf4_conflict`]), or if a matrix of the blocks is quantized in the model's files already.
+    /// whole edited model ([`quantized_conflict`]), or if a matrix of the blocks is quantized in the model's files already.
     fn nf4_weight_bytes(&self) -> Option<u64> {
-        if nf4_conflict(&self.run.settings, &self.run.method).is_some() {
+        if quantized_conflict(&self.run.settings, &self.run.method).is_some() {
             return None;
         }
         self.policy.model().weights.bytes_in(Base::Nf4).ok()
