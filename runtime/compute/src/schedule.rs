@@ -100,6 +100,24 @@ impl Schedule {
     /// The peak rate at every step.
     pub const CONSTANT: Self = Self { shape: Shape::Constant, number: 0.0 };
 
+    /// Whether the rate falls to a share of the peak that the number gives.
+    #[must_use]
+    pub fn has_floor(&self) -> bool {
+        use Shape::{CosineWarmupWithMinRate, CosineWithMinRate, LinearWithMinRate};
+        matches!(self.shape, LinearWithMinRate | CosineWithMinRate | CosineWarmupWithMinRate)
+    }
+
+    /// Sets the share of the peak to which the rate falls.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the schedule [has no floor](Self::has_floor), or the share is outside [0, 1].
+    pub fn with_floor(self, share: f64) -> Result<Self, Error> {
+        if !self.has_floor() || !(0.0..=1.0).contains(&share) {
+            return Err(Error::argument(format!("the schedule `{self}` cannot fall to {share} of the peak")));
+        }
+        Ok(Self { number: share, ..self })
+    }
+
     /// The names of all schedules, as [`from_str`](Self::from_str) takes them, without a number.
     pub fn names() -> impl Iterator<Item = &'static str> {
         SHAPES.iter().map(|(_, name, _)| *name)

@@ -24,6 +24,7 @@ mod optimizer;
 mod planned;
 mod problems;
 mod reward;
+mod schedule;
 mod teachers;
 pub(crate) mod trust;
 pub(crate) mod verifier;

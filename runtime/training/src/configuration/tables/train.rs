@@ -43,6 +43,10 @@ pub struct TrainTable {
     /// `polynomial:POWER`, `inverse-sqrt`, `constant`, `constant-with-warmup`, or `warmup-stable-decay:SHARE` (of all
     /// updates, in which the rate falls; 0.1 unless given).
     pub schedule: String,
+    /// Lowest learning rate of a schedule with `min-rate` in its name, in the place of its share of the peak.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 10.0))]
+    pub min_rate: Option<f64>,
     /// Updates over which the learning rate rises from 0. A number below 1 is a share of the updates that the run is
     /// first planned for, rounded up.
     pub warmup: Warmup,
@@ -139,6 +143,7 @@ impl Default for TrainTable {
             optimizer: OptimizerKind::AdamW,
             rate: None,
             schedule: "linear".into(),
+            min_rate: None,
             warmup: Warmup::default(),
             weight_decay: 0.0,
             beta1: None,
