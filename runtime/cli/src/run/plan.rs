@@ -152,17 +152,21 @@ fn data_text(plan: &PlanSummary) -> String {
 /// The most files of the data that are listed.
 const SHOWN_FILES: usize = 8;
 
-/// Says of each data file how many records it has, with the layout that is converted and its weight. Empty for a single file
-/// whose records have the fields of a shape.
+/// Says of each data file how many records it has, with the layout that is converted and its weight; of several files also
+/// their share of the examples of an epoch. Empty for a single file whose records have the fields of a shape.
 pub(crate) fn file_notes(report: &Report) -> Vec<String> {
     let files = &report.files;
     if files.len() < 2 && files.iter().all(|file| file.layout.is_none() && file.weight == 1.0) {
         return Vec::new();
     }
+    let examples = |file: &FileReport| (file.weight * file.records as f64).round();
+    let all: f64 = files.iter().map(examples).sum();
     let note = |file: &FileReport| {
         let layout = file.layout.as_ref().map_or_else(String::new, |layout| format!("{layout}, "));
         let weight = if file.weight == 1.0 { String::new() } else { format!(", weight {}", file.weight) };
-        format!("{}: {layout}{}{weight}", file.name, counted(file.records, "record"))
+        let share = 100.0 * examples(file) / all.max(1.0);
+        let share = if files.len() < 2 { String::new() } else { format!(", {share:.1} % of the examples") };
+        format!("{}: {layout}{}{weight}{share}", file.name, counted(file.records, "record"))
     };
     let mut notes: Vec<String> = files.iter().take(SHOWN_FILES).map(note).collect();
     if files.len() > SHOWN_FILES {

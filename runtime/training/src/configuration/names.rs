@@ -18,6 +18,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
         &["load-in-4bit", "load-in-4-bit", "quantization", "quantization-bit", "bnb-4bit-quant-type", "load-in-8bit"],
     ),
     ("model.revision", &["model-revision", "revision-of-model"]),
+    ("data.files", &["interleave-probs", "mix-strategy", "dataset-mixer", "dataset-weights"]),
     ("data.path", &["dataset", "datasets", "dataset-path", "dataset-name", "train-file", "train-data", "data-path"]),
     (
         "data.validation",

@@ -175,6 +175,7 @@ pub struct WeightedFile {
     /// Path of the file or folder.
     pub path: String,
     /// How often every record counts in an epoch; of a fraction, so large a share of the records, drawn by `train.seed`.
+    /// For a probability p, as of `interleave_datasets`, it is p × records of all files ÷ records of this one.
     #[serde(default = "default_weight")]
     #[schemars(range(min = 0.001, max = 1000.0))]
     pub weight: f64,
