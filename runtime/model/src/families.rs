@@ -19,7 +19,7 @@ use tunebox_foundation::explain::Explanation;
 pub(crate) use family::GgufLayout;
 pub use gguf::TensorFacts;
 pub use names::weight_shapes;
-pub(crate) use names::{aliases, gguf_name};
+pub(crate) use names::{EMBEDDING, HEAD, aliases, base_name, gguf_name};
 
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};

@@ -104,6 +104,9 @@ fn properties_table(plan: &PlannedRun, steps: u64) -> String {
     if !matches!(summary.adapter.as_str(), "full" | "none") {
         row("adapter", format!("{}, rank {}", summary.adapter, summary.rank));
     }
+    if !summary.modules_to_save.is_empty() {
+        row("trained whole", summary.modules_to_save.join(", "));
+    }
     let share = 100.0 * summary.trainable as f64 / summary.parameters.max(1) as f64;
     row("trained", format!("{} of {} parameters ({share:.2} %)", summary.trainable, summary.parameters));
     row("steps", format!("{steps} of {} × {} examples", summary.accumulation, summary.batch));

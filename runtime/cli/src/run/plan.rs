@@ -217,8 +217,11 @@ fn training_text(plan: &PlanSummary) -> String {
         return format!("no weights, {steps}: {reason}");
     }
     let share = 100.0 * plan.trainable as f64 / plan.parameters.max(1) as f64;
-    let adapter =
-        if plan.adapter == "full" { "every weight".to_owned() } else { format!("{} rank {}", plan.adapter, plan.rank) };
+    let adapter = match plan.modules_to_save.as_slice() {
+        _ if plan.adapter == "full" => "every weight".to_owned(),
+        [] => format!("{} rank {}", plan.adapter, plan.rank),
+        whole => format!("{} rank {} with whole {}", plan.adapter, plan.rank, whole.join(", ")),
+    };
     let trainable = grouped(plan.trainable);
     let optimizer = Some(plan.optimizer).filter(|kind| *kind != OptimizerKind::default());
     let optimizer = optimizer.map_or_else(String::new, |kind| format!("{kind}, "));

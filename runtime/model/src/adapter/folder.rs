@@ -13,6 +13,7 @@ use super::settings::AdapterKind;
 use super::{Adapter, InitialFactors, create, mlx, peft};
 use crate::Model;
 use crate::error::{Error, Result};
+use crate::families::HEAD;
 use crate::files::{self, TensorSpec};
 use crate::weights::location::Location;
 use crate::weights::safetensors;
@@ -43,8 +44,11 @@ impl Adapter {
         }
         let (settings, plans) = peft::read(&folder.join(SETTINGS), &model.configuration)?;
         // What the file holds is compared before anything of the size that the settings claim is allocated.
-        let slots = create::slots(model, settings.kind, &plans);
-        let values = locate_values(settings.kind, slots.iter().map(|(name, shape)| (name, shape)), folder)?;
+        let wanted = create::slots(model, &settings, &plans)?;
+        let wanted = wanted.into_iter().map(|(name, shape)| (key(settings.kind, &name), shape)).collect();
+        // PEFT writes a head that is tied to a trained embedding once more.
+        let copy = (model.configuration.tied && settings.ensure_weight_tying).then(|| key(settings.kind, HEAD));
+        let values = take_values(&values_path(settings.kind, folder), wanted, copy.as_deref())?;
         let adapter = create::zeros(model, &settings, &plans)?;
         adapter.set_values(&values)?;
         Ok(adapter)
@@ -86,8 +90,9 @@ impl Adapter {
     pub(crate) fn read_values(&mut self, model: &Model, folder: &Path) -> Result<()> {
         let count = self.parameters.slots().len();
         let shapes: Vec<Vec<usize>> = (0..count).map(|number| self.saved_shape(number)).collect::<Result<_>>()?;
-        let slots = self.parameters.slots().iter().map(|slot| &slot.name).zip(&shapes);
-        let appended = self.set_values(&locate_values(self.settings.kind, slots, folder)?)?;
+        let names = self.parameters.slots().iter().map(|slot| key(self.settings.kind, &slot.name));
+        let wanted = names.zip(shapes).collect();
+        let appended = self.set_values(&take_values(&values_path(self.settings.kind, folder), wanted, None)?)?;
         for module in self.modules.iter_mut().filter(|module| module.initial.is_some()) {
             if let (Some(a), Some(b)) = (&appended[module.a_slot], &appended[module.b_slot]) {
                 module.initial = Some(InitialFactors::place(model, module.scale, a.clone(), b.neg()?)?);
@@ -115,20 +120,14 @@ pub fn weights_file(folder: &Path) -> PathBuf {
     found.unwrap_or_else(|| folder.join(WEIGHTS))
 }
 
-/// Locates the values of slots, given by name and shape, in the weights file of an adapter's folder, in the order of the
-/// slots. Reads none of them. Errors: those of [`take_values`].
-fn locate_values<'a>(
-    kind: AdapterKind,
-    slots: impl Iterator<Item = (&'a String, &'a Vec<usize>)>,
-    folder: &Path,
+/// Locates the values of the `wanted` names and shapes, in their order, in the weights file `path`. Reads none of them,
+/// and leaves out `ignored`, which the file may have beside them. Errors: the file is missing or broken, has more than
+/// 100 MiB and 8 bytes for each wanted value, lacks a wanted key or has another one, or a shape differs.
+pub(super) fn take_values(
+    path: &Path,
+    wanted: Vec<(String, Vec<usize>)>,
+    ignored: Option<&str>,
 ) -> Result<Vec<Location>> {
-    take_values(&values_path(kind, folder), slots.map(|(name, shape)| (key(kind, name), shape.clone())).collect())
-}
-
-/// Locates the values of the `wanted` names and shapes, in their order, in the weights file `path`. Reads none of them.
-/// Errors: the file is missing or broken, has more than 100 MiB and 8 bytes for each wanted value, lacks a wanted key
-/// or has another one, or a shape differs.
-pub(super) fn take_values(path: &Path, wanted: Vec<(String, Vec<usize>)>) -> Result<Vec<Location>> {
     let numbers = wanted.iter().flat_map(|(_, shape)| shape.iter().copied().reduce(usize::saturating_mul));
     let most =
         numbers.fold(MAX_HEADER_BYTES, |sum, count| sum.saturating_add((count as u64).saturating_mul(LARGEST_NUMBER)));
@@ -138,7 +137,7 @@ pub(super) fn take_values(path: &Path, wanted: Vec<(String, Vec<usize>)>) -> Res
     }
     let mut found = safetensors::locate(&[path.to_path_buf()])?;
     let known: HashSet<&String> = wanted.iter().map(|(key, _)| key).collect();
-    if let Some(key) = found.keys().find(|key| !known.contains(key)) {
+    if let Some(key) = found.keys().find(|key| !known.contains(key) && Some(key.as_str()) != ignored) {
         return Err(Error::adapter(path, format!("it holds `{key}`, which its settings do not call for")));
     }
     let take = |(key, shape): &(String, Vec<usize>)| {

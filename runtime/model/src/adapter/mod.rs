@@ -1,4 +1,5 @@
-//! The trained parameters of a model: low-rank matrices of LoRA, rsLoRA or DoRA, or all weights. An adapter is a list
+//! The trained parameters of a model: low-rank matrices of LoRA, rsLoRA or DoRA, with whole modules beside them, or all
+//! weights. An adapter is a list
 //! of adapted linear maps and one flat buffer of their values. `decoder` computes with it, `folder` saves and loads it,
 //! and `merge` adds it to the weights.
 
@@ -12,6 +13,7 @@ mod plan;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use std::collections::HashMap;
 

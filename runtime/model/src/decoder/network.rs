@@ -22,6 +22,7 @@ use crate::Model;
 use crate::adapter::{Adapter, Module};
 use crate::edit::Edits;
 use crate::error::{Error, Result};
+use crate::families::{EMBEDDING, HEAD, base_name};
 use crate::stream::{self, Patches};
 
 /// The network of one pass: the base weights with an adapter, edits, patches and dropout of one view.
@@ -91,26 +92,23 @@ impl Network<'_> {
         }
     }
 
-    /// The lowest block with something to train: 0 for full training, `None` without an adapter or modules.
+    /// The lowest block with something to train, 0 if the embedding is trained; `None` without an adapter, or with
+    /// nothing to train below the final norm.
     pub(crate) fn lowest_trained(&self) -> Option<usize> {
-        let adapter = self.adapter?;
-        if adapter.is_full() {
-            return Some(0);
-        }
-        adapter.modules().iter().map(|module| module.layer).min()
+        self.adapter?.lowest_trained()
     }
 
     /// The embedding matrix, `[vocabulary, hidden]`.
     pub(crate) fn embedding(&self) -> Result<Matrix> {
-        self.matrix("model.embed_tokens.weight")
+        self.matrix(EMBEDDING)
     }
 
-    /// The output head, `[vocabulary, hidden]`; the embedding if the two are tied.
+    /// The output head, `[vocabulary, hidden]`; the embedding if the two are tied, unless the adapter separates them.
     pub(crate) fn head(&self) -> Result<Matrix> {
-        if self.model.configuration.tied {
+        if self.model.configuration.tied && !self.adapter.is_some_and(Adapter::separates_head) {
             return self.embedding();
         }
-        self.matrix("lm_head.weight")
+        self.matrix(HEAD)
     }
 
     /// Builds the attention half of a block: input norm, projections, head norms and the norm after the output projection
@@ -177,7 +175,7 @@ impl Network<'_> {
     }
 
     /// Builds a linear map, with its bias if the model has one at this site. The map trains the weight and bias
-    /// themselves in full training, the adapter's factors if the adapter has a module at this site, else nothing.
+    /// themselves if the adapter trains them whole, its factors if it has a module at this site, else nothing.
     fn linear(&self, layer: usize, site: Site) -> Result<Linear> {
         let path = site.path(layer);
         let weight = self.matrix(&format!("{path}.weight"))?;
@@ -254,10 +252,9 @@ impl Network<'_> {
         Ok(Matrix { weight: self.frozen(name)?, slot: None })
     }
 
-    /// The parameters and the slot of the weight of this name; `None` unless the adapter trains all weights and has a
-    /// slot of this name.
+    /// The parameters and the slot of the weight of this name; `None` unless the adapter trains that weight itself.
     fn trained(&self, name: &str) -> Option<(&Parameters, usize)> {
-        let parameters = self.adapter.filter(|adapter| adapter.is_full())?.parameters();
+        let parameters = self.adapter?.parameters();
         Some((parameters, parameters.index(name)?))
     }
 
@@ -266,7 +263,7 @@ impl Network<'_> {
     fn frozen(&self, name: &str) -> Result<Weight> {
         match self.edits.and_then(|edits| edits.get_on_device(name)) {
             Some(edited) => Ok(edited),
-            None => self.model.weights.weight(name),
+            None => self.model.weights.weight(base_name(&self.model.configuration, name)),
         }
     }
 }

@@ -10,8 +10,8 @@ use tunebox_compute::precision::Base;
 use super::quantization::Quantization;
 use super::{is_changed, metadata};
 use crate::error::{Error, Result};
-use crate::families::{GgufLayout, gguf_layout, gguf_name, weight_shapes};
-use crate::merge::merge_weight;
+use crate::families::{GgufLayout, HEAD, gguf_layout, gguf_name};
+use crate::merge::{merge_weight, merged_shapes};
 use crate::policy::Policy;
 use crate::weights::gguf::Header;
 use crate::weights::gguf::write::{self, TensorSpec, quantize};
@@ -62,13 +62,15 @@ fn parts(
 ) -> Result<Vec<Part>> {
     let model = policy.model();
     let (configuration, layout) = (&model.configuration, gguf_layout(&model.configuration));
-    // In NF4 the model computes with other numbers than those of its file.
+    // Quantized while it was read, the model computes with other numbers than those of its file.
     let is_as_stored = model.weights.precision().base() == Base::Stored;
     let mut parts = Vec::new();
-    for (name, shape) in weight_shapes(configuration) {
+    let shapes = merged_shapes(policy);
+    let is_tied = !shapes.iter().any(|(name, _)| name == HEAD);
+    for (name, shape) in shapes {
         let unknown = || Error::Unsupported(format!("GGUF files have no name for the weight `{name}`"));
         let known = gguf_name(&name, layout).ok_or_else(unknown)?;
-        let dtype = quantization.dtype(&known, &shape, configuration.layers, configuration.tied);
+        let dtype = quantization.dtype(&known, &shape, configuration.layers, is_tied);
         let same = stored.remove(&known).filter(|location| location.dtype().is_ok_and(|found| found == dtype));
         let source = match same.filter(|_| is_as_stored && !is_changed(policy, &name)) {
             Some(location) => Values::Stored(location),

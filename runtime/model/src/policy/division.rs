@@ -74,14 +74,15 @@ impl BatchValues {
 }
 
 impl Policy {
-    /// Whether passes are divided among several ranks. Where all weights are trained, those for learning are not: every
-    /// rank runs all of them, because a gradient is as large as the model.
+    /// Whether passes are divided among several ranks. Where weights of the model are trained themselves, those for
+    /// learning are not: every rank runs all of them, because a gradient is as large as these weights.
     pub(super) fn divides(&self, learning: bool) -> bool {
-        self.ranks.are_several() && !(learning && self.adapter.is_full())
+        self.ranks.are_several() && !(learning && self.adapter.trains_weights())
     }
 
     /// Cuts a batch into slices, and each slice into parts that are divided among the ranks. One process alone cuts
-    /// parts only where gradients are added up on the CPU for an adapter, so that they have the bits of several ranks.
+    /// parts only where gradients of low-rank factors alone are added up on the CPU, so that they have the bits of several
+    /// ranks.
     /// `share` is whether common prefixes run once. `length` returns how many tokens of the row with an index a pass
     /// runs.
     pub(super) fn divided_slices(
@@ -92,7 +93,7 @@ impl Policy {
         length: impl Fn(usize) -> usize,
     ) -> Vec<DividedSlice> {
         let configuration = &self.model_of(view).configuration;
-        let sums_in_parts = self.model.weights.device().is_cpu() && !self.adapter.is_full();
+        let sums_in_parts = self.model.weights.device().is_cpu() && !self.adapter.trains_weights();
         let divides = self.divides(learning);
         let is_cut = divides || learning && sums_in_parts && self.adapter.trainable() > 0;
         let position = if divides { self.ranks.position() } else { (0, 1) };

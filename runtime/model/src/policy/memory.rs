@@ -13,6 +13,7 @@ use crate::decoder::Recompute;
 use crate::decoder::packing::Packing;
 use crate::edit::{Form, Matrix, Role};
 use crate::error::Result;
+use crate::families::{EMBEDDING, HEAD};
 use crate::rows::Rows;
 
 /// The most completions that are generated at a time.
@@ -25,7 +26,7 @@ pub struct PassMemory {
     pub kept: u64,
     /// Intermediate results of one block's backward pass.
     pub scratch: u64,
-    /// Intermediate results of the output head.
+    /// Intermediate results of the output head, and the gradient of a trained embedding or head.
     pub head: u64,
 }
 
@@ -53,7 +54,7 @@ impl Policy {
         let waiting = if together <= slice { 0 } else { settings.max_saved_bytes.min(all) };
         let kept = waiting.saturating_add(pass.saturating_mul(token)).min(all);
         let (scratch, head) = beside(pass);
-        PassMemory { kept, scratch, head }
+        PassMemory { kept, scratch, head: head.saturating_add(self.vocabulary_gradient_bytes()) }
     }
 
     /// Estimates the memory of scoring these rows. With `learning`, and if something is trained, the activations saved
@@ -235,6 +236,15 @@ impl Policy {
         let model = self.model_of(view);
         let numbers = 4 * model.configuration.intermediate as u64 + 8 * model.configuration.hidden as u64;
         model.weights.precision().bytes(Purpose::Activation, tokens.saturating_mul(numbers))
+    }
+
+    /// The bytes of the gradient of a trained embedding or head, which is computed whole before it is added to the others;
+    /// 0 if neither is trained.
+    fn vocabulary_gradient_bytes(&self) -> u64 {
+        let sizes = &self.model.configuration;
+        let is_trained = [EMBEDDING, HEAD].iter().any(|name| self.parameters().index(name).is_some());
+        let numbers = if is_trained { sizes.vocabulary as u64 * sizes.hidden as u64 } else { 0 };
+        self.precision().bytes(Purpose::Trained, numbers)
     }
 
     /// The bytes that the output head needs at once for `tokens` tokens: on the CPU, a sum `[tokens, hidden]` for each

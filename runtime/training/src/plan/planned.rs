@@ -130,6 +130,9 @@ pub struct PlanSummary {
     pub answers_only: bool,
     /// The kind of adapter, `full`, or `none` for a method that does not learn.
     pub adapter: String,
+    /// The modules that are trained whole beside the low-rank factors, by ends of their paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules_to_save: Vec<String>,
     /// The rank of the adapter.
     pub rank: usize,
     /// Number of trained parameters.
@@ -172,7 +175,7 @@ pub struct PlannedRanks {
     /// The threads of this rank; a launcher may leave a rank one processor only.
     pub threads: usize,
     /// The bytes of one gradient: each rank sends one or a few of them for every pass for learning. `None` if every rank
-    /// runs these passes itself, because all weights are trained; 0 if nothing is.
+    /// runs these passes itself, because weights of the model are trained; 0 if nothing is.
     pub gradient_bytes: Option<u64>,
 }
 
@@ -217,6 +220,7 @@ pub(super) fn build_summary(
         report: inputs.data.report.clone(),
         answers_only: inputs.data.shape != Shape::Text,
         adapter: if trainable == 0 { "none".into() } else { adapter.settings().kind.to_string() },
+        modules_to_save: adapter.settings().modules_to_save.clone(),
         rank: if trainable == 0 { 0 } else { adapter.settings().rank },
         trainable,
         steps: learning_rate.length.steps,
@@ -237,7 +241,7 @@ pub(super) fn build_summary(
 /// How the passes of a policy are divided; `None` for one process alone.
 fn planned_ranks(policy: &Policy) -> Option<PlannedRanks> {
     let ranks = policy.ranks();
-    let gradient_bytes = (!policy.adapter().is_full()).then(|| 4 * policy.parameters().flat_len() as u64);
+    let gradient_bytes = (!policy.adapter().trains_weights()).then(|| 4 * policy.parameters().flat_len() as u64);
     ranks.are_several().then(|| PlannedRanks {
         count: ranks.position().1,
         threads: rayon::current_num_threads(),

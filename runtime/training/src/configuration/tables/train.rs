@@ -213,6 +213,16 @@ pub struct AdapterTable {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("additionalProperties" = json!({ "type": "number", "exclusiveMinimum": 0.0, "maximum": 1e6 })))]
     pub alpha_pattern: BTreeMap<String, f64>,
+    /// Modules that are trained whole beside the low-rank factors and saved with the adapter, each by an end of its path, as
+    /// in PEFT: `embed_tokens`, `lm_head`, `norm` for all norms, or a linear map, which then gets no factors.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub modules_to_save: Vec<String>,
+    /// Train the embedding and the head of a model that ties them as one matrix, if `modules-to-save` names one of them.
+    /// Otherwise each that is named becomes a matrix of its own and the other stays frozen, as in PEFT.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    // The default is left out of what is serialized, from which the schema takes defaults.
+    #[schemars(extend("default" = false))]
+    pub ensure_weight_tying: bool,
 }
 
 impl Default for AdapterTable {
@@ -228,6 +238,8 @@ impl Default for AdapterTable {
             layers: None,
             rank_pattern: BTreeMap::new(),
             alpha_pattern: BTreeMap::new(),
+            modules_to_save: Vec::new(),
+            ensure_weight_tying: false,
         }
     }
 }
