@@ -126,7 +126,9 @@ pub struct DataTable {
     /// zstd), or a folder of files in the layout of Hugging Face data sets.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
-    /// Training data of several files or folders, in the place of `path`: each a path, or a table with `path` and `weight`.
+    /// Training data of several files or folders, in the place of `path`: each a path, or a table with `path` and `weight`,
+    /// how often its records count in an epoch. To mix files by probabilities, as `interleave_datasets` does, take p ×
+    /// records of all files ÷ records of this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<DataFile>,
     /// Split of the files in a folder of training data; `train` unless given.
@@ -175,7 +177,6 @@ pub struct WeightedFile {
     /// Path of the file or folder.
     pub path: String,
     /// How often every record counts in an epoch; of a fraction, so large a share of the records, drawn by `train.seed`.
-    /// For a probability p, as of `interleave_datasets`, it is p × records of all files ÷ records of this one.
     #[serde(default = "default_weight")]
     #[schemars(range(min = 0.001, max = 1000.0))]
     pub weight: f64,
