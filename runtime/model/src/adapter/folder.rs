@@ -5,15 +5,14 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::parameters::Slot;
 use tunebox_compute::{DType, Tensor};
 use tunebox_foundation::files::create_folder;
 
-use super::settings::AdapterKind;
+use super::settings::{AdapterKind, AdapterSettings};
 use super::{Adapter, InitialFactors, create, mlx, peft};
 use crate::Model;
 use crate::error::{Error, Result};
-use crate::families::HEAD;
+use crate::families::{EMBEDDING, HEAD};
 use crate::files::{self, TensorSpec};
 use crate::weights::location::Location;
 use crate::weights::safetensors;
@@ -46,8 +45,7 @@ impl Adapter {
         // What the file holds is compared before anything of the size that the settings claim is allocated.
         let wanted = create::slots(model, &settings, &plans)?;
         let wanted = wanted.into_iter().map(|(name, shape)| (key(settings.kind, &name), shape)).collect();
-        // PEFT writes a head that is tied to a trained embedding once more.
-        let copy = (model.configuration.tied && settings.ensure_weight_tying).then(|| key(settings.kind, HEAD));
+        let copy = ties_head(model, &settings).then(|| key(settings.kind, HEAD));
         let values = take_values(&values_path(settings.kind, folder), wanted, copy.as_deref())?;
         let adapter = create::zeros(model, &settings, &plans)?;
         adapter.set_values(&values)?;
@@ -62,19 +60,24 @@ impl Adapter {
     /// # Errors
     /// When a file cannot be written.
     pub fn save(&self, model: &Model, folder: &Path) -> Result<()> {
-        self.save_for(&model.name, folder)
+        self.save_for(model, &model.name, folder)
     }
 
-    /// Writes the adapter as [`save`](Self::save) does; its settings name the base model as `base`.
-    pub(crate) fn save_for(&self, base: &str, folder: &Path) -> Result<()> {
+    /// Writes the adapter as [`save`](Self::save) does; its settings name the base model as `base`. A head that is tied to
+    /// a trained embedding is written once more under its own name, without which PEFT does not load the adapter.
+    pub(crate) fn save_for(&self, model: &Model, base: &str, folder: &Path) -> Result<()> {
         create_folder(folder)?;
         let slots = self.parameters.slots().iter().enumerate();
-        let stored = |(number, slot): (usize, &Slot)| {
-            let name = key(self.settings.kind, &slot.name);
-            Ok(TensorSpec { name, shape: self.saved_shape(number)?, dtype: DType::F32 })
+        let mut names: Vec<(usize, &str)> = slots.map(|(number, slot)| (number, slot.name.as_str())).collect();
+        let embedding = self.parameters.index(EMBEDDING).filter(|_| ties_head(model, &self.settings));
+        names.extend(embedding.map(|number| (number, HEAD)));
+        let stored = |(number, name): &(usize, &str)| {
+            let name = key(self.settings.kind, name);
+            Ok(TensorSpec { name, shape: self.saved_shape(*number)?, dtype: DType::F32 })
         };
-        let list: Vec<TensorSpec> = slots.map(stored).collect::<Result<_>>()?;
-        files::write_tensors(&values_path(self.settings.kind, folder), &list, None, |number| self.saved_value(number))?;
+        let list: Vec<TensorSpec> = names.iter().map(stored).collect::<Result<_>>()?;
+        let value = |at: usize| self.saved_value(names[at].0);
+        files::write_tensors(&values_path(self.settings.kind, folder), &list, None, value)?;
         if self.settings.kind == AdapterKind::Full {
             return Ok(());
         }
@@ -92,7 +95,9 @@ impl Adapter {
         let shapes: Vec<Vec<usize>> = (0..count).map(|number| self.saved_shape(number)).collect::<Result<_>>()?;
         let names = self.parameters.slots().iter().map(|slot| key(self.settings.kind, &slot.name));
         let wanted = names.zip(shapes).collect();
-        let appended = self.set_values(&take_values(&values_path(self.settings.kind, folder), wanted, None)?)?;
+        let copy = ties_head(model, &self.settings).then(|| key(self.settings.kind, HEAD));
+        let located = take_values(&values_path(self.settings.kind, folder), wanted, copy.as_deref())?;
+        let appended = self.set_values(&located)?;
         for module in self.modules.iter_mut().filter(|module| module.initial.is_some()) {
             if let (Some(a), Some(b)) = (&appended[module.a_slot], &appended[module.b_slot]) {
                 module.initial = Some(InitialFactors::place(model, module.scale, a.clone(), b.neg()?)?);
@@ -150,6 +155,11 @@ pub(super) fn take_values(
         Err(Error::adapter(path, what))
     };
     wanted.iter().map(take).collect()
+}
+
+/// Whether the head of the model is the embedding also where settings train the latter whole. PEFT's files have both then.
+fn ties_head(model: &Model, settings: &AdapterSettings) -> bool {
+    model.configuration.tied && settings.ensure_weight_tying && settings.kind != AdapterKind::Full
 }
 
 /// The tensor name of a slot in the weights file: the slot's name, with PEFT's prefix `base_model.model.` unless the kind
