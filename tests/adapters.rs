@@ -1,6 +1,8 @@
 //! Adapters against PEFT, and noise on embeddings against transformers: `golden/adapters.json`, which
 //! `golden/adapters.py` writes.
 
+mod whole;
+
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 use std::sync::Arc;
@@ -26,7 +28,12 @@ fn golden() -> Value {
 
 /// The tiny model, and the folder that its weights are mapped from.
 fn model() -> (TempDir, Arc<Model>) {
-    let (folder, golden) = (tempfile::tempdir().unwrap(), Golden::named("llama3"));
+    model_named("llama3")
+}
+
+/// The tiny model of this name, and the folder that its weights are mapped from.
+fn model_named(name: &str) -> (TempDir, Arc<Model>) {
+    let (folder, golden) = (tempfile::tempdir().unwrap(), Golden::named(name));
     write_folder(folder.path(), &golden.config, &golden.weights());
     let in_f32 = PrecisionRequest { compute: Compute::F32, ..PrecisionRequest::default() };
     let source = Source::open(&folder.path().display().to_string(), true).unwrap();
@@ -150,7 +157,7 @@ fn expressions_of_a_new_adapter_that_select_nothing_or_leave_a_choice_are_refuse
         (ranks(&["q_proj", ".*_proj"]), "`q_proj` and `.*_proj` both match `model.layers.0.self_attn.q_proj`"),
         (ranks(&["(q"]), "`(q` is not a regular expression: "),
         (targets("q_proj"), "`q_proj` matches the whole path of no linear map"),
-        (targets(".*"), "`.*` matches `model.embed_tokens`; adapters are for the linear maps of blocks"),
+        (targets(".*"), "`.*` matches `model.embed_tokens`; low-rank factors are for the linear maps"),
     ] {
         let found = refused(settings);
         assert!(found.starts_with(wanted), "{found}");

@@ -1,4 +1,4 @@
-//! What a run on a base in NF4 promises: the same bits after any stop, and a base that is kept so wherever the run is taken up.
+//! What a run on a quantized base promises: the same bits after any stop, and a base that is kept so wherever the run is taken up.
 
 use crate::support::tiny_run::{TestObserver, Workspace};
 use serde_json::Value;
@@ -22,13 +22,19 @@ fn workspace() -> Workspace {
 }
 
 #[test]
-fn a_run_on_an_nf4_base_that_was_stopped_resumes_and_replays_to_the_same_bits() {
+fn a_run_on_a_quantized_base_that_was_stopped_resumes_and_replays_to_the_same_bits() {
+    resumes_and_replays(&NF4);
+    resumes_and_replays(&["model.precision=q8_0", NF4[1], NF4[2]]);
+}
+
+/// Checks a run with these settings, of which the first changes its base.
+fn resumes_and_replays(settings: &[&str]) {
     let place = workspace();
-    place.train("whole", &NF4, &mut TestObserver::new()).unwrap();
-    place.train("plain", &NF4[1..], &mut TestObserver::new()).unwrap();
+    place.train("whole", settings, &mut TestObserver::new()).unwrap();
+    place.train("plain", &settings[1..], &mut TestObserver::new()).unwrap();
     let mut watcher = TestObserver { stop_after: Some(3), ..TestObserver::new() };
-    place.train("stopped", &NF4, &mut watcher).unwrap();
-    place.resume("stopped", &NF4, &mut TestObserver::new()).unwrap();
+    place.train("stopped", settings, &mut watcher).unwrap();
+    place.resume("stopped", settings, &mut TestObserver::new()).unwrap();
     assert!(place.bytes("stopped", ADAPTER) == place.bytes("whole", ADAPTER), "the adapters differ");
     let losses = |run| place.metrics(run).iter().map(|row| row["loss"].as_f64().unwrap()).collect::<Vec<f64>>();
     assert_eq!(losses("stopped"), losses("whole"));
@@ -47,11 +53,12 @@ fn a_run_that_goes_on_with_another_precision_is_refused_with_the_difference() {
 }
 
 #[test]
-fn a_base_that_is_trained_is_not_kept_in_nf4() {
-    let error =
-        workspace().plan("full", &[&NF4[..], &["train.adapter.kind=full"]].concat()).err().unwrap().explanation();
-    assert!(error.what.contains("trains all of it"), "{}", error.what);
-    assert!(error.hint.unwrap().contains("leave one of them out"));
+fn a_base_that_is_trained_is_not_quantized() {
+    for base in ["model.precision=nf4", "model.precision=q8_0"] {
+        let error = workspace().plan("full", &[base, "train.adapter.kind=full"]).err().unwrap().explanation();
+        assert!(error.what.contains("trains all of it"), "{}", error.what);
+        assert!(error.hint.unwrap().contains("leave one of them out"));
+    }
 }
 
 #[test]

@@ -2,8 +2,8 @@
 //! they are written with, and what a new method begins as.
 //!
 //! No list names them: a folder `methods/<name>` with a `<name>.wasm` in it is a built-in method, such a folder in
-//! `methods/verifiers` is a built-in verifier, a folder of `sdk` with a `Cargo.toml` is a crate of the SDK, and every file
-//! below `sdk/template/<language>` is a file of a new method.
+//! `methods/verifiers` is a built-in verifier, a folder of `sdk` with a `Cargo.toml` is a crate of the SDK, and every
+//! file below `sdk/template/<language>` is a file of a new method.
 
 #[path = "build/bindings.rs"]
 mod bindings;
@@ -16,9 +16,9 @@ use std::{env, fs, io};
 use embed::{Named, below, embedded, slice};
 
 /// Writes the files that the crate includes to `OUT_DIR`: `builtin.rs`, `verifiers.rs` and `sources.rs` (the built-in
-/// methods and verifiers, and their source), `bindings.rs`, `sdk.toml` and `contract.py` (generated files of the SDKs), and
-/// `python.rs`, `sdk.rs` and `template.rs` (files to embed). Cargo runs it again if `methods`, `sdk`, `wit` or the workspace's
-/// `Cargo.toml` changes.
+/// methods and verifiers, and their source), `bindings.rs`, `sdk.toml` and `contract.py` (generated files of the SDKs),
+/// and `python.rs`, `sdk.rs` and `template.rs` (files to embed). Cargo runs it again if `methods`, `sdk`, `wit` or the
+/// workspace's `Cargo.toml` changes.
 fn main() -> io::Result<()> {
     let here = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").ok_or(io::ErrorKind::NotFound)?);
     let root = here.join("../..").canonicalize()?;
@@ -53,9 +53,9 @@ fn list(parent: &Path) -> io::Result<String> {
     Ok(slice(list))
 }
 
-/// Returns Rust source for a slice of `Source`: one for each folder with a `Cargo.toml` directly in one of `parents`, in
-/// the order of `parents`, then by name. Each lists the files below `src`, `Cargo.toml`, and `README.md` if there is one.
-/// Errors: such a folder without `src`.
+/// Returns Rust source for a slice of `Source`: one for each folder with a `Cargo.toml` directly in one of `parents`,
+/// in the order of `parents`, then by name. Each lists the files below `src`, `Cargo.toml`, and `README.md` if there is
+/// one. Errors: such a folder without `src`.
 fn sources(parents: &[PathBuf]) -> io::Result<String> {
     let mut list = Vec::new();
     for parent in parents {
@@ -74,8 +74,8 @@ fn sources(parents: &[PathBuf]) -> io::Result<String> {
 
 /// Lists the files to embed as the SDK: the workspace's `Cargo.toml`, the `.wit` files directly in `wit` as
 /// `sdk/rust/wit/<file>`, and every file of each folder of `sdk` with a `Cargo.toml`, except those in its `tests`. The
-/// contents of `sdk/rust/src/bindings.rs` and `sdk/rust/Cargo.toml` come from the folder `output`, where this script has
-/// written the generated ones.
+/// contents of `sdk/rust/src/bindings.rs` and `sdk/rust/Cargo.toml` come from the folder `output`, where this script
+/// has written the generated ones.
 fn toolkit(root: &Path, sdk: &Path, output: &Path) -> io::Result<Vec<Named>> {
     let mut files = vec![(root.join("Cargo.toml"), "Cargo.toml".to_owned())];
     // The folder of the contract in the SDK is a link.

@@ -1,5 +1,5 @@
-//! Writes what the sandbox includes from the contract: the tensor functions, the cost table, and the requests of a native
-//! twin. How is in `tunebox-contract`; no function is named here.
+//! Writes what the sandbox includes from the contract: the tensor functions, the cost table, and the requests of a
+//! native twin. How is in `tunebox-contract`; no function is named here.
 
 use std::path::PathBuf;
 use std::{env, fs};

@@ -9,13 +9,16 @@ The model is `llama3` of families.py, whose weights the test makes as well. The 
 - `initial`: for PiSSA and OLoRA, the length and the product with noise of each first A and B, with the sign of each pair of
   vectors such that A's product with noise is positive; the log-probabilities and the gradients in f64 after noise was added to
   A and B; and the rank, the alpha and the tensors' shapes of the plain adapter to which PEFT converts that;
+- `whole`: for modules that are trained whole, on two models, of which `qwen2` has a tied head: `adapter_config.json` and the
+  tensors' shapes as PEFT saves them, and the losses of steps of AdamW in f64;
 - `noise`: log-probabilities in f64 of two rows by the hook of transformers for NEFTune, with the numbers of a random stream
   of the program (ChaCha12, see `stream`) in the place of torch's.
 """
-import hashlib, json, pathlib, struct, tempfile
+import copy, hashlib, json, pathlib, struct, tempfile
 import numpy as np
 import torch
 from peft import LoraConfig, get_peft_model
+from safetensors.torch import load_file
 from transformers import AutoConfig, AutoModelForCausalLM
 from transformers.integrations.neftune import neftune_post_forward_hook
 
@@ -32,11 +35,16 @@ MODULES = [
 ]
 INITIAL = [dict(init_lora_weights="pissa"), dict(init_lora_weights="olora"),
            dict(init_lora_weights="pissa", use_rslora=True)]
-RANK, ALPHA, NEFTUNE_ALPHA, SEED = 4, 6, 5.0, 11
+WHOLE = [("qwen2", dict(modules_to_save=["embed_tokens"])), ("qwen2", dict(modules_to_save=["lm_head"])),
+         ("qwen2", dict(modules_to_save=["embed_tokens", "lm_head"])),
+         ("qwen2", dict(modules_to_save=["lm_head"], ensure_weight_tying=True)),
+         ("llama3", dict(modules_to_save=["embed_tokens", "lm_head"])),
+         ("llama3", dict(modules_to_save=["norm", "mlp.down_proj"]))]
+RANK, ALPHA, NEFTUNE_ALPHA, SEED, STEPS, RATE = 4, 6, 5.0, 11, 5, 1e-2
 
 
-def model():
-    made = AutoModelForCausalLM.from_config(AutoConfig.for_model(**CONFIG), dtype=torch.float32).eval()
+def model(config=CONFIG):
+    made = AutoModelForCausalLM.from_config(AutoConfig.for_model(**config), dtype=torch.float32).eval()
     fill(made, False)
     return made
 
@@ -95,6 +103,33 @@ def initial(settings):
                 gradients={name: summary(name, one.grad) for name, one in trained.items()})
 
 
+def whole(family, given):
+    config = {**BASE, **CASES[family]}
+    adapted = get_peft_model(model(config), LoraConfig(r=RANK, lora_alpha=ALPHA, target_modules="all-linear",
+                                                       task_type="CAUSAL_LM", **copy.deepcopy(given)))
+    for name, one in adapted.named_parameters():
+        if "lora_" in name:
+            name = name.removeprefix("base_model.model.").replace(".default", "")
+            one.data.copy_(torch.from_numpy(0.25 * noise(name, one.numel())).reshape(one.shape))
+    with tempfile.TemporaryDirectory() as folder:
+        adapted.save_pretrained(folder)
+        saved = json.loads((pathlib.Path(folder) / "adapter_config.json").read_text())
+        tensors = load_file(folder + "/adapter_model.safetensors")
+    saved["target_modules"].sort()
+    in_double(adapted, False)
+    optimizer = torch.optim.AdamW([one for one in adapted.parameters() if one.requires_grad], lr=RATE, weight_decay=0.0)
+    ids = [int((value + 1) / 2 * config["vocab_size"]) for value in noise("ids of " + family, LENGTH)]
+    losses = []
+    for _ in range(STEPS):
+        loss = -logprobs(adapted, ids).mean()
+        optimizer.zero_grad()
+        loss.backward()
+        optimizer.step()
+        losses.append(loss.item())
+    return dict(family=family, settings=given, config=saved, losses=losses,
+                tensors={name: list(tensors[name].shape) for name in sorted(tensors)})
+
+
 def stream(seed, name, count):
     """`count` numbers in [0, 1): the words of ChaCha12 with the key SHA-256(`tunebox stream` 0 seed name), upper 24 bits."""
     key = hashlib.sha256(b"tunebox stream\0" + struct.pack("<Q", seed) + name.encode()).digest()
@@ -142,6 +177,7 @@ def noisy():
 
 if __name__ == "__main__":
     found = dict(rank=RANK, alpha=ALPHA, modules=[modules(one) for one in MODULES],
-                 initial=[initial(one) for one in INITIAL], noise=noisy())
+                 initial=[initial(one) for one in INITIAL], whole=[whole(*one) for one in WHOLE],
+                 noise=noisy())
     text = json.dumps(found).replace('}, {"', '},\n {"').replace('], "', '],\n "')
     (pathlib.Path(__file__).parent / "adapters.json").write_text(text + "\n")

@@ -1,8 +1,9 @@
 """Optimizer steps of completion-only fine-tuning by PEFT, from a given adapter, on the CPU.
 
 Usage: peft_steps.py MODEL RECORDS.jsonl ADAPTER_DIR OUT.json [--make] [--steps 6] [--batch 2] [--rank 8] [--rate 1e-3] [--after DIR]
-                     [--dtype f32|f64|bf16] [--threads N]
+                     [--dtype f32|f64|bf16] [--threads N] [--save-modules embed_tokens,lm_head] [--tie]
 `--dtype bf16` keeps the model in bf16 and computes under autocast, with an adapter in f32. `--dtype f64` and `--threads 1` tell how far PEFT's own f32 lies from the truth and from itself.
+`--save-modules` trains these modules whole beside the factors, `--tie` a tied embedding and head as one matrix.
 `--make` first writes a fresh adapter with random A *and* B to ADAPTER_DIR, so that no gradient is zero.
 Records are {"prompt": text, "completion": text}; the batches are taken in the file's order.
 Prints loss, gradient norm before clipping (at 1.0) and, at the end, the norm of the whole update. `--after` saves the adapter.
@@ -17,6 +18,7 @@ p.add_argument("model"); p.add_argument("records"); p.add_argument("adapter"); p
 p.add_argument("--make", action="store_true"); p.add_argument("--steps", type=int, default=6); p.add_argument("--batch", type=int, default=2)
 p.add_argument("--rank", type=int, default=8); p.add_argument("--rate", type=float, default=1e-3); p.add_argument("--after")
 p.add_argument("--dtype", default="f32"); p.add_argument("--threads", type=int, default=0)
+p.add_argument("--save-modules"); p.add_argument("--tie", action="store_true")
 a = p.parse_args()
 if a.threads: torch.set_num_threads(a.threads)
 dtype = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16}[a.dtype]
@@ -26,16 +28,18 @@ if a.model.endswith(".gguf"):
 else:
     arguments = dict(pretrained_model_name_or_path=a.model)
 tokenizer = AutoTokenizer.from_pretrained(**arguments)
-base = AutoModelForCausalLM.from_pretrained(**arguments, dtype=dtype)
+load = lambda: AutoModelForCausalLM.from_pretrained(**arguments, dtype=dtype)
 targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 if a.make:
     torch.manual_seed(0)
-    model = get_peft_model(base, LoraConfig(r=a.rank, lora_alpha=2 * a.rank, target_modules=targets, task_type="CAUSAL_LM"))
+    whole = a.save_modules.split(",") if a.save_modules else None
+    model = get_peft_model(load(), LoraConfig(r=a.rank, lora_alpha=2 * a.rank, target_modules=targets, task_type="CAUSAL_LM",
+                                              modules_to_save=whole, ensure_weight_tying=a.tie))
     for name, parameter in model.named_parameters():
         if "lora_B" in name: torch.nn.init.normal_(parameter, std=0.01)
     model.save_pretrained(a.adapter)
-    base = model.unload()
-model = PeftModel.from_pretrained(base, a.adapter, is_trainable=True).train()
+    del model
+model = PeftModel.from_pretrained(load(), a.adapter, is_trainable=True).train()
 if a.dtype == "f64": model = model.to(dtype)
 arithmetic = lambda: torch.autocast("cpu", torch.bfloat16, enabled=a.dtype == "bf16")
 trained = [q for q in model.parameters() if q.requires_grad]

@@ -33,8 +33,8 @@ impl Access {
         Self { read, ..Self::default() }
     }
 
-    /// Prepares the run of these settings. In the child, lists the files that the run reads. In the parent, lists none, but
-    /// compiles method and verifiers and fetches the model. Returns `None` after that if the run computes on an
+    /// Prepares the run of these settings. In the child, lists the files that the run reads. In the parent, lists none,
+    /// but compiles method and verifiers and fetches the model. Returns `None` after that if the run computes on an
     /// accelerator. Errors: wrong settings, a component that is refused, or a model that cannot be fetched.
     pub(crate) fn prepare_run(
         terminal: Terminal,

@@ -12,8 +12,8 @@ use crate::terminal::{Failure, Terminal};
 /// The run file of a command that names none.
 pub(crate) const RUN_FILE: &str = "run.toml";
 
-/// Creates the parser of an option whose value is one of the words in `choices`, which are pairs of word and parsed value.
-/// Any other word is an error, and help lists the words.
+/// Creates the parser of an option whose value is one of the words in `choices`, which are pairs of word and parsed
+/// value. Any other word is an error, and help lists the words.
 pub(crate) fn one_of<T: Clone + Send + Sync + 'static, const N: usize>(
     choices: [(&'static str, T); N],
 ) -> impl TypedValueParser<Value = T> {
@@ -78,9 +78,9 @@ impl RunOptions {
         self.data.is_some() || self.set.iter().any(names_data)
     }
 
-    /// Translates the options, and the method and precision of the command, to `KEY=VALUE` overrides of a run file, with
-    /// values as TOML strings. Options that were not given are left out. The overrides of `--set` come last, unchanged, and
-    /// so take precedence. Fails if a flag that sets a key and a `--set` give the same key.
+    /// Translates the options, and the method and precision of the command, to `KEY=VALUE` overrides of a run file,
+    /// with values as TOML strings. Options that were not given are left out. The overrides of `--set` come last,
+    /// unchanged, and so take precedence. Fails if a flag that sets a key and a `--set` give the same key.
     pub(crate) fn overrides(&self, method: Option<String>, precision: Option<String>) -> Result<Vec<String>, Failure> {
         let keys = self.keys.overrides(&self.set)?;
         let options = [

@@ -49,17 +49,18 @@ fn settings_help(words: &[String]) -> Option<String> {
     })
 }
 
-/// Returns the value of a flag on a command line: what follows the first `flag=`, else the word after `flag`, unless that
-/// word begins with `-`. `None` if there is neither.
+/// Returns the value of a flag on a command line: what follows the first `flag=`, else the word after `flag`, unless
+/// that word begins with `-`. `None` if there is neither.
 fn flag_value<'a>(words: &'a [String], flag: &str) -> Option<&'a str> {
     let joined = words.iter().find_map(|word| word.strip_prefix(flag)?.strip_prefix('='));
     let next = words.iter().skip_while(|word| *word != flag).nth(1);
     joined.or(next.map(String::as_str).filter(|word| !word.starts_with('-')))
 }
 
-/// Replaces clap's suggestion in the error of an unknown flag that means a key of the run file, also by its name in another
-/// trainer: by the flag that sets the key, if there is one, else by how `--set` sets it, with the flag's value if one is
-/// given. Returns any other error unchanged, and so the error of a command without `--set`, or of a flag that means no key.
+/// Replaces clap's suggestion in the error of an unknown flag that means a key of the run file, also by its name in
+/// another trainer: by the flag that sets the key, if there is one, else by how `--set` sets it, with the flag's value
+/// if one is given. Returns any other error unchanged, and so the error of a command without `--set`, or of a flag that
+/// means no key.
 fn add_set_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
     let flag = match error.get(ContextKind::InvalidArg) {
         Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag.clone(),

@@ -31,8 +31,8 @@ pub(crate) fn sampling_parameters(options: &SamplingOptions) -> Sampling {
 
 /// Generates one completion of a prompt (token ids) and returns it with its decoded text, in which special tokens are
 /// left out. Calls `on_text` during the generation with each piece of text as soon as its characters are complete, and
-/// with the rest at the end; if it returns false, the completion ends. Fails if nothing was generated, or if the model has no
-/// tokenizer.
+/// with the rest at the end; if it returns false, the completion ends. Fails if nothing was generated, or if the model
+/// has no tokenizer.
 pub(crate) fn complete(
     policy: &Policy,
     prompt: &[u32],

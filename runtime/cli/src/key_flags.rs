@@ -1,4 +1,5 @@
-//! Flags that are short forms of `--set`: one table from the flag to the key of the run file, whose description is the help.
+//! Flags that are short forms of `--set`: one table from the flag to the key of the run file, whose description is the
+//! help.
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
@@ -42,8 +43,8 @@ impl KeyFlags {
         self.0.first().map(|(flag, _)| format!("--{}", flag.name))
     }
 
-    /// Translates the flags to `KEY=VALUE` overrides of a run file, followed by `set`, the arguments of `--set`. Fails if one
-    /// of these gives the key of a flag, or a table that contains it.
+    /// Translates the flags to `KEY=VALUE` overrides of a run file, followed by `set`, the arguments of `--set`. Fails
+    /// if one of these gives the key of a flag, or a table that contains it.
     pub(crate) fn overrides(&self, set: &[String]) -> Result<Vec<String>, Failure> {
         for (flag, value) in &self.0 {
             let is_same = |assignment: &&String| {

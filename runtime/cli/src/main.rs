@@ -26,8 +26,8 @@ use commands::{Command, CommandLine};
 use terminal::{ExitStatus, Failure, Terminal};
 use tunebox_foundation::files::FileError;
 
-/// Parses the command line and runs its command. Shows a failure and returns its exit code. The allocator keeps freed pages,
-/// except in the process that compiles a component.
+/// Parses the command line and runs its command. Shows a failure and returns its exit code. The allocator keeps freed
+/// pages, except in the process that compiles a component.
 fn main() -> ExitCode {
     let CommandLine { global, command } = command_line::parse();
     // Not in the process that compiles an untrusted component: its memory is limited, and retained pages count.
@@ -45,8 +45,8 @@ fn main() -> ExitCode {
 }
 
 /// Runs a command and returns its exit code: in a child process if the command reads untrusted files
-/// ([`Command::is_supervised`]), else in this process. First changes to the folder of `-C`. With `--supervised` this process
-/// is that child: it prepares the command, confines itself, and runs the command.
+/// ([`Command::is_supervised`]), else in this process. First changes to the folder of `-C`. With `--supervised` this
+/// process is that child: it prepares the command, confines itself, and runs the command.
 fn run_command(command: Command, terminal: Terminal, global: &Global) -> Result<ExitCode, Failure> {
     // A child is in that folder already.
     if let Some(folder) = global.folder.as_ref().filter(|_| !global.supervised) {

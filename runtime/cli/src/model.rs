@@ -25,8 +25,8 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// Options that choose a model, an adapter and a device.
 #[derive(Debug, Args)]
 pub(crate) struct ModelOptions {
-    /// A model (folder, `.gguf` file or hub name), an adapter folder or a run folder. An unfinished run means its newest
-    /// checkpoint, one of `steer` its model with its vectors
+    /// A model (folder, `.gguf` file or hub name), an adapter folder or a run folder. An unfinished run means its
+    /// newest checkpoint, one of `steer` its model with its vectors
     #[arg(value_name = "MODEL")]
     path: String,
     /// Adapter to apply to the model
@@ -35,12 +35,12 @@ pub(crate) struct ModelOptions {
     /// Base model of the adapter [default: the one named in its `adapter_config.json`]
     #[arg(long = "base-model", value_name = "MODEL")]
     base_model: Option<String>,
-    /// Precision of the base model's matrices: `stored`, as in its files, or `nf4`, quantized while loading [default: that
-    /// of the run that trained the adapter]
+    /// Precision of the base model's matrices: `stored`, as in its files, or `nf4` or `q8_0`, quantized while loading
+    /// [default: that of the run that trained the adapter]
     #[arg(
         long = "base-precision",
         value_name = "PRECISION",
-        value_parser = one_of([("stored", Base::Stored), ("nf4", Base::Nf4)])
+        value_parser = one_of([("stored", Base::Stored), ("nf4", Base::Nf4), ("q8_0", Base::Q8_0)])
     )]
     base_precision: Option<Base>,
     /// Number format of activations: `auto` is `bf16` where it is faster than `f32`
@@ -78,8 +78,8 @@ struct Named {
 }
 
 impl LoadedModel {
-    /// Opens the same base model as a new policy, without the adapter and without the weight edits of a checkpoint. Both
-    /// policies share the base weights in memory.
+    /// Opens the same base model as a new policy, without the adapter and without the weight edits of a checkpoint.
+    /// Both policies share the base weights in memory.
     pub(crate) fn base_policy(&self) -> Result<Policy, Failure> {
         Ok(Policy::open(Arc::clone(&self.model), None, PolicySettings::default())?)
     }
@@ -91,8 +91,8 @@ impl ModelOptions {
         Some(Path::new(&self.path)).filter(|path| path.is_dir())
     }
 
-    /// Fetches the model if it is one of a hub. Returns access to the files that [`load`](Self::load) reads (in the parent,
-    /// to none for a model on this machine); `None` if the command computes on an accelerator.
+    /// Fetches the model if it is one of a hub. Returns access to the files that [`load`](Self::load) reads (in the
+    /// parent, to none for a model on this machine); `None` if the command computes on an accelerator.
     pub(crate) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
         let quiet = Terminal { json: false, quiet: true, verbose: false };
         let Named { base, adapter, .. } = self.find(quiet)?;
@@ -106,8 +106,8 @@ impl ModelOptions {
         Ok(Some(Access::read_only(read)).filter(|_| computes_on_cpu(&self.device)))
     }
 
-    /// Loads the model as [`load`](Self::load) does, but computes in `f32` unless `--compute` names another format, so that
-    /// two models can be compared.
+    /// Loads the model as [`load`](Self::load) does, but computes in `f32` unless `--compute` names another format, so
+    /// that two models can be compared.
     pub(crate) fn load_exactly(mut self, terminal: Terminal, global: &Global) -> Result<LoadedModel, Failure> {
         if self.compute == Compute::Auto {
             self.compute = Compute::F32;
@@ -115,9 +115,9 @@ impl ModelOptions {
         self.load(terminal, global)
     }
 
-    /// Loads the base model and, unless `--base` is given, applies the adapter and the weight edits of a checkpoint. Shows
-    /// the base precision and the checkpoint in use where the user did not name them. Limits the memory of the process while
-    /// a model for the CPU is read.
+    /// Loads the base model and, unless `--base` is given, applies the adapter and the weight edits of a checkpoint.
+    /// Shows the base precision and the checkpoint in use where the user did not name them. Limits the memory of the
+    /// process while a model for the CPU is read.
     pub(crate) fn load(&self, terminal: Terminal, global: &Global) -> Result<LoadedModel, Failure> {
         let Named { base, adapter, vectors } = self.find(terminal)?;
         let device = device::parse(&self.device)?;
@@ -171,15 +171,15 @@ impl ModelOptions {
     }
 
     /// The precision to load the base model in: `--base-precision`, else that of the run in the folder `run`, which
-    /// trained the adapter or read the vectors, else as stored. Reports when nf4 comes from the run.
+    /// trained the adapter or read the vectors, else as stored. Reports when a quantized format comes from the run.
     fn base_precision(&self, terminal: Terminal, run: Option<&Path>) -> Result<Base, Failure> {
         if let Some(base) = self.base_precision {
             return Ok(base);
         }
         let trained_on = run.map(base_precision).transpose()?.flatten();
-        if trained_on == Some(Base::Nf4) {
+        if let Some(base) = trained_on.filter(|base| !base.is_stored()) {
             let why = "as in the run that trained the adapter; `--base-precision stored` loads it as in its files";
-            terminal.status("Base", format!("in nf4, {why}"));
+            terminal.status("Base", format!("in {base}, {why}"));
         }
         Ok(trained_on.unwrap_or_default())
     }

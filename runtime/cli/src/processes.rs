@@ -11,8 +11,8 @@ use tunebox_sandbox::child::Program;
 
 use crate::terminal::{Failure, Terminal};
 
-/// Returns the program to start as a run's worker process: this one with the command `worker`. `None` if `in_process` is
-/// true. Fails if the path of this program is unknown.
+/// Returns the program to start as a run's worker process: this one with the command `worker`. `None` if `in_process`
+/// is true. Fails if the path of this program is unknown.
 pub(crate) fn worker_program(in_process: bool) -> Result<Option<Program>, Failure> {
     if in_process { Ok(None) } else { this_program("worker").map(Some) }
 }
@@ -24,8 +24,8 @@ pub(crate) fn compile_settings() -> Result<Compiling, Failure> {
     Ok(Compiling { cache, program: Some(program), ..Compiling::default() })
 }
 
-/// Returns the executable of this process with `command` as its argument, not started. Fails if the path of the executable
-/// is unknown.
+/// Returns the executable of this process with `command` as its argument, not started. Fails if the path of the
+/// executable is unknown.
 fn this_program(command: &str) -> Result<Program, Failure> {
     let program = Program::this().map_err(|error| {
         Failure::usage(format!("the path of this program is unknown: {error}"), "start it by its full path")
@@ -33,7 +33,8 @@ fn this_program(command: &str) -> Result<Program, Failure> {
     Ok(program.with(command))
 }
 
-/// Two interrupt signals within this time count as one Ctrl-C: the terminal sends one, and the parent passes on another.
+/// Two interrupt signals within this time count as one Ctrl-C: the terminal sends one, and the parent passes on
+/// another.
 const INTERRUPT_WINDOW: Duration = Duration::from_millis(200);
 
 /// Installs the handler of Ctrl-C and of SIGTERM. Returns the flag that the first signal sets to true; the first signal

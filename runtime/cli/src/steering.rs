@@ -72,10 +72,8 @@ pub(crate) fn default_coefficient(vectors: &Vectors) -> f32 {
 /// differ, and `None` if they agree or the file is not in a run's folder.
 fn precision_warning(vectors: &Path, now: Base) -> Result<Option<String>, Failure> {
     let Some(folder) = vectors.parent() else { return Ok(None) };
-    let flag = |base| if base == Base::Nf4 { "nf4" } else { "stored" };
     let trained = base_precision(folder)?.filter(|trained| *trained != now);
     Ok(trained.map(|trained| {
-        let (trained, now) = (flag(trained), flag(now));
         format!("the vectors come from a base in `{trained}`, this one is in `{now}`: use `--base-precision {trained}`")
     }))
 }

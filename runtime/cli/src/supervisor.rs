@@ -1,9 +1,9 @@
-//! Commands that read untrusted files run in a child process of this program, so that a file that crashes it or takes all
-//! memory ends the child only, and the parent reports it.
+//! Commands that read untrusted files run in a child process of this program, so that a file that crashes it or takes
+//! all memory ends the child only, and the parent reports it.
 //!
-//! The parent asks the user, downloads models and compiles components: see `Command::prepare`. Of a model, it reads only the
-//! files that name the model and list its files. The child has the streams and the terminal of its parent, and on Linux no
-//! network and no other files than those of its [`Access`].
+//! The parent asks the user, downloads models and compiles components: see `Command::prepare`. Of a model, it reads
+//! only the files that name the model and list its files. The child has the streams and the terminal of its parent, and
+//! on Linux no network and no other files than those of its [`Access`].
 
 use std::io;
 use std::os::unix::process::ExitStatusExt;
@@ -51,12 +51,13 @@ pub(crate) fn block_signals() -> io::Result<()> {
 }
 
 /// Runs the command line of this process in a child, and returns the child's exit code. If a signal ended the child,
-/// returns 128 plus its number for SIGINT, SIGTERM, SIGHUP and SIGPIPE, else 3 with a failure shown. Returns 2 if the child
-/// cannot be started. Passes on signals that end a process. Creates the missing folders of `access.write`, and removes them
-/// at the end if they are empty.
+/// returns 128 plus its number for SIGINT, SIGTERM, SIGHUP and SIGPIPE, else 3 with a failure shown. Returns 2 if the
+/// child cannot be started. Passes on signals that end a process. Creates the missing folders of `access.write`, and
+/// removes them at the end if they are empty.
 ///
-/// A child with `access` has only the environment variables that it needs, and gets `--offline`, unless `is_offline` says
-/// that the command line has it, as its parent has fetched the model. Without `access`, the child inherits the environment.
+/// A child with `access` has only the environment variables that it needs, and gets `--offline`, unless `is_offline`
+/// says that the command line has it, as its parent has fetched the model. Without `access`, the child inherits the
+/// environment.
 pub(crate) fn supervise(terminal: Terminal, access: Option<&Access>, is_offline: bool) -> ExitCode {
     let program = Program::this().map(|program| match access {
         Some(access) => confined_command(&program, access, is_offline),
@@ -89,9 +90,9 @@ pub(crate) fn supervise(terminal: Terminal, access: Option<&Access>, is_offline:
     ExitCode::from(failure.exit as u8)
 }
 
-/// Prepares the command of a child with only the environment variables that it needs. `TUNEBOX_CACHE` names the folder in
-/// which the parent put compiled components, if it compiled any, and `TMPDIR` the folder `access.scratch`, if there is one.
-/// Adds `--offline` unless `is_offline`, since the command line then has it.
+/// Prepares the command of a child with only the environment variables that it needs. `TUNEBOX_CACHE` names the folder
+/// in which the parent put compiled components, if it compiled any, and `TMPDIR` the folder `access.scratch`, if there
+/// is one. Adds `--offline` unless `is_offline`, since the command line then has it.
 fn confined_command(program: &Program, access: &Access, is_offline: bool) -> Command {
     let mut command = program.alone();
     command.envs(environment::child_variables());
@@ -104,9 +105,9 @@ fn confined_command(program: &Program, access: &Access, is_offline: bool) -> Com
     command
 }
 
-/// Starts the child, with the arguments of this process and `--supervised`, and returns its status once it has ended. Passes
-/// on SIGINT, SIGTERM and SIGHUP, and stops with the child at Ctrl-Z. Ctrl-C in a terminal reaches both processes, so the
-/// child gets it twice; see `stop_on_interrupt`.
+/// Starts the child, with the arguments of this process and `--supervised`, and returns its status once it has ended.
+/// Passes on SIGINT, SIGTERM and SIGHUP, and stops with the child at Ctrl-Z. Ctrl-C in a terminal reaches both
+/// processes, so the child gets it twice; see `stop_on_interrupt`.
 fn run_child(mut program: Command) -> io::Result<ProcessStatus> {
     block_signals()?;
     let signals = awaited_signals();
@@ -132,7 +133,8 @@ fn run_child(mut program: Command) -> io::Result<ProcessStatus> {
     }
 }
 
-/// Stops this process if the child stopped itself at Ctrl-Z, as a line editor does: a confined child cannot stop its parent.
+/// Stops this process if the child stopped itself at Ctrl-Z, as a line editor does: a confined child cannot stop its
+/// parent.
 fn stop_like_child(child: &Child) {
     let options = WaitIdOptions::STOPPED | WaitIdOptions::NOHANG;
     // Fails if the child has just ended, which the next signal tells.
@@ -167,9 +169,9 @@ pub(crate) fn prepare_child() -> Result<(), Failure> {
     prepare().map_err(|error| setup_failure(&error))
 }
 
-/// Denies this process everything but `access`, if that is given, and starts the watchdog, which ends the process with exit
-/// code 2 if a file of a model takes far longer than its size explains. Fails if the system refuses. Comes before any other
-/// thread starts.
+/// Denies this process everything but `access`, if that is given, and starts the watchdog, which ends the process with
+/// exit code 2 if a file of a model takes far longer than its size explains. Fails if the system refuses. Comes before
+/// any other thread starts.
 pub(crate) fn confine_child(terminal: Terminal, access: Option<&Access>) -> Result<(), Failure> {
     let confine = || -> io::Result<()> {
         if let Some(Access { read, write, edits_lines, .. }) = access {

@@ -1,7 +1,7 @@
 //! A setting of the C allocator: keep freed memory for later allocations.
 //!
-//! Every training step frees and allocates the same gibibytes again. If the allocator returned them to the system each time,
-//! the system would have to zero every page anew: on the tiny model that takes a fifth of a step.
+//! Every training step frees and allocates the same gibibytes again. If the allocator returned them to the system each
+//! time, the system would have to zero every page anew: on the tiny model that takes a fifth of a step.
 
 #![cfg_attr(
     all(target_os = "linux", target_env = "gnu"),

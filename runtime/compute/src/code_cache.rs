@@ -1,8 +1,8 @@
 //! A cache of compiled code between runs: a private folder of entries, each with a digest that this program wrote.
 //!
 //! Whoever can write an entry can run code as this user, on the processor or a device. So only this user may access the
-//! folder, and every file is opened relative to its handle: no path is looked up twice. An entry whose digest does not match
-//! is removed. Any failure only means that the code is compiled again.
+//! folder, and every file is opened relative to its handle: no path is looked up twice. An entry whose digest does not
+//! match is removed. Any failure only means that the code is compiled again.
 
 use std::ffi::CString;
 use std::fs::{DirBuilder, File};
@@ -43,8 +43,8 @@ impl CodeCache {
     /// the bytes of one entry, its digest of 32 bytes included, and `max_total` those of all entries together.
     ///
     /// # Errors
-    /// A text that says why the folder cannot be used or trusted: it cannot be created, is a link, belongs to another user,
-    /// or gives the group or other users any permission.
+    /// A text that says why the folder cannot be used or trusted: it cannot be created, is a link, belongs to another
+    /// user, or gives the group or other users any permission.
     pub fn open(path: &Path, kind: &'static str, max_entry: u64, max_total: u64) -> Result<Self, String> {
         DirBuilder::new().recursive(true).mode(0o700).create(path).map_err(|error| match error.kind() {
             std::io::ErrorKind::AlreadyExists => "it is a link or no folder".to_owned(),
@@ -65,8 +65,9 @@ impl CodeCache {
         Ok(Self { folder, kind, max_entry, max_total })
     }
 
-    /// Returns the bytes stored under `name`, and sets the entry's modification time to now. `None` if there is no entry, or
-    /// an invalid one, which is removed: a damaged or too large one, a link, or a file that another user owns or may write.
+    /// Returns the bytes stored under `name`, and sets the entry's modification time to now. `None` if there is no
+    /// entry, or an invalid one, which is removed: a damaged or too large one, a link, or a file that another user owns
+    /// or may write.
     #[must_use]
     pub fn get(&self, name: &str) -> Option<Vec<u8>> {
         let bytes = self.open_entry(name).and_then(|file| self.read(name, file));
@@ -111,9 +112,9 @@ impl CodeCache {
         (plain && ours).then(|| File::from(file))
     }
 
-    /// Reads the entry `name` from its file, checks its size and digest, and returns its bytes without the digest. Sets the
-    /// modification time to now, so that unused entries are removed first. `None` if the entry is damaged, or larger than
-    /// `max_entry`; of such a file at most `max_entry + 1` bytes are read.
+    /// Reads the entry `name` from its file, checks its size and digest, and returns its bytes without the digest. Sets
+    /// the modification time to now, so that unused entries are removed first. `None` if the entry is damaged, or
+    /// larger than `max_entry`; of such a file at most `max_entry + 1` bytes are read.
     fn read(&self, name: &str, file: File) -> Option<Vec<u8>> {
         let mut entry = Vec::new();
         (&file).take(self.max_entry + 1).read_to_end(&mut entry).ok()?;
@@ -134,8 +135,8 @@ impl CodeCache {
         file.write_all(&entry_digest).and_then(|()| file.write_all(bytes)).and_then(|()| file.sync_all()).ok()
     }
 
-    /// The SHA-256 over the cache's kind, a zero byte, the entry's name, a zero byte and the entry's bytes. So an entry is
-    /// valid only under its own name.
+    /// The SHA-256 over the cache's kind, a zero byte, the entry's name, a zero byte and the entry's bytes. So an entry
+    /// is valid only under its own name.
     fn entry_digest(&self, name: &str, bytes: &[u8]) -> [u8; DIGEST] {
         let digest = Sha256::new().chain_update(self.kind).chain_update([0]).chain_update(name).chain_update([0]);
         digest.chain_update(bytes).finalize().into()
@@ -171,8 +172,9 @@ impl CodeCache {
 }
 
 /// The folder of cache entries of a kind: `<kind>` below `TUNEBOX_CACHE`, else `tunebox/<kind>` below the user's cache
-/// folder. That is `XDG_CACHE_HOME` if it is an absolute path, else `.cache` (on macOS `Library/Caches`) in the home folder.
-/// `None` if `TUNEBOX_CACHE` is set but empty (nothing is to be cached), or no home folder is known. Creates nothing.
+/// folder. That is `XDG_CACHE_HOME` if it is an absolute path, else `.cache` (on macOS `Library/Caches`) in the home
+/// folder. `None` if `TUNEBOX_CACHE` is set but empty (nothing is to be cached), or no home folder is known. Creates
+/// nothing.
 #[must_use]
 pub fn folder(kind: &str) -> Option<PathBuf> {
     if let Some(named) = environment::variable(FOLDER) {

@@ -71,8 +71,8 @@ pub fn info(device: &Device) -> Result<Option<DeviceInfo>> {
     Accelerator::of(device)?.map(|accelerator| accelerator.driver.info()).transpose()
 }
 
-/// Returns the energy in joules that an accelerator took since its driver was loaded, all programs together. `None` for the
-/// CPU, for a device that [`parse`] did not open, and if nothing counts it.
+/// Returns the energy in joules that an accelerator took since its driver was loaded, all programs together. `None` for
+/// the CPU, for a device that [`parse`] did not open, and if nothing counts it.
 #[must_use]
 pub fn joules(device: &Device) -> Option<f64> {
     Accelerator::of(device).ok()??.driver.joules()
@@ -83,7 +83,8 @@ fn open_best() -> Device {
     accelerator::open("cuda", 0).or_else(|_| accelerator::open("metal", 0)).unwrap_or(Device::Cpu)
 }
 
-/// Replaces the device name in [`Error::Unavailable`] by `text`, which the user wrote. Returns other errors as they are.
+/// Replaces the device name in [`Error::Unavailable`] by `text`, which the user wrote. Returns other errors as they
+/// are.
 fn with_device_name(text: &str, error: Error) -> Error {
     match error {
         Error::Unavailable { why, .. } => Error::Unavailable { device: text.into(), why },

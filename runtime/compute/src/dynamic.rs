@@ -1,7 +1,7 @@
 //! The dynamic data type of 8 bits (arXiv:1511.04561), as bitsandbytes uses it: ever finer steps towards 0.
 
-/// The 256 values for numbers from −1 to 1: for each exponent from 10⁻⁶ to 1 twice as many steps as for the one below, with
-/// both signs, then 0 and 1.
+/// The 256 values for numbers from −1 to 1: for each exponent from 10⁻⁶ to 1 twice as many steps as for the one below,
+/// with both signs, then 0 and 1.
 pub(crate) static SIGNED: [f32; 256] = dynamic_values(true);
 
 /// The 256 values for numbers from 0 to 1: twice as many steps for each exponent as [`SIGNED`] has, then 0 and 1.

@@ -7,8 +7,8 @@ use std::path::Path;
 pub struct ProcessMemory {
     /// Anonymous resident memory: pages in memory that no file backs (`RssAnon`).
     pub held: u64,
-    /// What the process may still allocate: the least of the free memory of the machine, of the control groups and of the
-    /// resource limits of the process.
+    /// What the process may still allocate: the least of the free memory of the machine, of the control groups and of
+    /// the resource limits of the process.
     pub free: u64,
 }
 
@@ -23,16 +23,16 @@ impl ProcessMemory {
     }
 }
 
-/// Bytes that this process may still allocate: the lesser of what its resource limits leave and of the available memory and
-/// free swap space of the machine together. Leaves out control groups. `None` where the system reports neither.
+/// Bytes that this process may still allocate: the lesser of what its resource limits leave and of the available memory
+/// and free swap space of the machine together. Leaves out control groups. `None` where the system reports neither.
 #[must_use]
 pub fn allocatable() -> Option<u64> {
     let status = std::fs::read_to_string("/proc/self/status").ok()?;
     [available_with_swap(), free_of_limits(&status)].into_iter().flatten().min()
 }
 
-/// Bytes that the soft resource limits leave to this process: the lesser of data limit − `VmData` and address space limit −
-/// `VmSize`, each at least 0. `status` is the text of `/proc/self/status`. `None` if neither is limited.
+/// Bytes that the soft resource limits leave to this process: the lesser of data limit − `VmData` and address space
+/// limit − `VmSize`, each at least 0. `status` is the text of `/proc/self/status`. `None` if neither is limited.
 fn free_of_limits(status: &str) -> Option<u64> {
     let limits = std::fs::read_to_string("/proc/self/limits").ok()?;
     let left = |limit, used| Some(limit_of(&limits, limit)?.saturating_sub(read_bytes_field(status, used)?));
@@ -72,14 +72,14 @@ pub fn private_bytes() -> Option<u64> {
     read_bytes_field(&std::fs::read_to_string("/proc/self/status").ok()?, "VmData:")
 }
 
-/// The fewest free bytes of the control groups that limit this process, where cached files count as free; `None` without
-/// such a limit.
+/// The fewest free bytes of the control groups that limit this process, where cached files count as free; `None`
+/// without such a limit.
 fn free_of_groups() -> Option<u64> {
     free_below(Path::new("/sys/fs/cgroup"), &std::fs::read_to_string("/proc/self/cgroup").ok()?)
 }
 
-/// The names of a control group's files with its memory limit and with the memory in use, both in bytes, and the prefix of
-/// the line of `memory.stat` with the bytes of its cached files.
+/// The names of a control group's files with its memory limit and with the memory in use, both in bytes, and the prefix
+/// of the line of `memory.stat` with the bytes of its cached files.
 type GroupFiles = [&'static str; 3];
 
 /// The files of control groups of version 2.
@@ -87,9 +87,9 @@ const SECOND_VERSION: GroupFiles = ["memory.max", "memory.current", "file "];
 /// The files of control groups of version 1.
 const FIRST_VERSION: GroupFiles = ["memory.limit_in_bytes", "memory.usage_in_bytes", "total_cache "];
 
-/// Returns the fewest free bytes of the control groups that `groups`, the text of `/proc/self/cgroup`, lists and of their
-/// ancestors; `None` if none has a limit. Groups of version 2 are mounted in `root`, those of version 1 in `root/memory`.
-/// Leaves out a group that is not mounted there, as in a container.
+/// Returns the fewest free bytes of the control groups that `groups`, the text of `/proc/self/cgroup`, lists and of
+/// their ancestors; `None` if none has a limit. Groups of version 2 are mounted in `root`, those of version 1 in
+/// `root/memory`. Leaves out a group that is not mounted there, as in a container.
 fn free_below(root: &Path, groups: &str) -> Option<u64> {
     let least = |line: &str| {
         let (controllers, path) = line.split_once(':')?.1.split_once(':')?;
@@ -114,14 +114,14 @@ fn free_of_group(group: &Path, [limit, used, cached]: GroupFiles) -> Option<u64>
     Some(number(limit)?.saturating_sub(number(used)?.saturating_sub(files)))
 }
 
-/// The soft limit called `name` (such as `Max data size`) in bytes, from `limits`, the text of `/proc/self/limits`. `None`
-/// if the text has no such line or the limit is `unlimited`.
+/// The soft limit called `name` (such as `Max data size`) in bytes, from `limits`, the text of `/proc/self/limits`.
+/// `None` if the text has no such line or the limit is `unlimited`.
 fn limit_of(limits: &str, name: &str) -> Option<u64> {
     limits.lines().find_map(|line| line.strip_prefix(name))?.split_whitespace().next()?.parse().ok()
 }
 
-/// Returns the number in the first line of `text` that begins with `name`, such as `VmHWM:  123 kB`, times 1024: in bytes.
-/// `None` without such a line.
+/// Returns the number in the first line of `text` that begins with `name`, such as `VmHWM:  123 kB`, times 1024: in
+/// bytes. `None` without such a line.
 fn read_bytes_field(text: &str, name: &str) -> Option<u64> {
     let line = text.lines().find_map(|line| line.strip_prefix(name))?;
     line.split_whitespace().next()?.parse::<u64>().ok().map(|kibibytes| kibibytes * 1024)

@@ -1,7 +1,7 @@
 //! Optimizers on the flat parameters, and the clip of the gradient norm. Each file of `optimizer/` has one update rule.
 //!
-//! The learning rate of a step comes from outside; see `schedule.rs`. Results do not depend on the number of threads. On an
-//! accelerator AdamW is the only rule.
+//! The learning rate of a step comes from outside; see `schedule.rs`. Results do not depend on the number of threads.
+//! On an accelerator AdamW is the only rule.
 
 mod adamw;
 mod adamw_8bit;
@@ -68,15 +68,17 @@ impl Optimizer {
         &self.settings
     }
 
-    /// Clips the gradients that `parameters` holds to the Euclidean norm `limit` (0 clips nothing), updates the values with
-    /// the learning rate `rate`, and returns the norm before clipping. Afterwards the gradients are unspecified.
+    /// Clips the gradients that `parameters` holds to the Euclidean norm `limit` (0 clips nothing), updates the values
+    /// with the learning rate `rate`, and returns the norm before clipping. Afterwards the gradients are unspecified.
     ///
-    /// If the norm is not finite, returns it, leaves values and state as they are, and does not advance the step counter:
-    /// the caller decides what to do. On an accelerator this waits once, for the norm, after the whole step is queued.
+    /// If the norm is not finite, returns it, leaves values and state as they are, and does not advance the step
+    /// counter: the caller decides what to do. On an accelerator this waits once, for the norm, after the whole step is
+    /// queued.
     ///
     /// # Errors
-    /// [`Error::Shape`] if `parameters` do not have as many numbers as those that the optimizer was created for. When the
-    /// device fails, or one of its kernels met an index out of range; then the step counter does not advance either.
+    /// [`Error::Shape`] if `parameters` do not have as many numbers as those that the optimizer was created for. When
+    /// the device fails, or one of its kernels met an index out of range; then the step counter does not advance
+    /// either.
     pub fn step(&mut self, parameters: &Parameters, rate: f64, limit: f64) -> Result<f64> {
         let held = parameters.layout().size;
         if held != self.size {
@@ -102,8 +104,8 @@ impl Optimizer {
         Ok(norm)
     }
 
-    /// Queues clip and update on an accelerator, waits for the norm before clipping and returns it. The kernels write nothing
-    /// if it is not finite. Does not advance the step counter. Fails for a rule other than AdamW.
+    /// Queues clip and update on an accelerator, waits for the norm before clipping and returns it. The kernels write
+    /// nothing if it is not finite. Does not advance the step counter. Fails for a rule other than AdamW.
     fn step_on_accelerator(
         &self,
         accelerator: &Accelerator,
@@ -122,9 +124,10 @@ impl Optimizer {
         norm.read(accelerator)
     }
 
-    /// Returns the state that a checkpoint needs beside the number of [`steps`](Self::steps): flat tensors of the CPU with
-    /// their names. Those with a number for each parameter have no gaps between slots. On the CPU the tensors share the
-    /// optimizer's memory, so later steps change them; from an accelerator they are copies, for which this waits.
+    /// Returns the state that a checkpoint needs beside the number of [`steps`](Self::steps): flat tensors of the CPU
+    /// with their names. Those with a number for each parameter have no gaps between slots. On the CPU the tensors
+    /// share the optimizer's memory, so later steps change them; from an accelerator they are copies, for which this
+    /// waits.
     ///
     /// # Errors
     /// When the device fails.
@@ -136,19 +139,19 @@ impl Optimizer {
         self.state.iter().map(on_cpu).collect()
     }
 
-    /// The number of steps taken so far, including those before a restored state. Leaves out steps whose gradient norm was
-    /// not finite.
+    /// The number of steps taken so far, including those before a restored state. Leaves out steps whose gradient norm
+    /// was not finite.
     #[must_use]
     pub fn steps(&self) -> u64 {
         self.step
     }
 
-    /// Replaces state and step count by copies of what [`state`](Self::state) and [`steps`](Self::steps) returned, on any
-    /// device, in any order.
+    /// Replaces state and step count by copies of what [`state`](Self::state) and [`steps`](Self::steps) returned, on
+    /// any device, in any order.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless the names are those of this optimizer's state, [`Error::Shape`] for a tensor of another
-    /// size or type; also when the device fails. On an error the optimizer keeps its old state.
+    /// [`Error::Argument`] unless the names are those of this optimizer's state, [`Error::Shape`] for a tensor of
+    /// another size or type; also when the device fails. On an error the optimizer keeps its old state.
     pub fn restore(&mut self, parameters: &Parameters, state: &[(impl AsRef<str>, Tensor)], step: u64) -> Result<()> {
         let find = |name: &str| state.iter().find(|(known, _)| known.as_ref() == name).map(|(_, tensor)| tensor);
         if state.len() != self.state.len() || self.state.iter().any(|(name, _)| find(name).is_none()) {

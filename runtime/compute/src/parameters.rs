@@ -1,7 +1,7 @@
 //! All trained parameters in one flat f32 buffer, and their gradients in another of the same layout.
 //!
-//! So the optimizer, gradient clipping, a snapshot and a checkpoint are one pass each. A value that is returned is a view
-//! that sees later updates.
+//! So the optimizer, gradient clipping, a snapshot and a checkpoint are one pass each. A value that is returned is a
+//! view that sees later updates.
 
 mod change;
 mod device;
@@ -44,8 +44,8 @@ impl Parameters {
     /// gradients are 0. There is no operand copy.
     ///
     /// # Errors
-    /// [`Error::Argument`] if a name comes twice, [`Error::Unavailable`] if `crate::device::parse` did not open the device.
-    /// Also when the device has no memory for both buffers.
+    /// [`Error::Argument`] if a name comes twice, [`Error::Unavailable`] if `crate::device::parse` did not open the
+    /// device. Also when the device has no memory for both buffers.
     pub fn new(list: Vec<(String, Vec<usize>)>, device: &Device) -> Result<Self> {
         let accelerator = Accelerator::of(device)?;
         let layout = Layout::new(list, if accelerator.is_some() { device::EVEN } else { 1 })?;
@@ -55,8 +55,8 @@ impl Parameters {
     }
 
     /// Adds a copy of all values in the type `activations`, since products of an accelerator take both operands in one
-    /// type. [`set`](Self::set), [`copy_from`](Self::copy_from) and the optimizer update this operand copy together with
-    /// the values. Does nothing on the CPU, or if `activations` is f32.
+    /// type. [`set`](Self::set), [`copy_from`](Self::copy_from) and the optimizer update this operand copy together
+    /// with the values. Does nothing on the CPU, or if `activations` is f32.
     ///
     /// # Errors
     /// When the device has no memory for it.
@@ -124,21 +124,21 @@ impl Parameters {
         }
     }
 
-    /// Returns a view of the f32 value of the slot number `index`, in the slot's shape, on the device of the buffers. The
-    /// view changes with later updates. Fails if there is no such slot.
+    /// Returns a view of the f32 value of the slot number `index`, in the slot's shape, on the device of the buffers.
+    /// The view changes with later updates. Fails if there is no such slot.
     pub fn value(&self, index: usize) -> Result<Tensor> {
         self.view(&self.values, index)
     }
 
-    /// Returns a view of the slot number `index`, in the slot's shape, for use in a product: of the operand copy if there is
-    /// one, else of the f32 value. The view changes with later updates. Fails if there is no such slot.
+    /// Returns a view of the slot number `index`, in the slot's shape, for use in a product: of the operand copy if
+    /// there is one, else of the f32 value. The view changes with later updates. Fails if there is no such slot.
     pub fn operand(&self, index: usize) -> Result<Tensor> {
         self.view(self.operand_copy.as_ref().unwrap_or(&self.values), index)
     }
 
-    /// Returns the f32 value of the slot number `index` on the CPU, in the slot's shape. If the buffers are on the CPU, the
-    /// result is a view that changes with later updates. Else it is a copy, for which this waits until the device has done
-    /// all queued work.
+    /// Returns the f32 value of the slot number `index` on the CPU, in the slot's shape. If the buffers are on the CPU,
+    /// the result is a view that changes with later updates. Else it is a copy, for which this waits until the device
+    /// has done all queued work.
     ///
     /// # Errors
     /// [`Error::Argument`] if there is no such slot; also when the device fails.
@@ -152,14 +152,15 @@ impl Parameters {
         }
     }
 
-    /// Returns a view of the f32 gradient of the slot number `index`, in the slot's shape. The view changes as gradients are
-    /// accumulated or cleared. Fails if there is no such slot.
+    /// Returns a view of the f32 gradient of the slot number `index`, in the slot's shape. The view changes as
+    /// gradients are accumulated or cleared. Fails if there is no such slot.
     pub fn gradient(&self, index: usize) -> Result<Tensor> {
         self.view(&self.gradients, index)
     }
 
-    /// Overwrites the value of the slot number `index`, and its part of the operand copy if there is one, with `value`: a
-    /// tensor of the slot's shape, of any float type, on the CPU or the device of the buffers. Gradients stay as they are.
+    /// Overwrites the value of the slot number `index`, and its part of the operand copy if there is one, with `value`:
+    /// a tensor of the slot's shape, of any float type, on the CPU or the device of the buffers. Gradients stay as they
+    /// are.
     ///
     /// # Errors
     /// [`Error::Argument`] if there is no such slot, [`Error::Shape`] for another shape. Also for a tensor of another
@@ -169,9 +170,9 @@ impl Parameters {
         self.overwrite(&self.value(index)?, operand_copy.as_ref(), &self.fit_to_slot(index, value)?)
     }
 
-    /// Copies `from` over `values`, the value buffer or a part of it, then rounds `values` into `operand_copy`, the matching
-    /// part of the operand copy, if given. `from` has as many numbers as `values`: f32 on the CPU, of any float type on an
-    /// accelerator. The CPU does not use `operand_copy`.
+    /// Copies `from` over `values`, the value buffer or a part of it, then rounds `values` into `operand_copy`, the
+    /// matching part of the operand copy, if given. `from` has as many numbers as `values`: f32 on the CPU, of any
+    /// float type on an accelerator. The CPU does not use `operand_copy`.
     fn overwrite(&self, values: &Tensor, operand_copy: Option<&Tensor>, from: &Tensor) -> Result<()> {
         let Some(accelerator) = &self.accelerator else {
             return update_pairs(values, from, |to, from| *to = from);
@@ -180,8 +181,8 @@ impl Parameters {
         operand_copy.map_or(Ok(()), |operand_copy| device::narrow(accelerator, operand_copy, values))
     }
 
-    /// Adds the tensor `gradient` to the gradient of the slot number `index`, in f32. The tensor has the slot's shape and
-    /// any float type, and is on the CPU or the device of the buffers.
+    /// Adds the tensor `gradient` to the gradient of the slot number `index`, in f32. The tensor has the slot's shape
+    /// and any float type, and is on the CPU or the device of the buffers.
     ///
     /// # Errors
     /// [`Error::Argument`] if there is no such slot, [`Error::Shape`] for another shape. Also for a tensor of another
@@ -195,13 +196,14 @@ impl Parameters {
         }
     }
 
-    /// Adds `factor · leftᵀ·right` to the gradient of the slot number `index`, a matrix, in f32: the form of every gradient of a
-    /// weight. `left` is `[tokens, rows]`, `right` is `[tokens, columns]`, on the device of the buffers. Does nothing without
-    /// tokens.
+    /// Adds `factor · leftᵀ·right` to the gradient of the slot number `index`, a matrix, in f32: the form of every
+    /// gradient of a weight. `left` is `[tokens, rows]`, `right` is `[tokens, columns]`, on the device of the buffers.
+    /// Does nothing without tokens.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there is no such slot, [`Error::Shape`] if the slot is not `[rows, columns]` or the numbers of
-    /// tokens differ, [`Error::Dtype`] on an accelerator if the two have different types. Also for tensors of another device.
+    /// [`Error::Argument`] if there is no such slot, [`Error::Shape`] if the slot is not `[rows, columns]` or the
+    /// numbers of tokens differ, [`Error::Dtype`] on an accelerator if the two have different types. Also for tensors
+    /// of another device.
     pub fn accumulate_product(&self, index: usize, factor: f32, left: &Tensor, right: &Tensor) -> Result<()> {
         let Some(accelerator) = &self.accelerator else {
             return self.accumulate(index, &linear_weight_gradient(factor, left, right)?);
@@ -231,8 +233,9 @@ impl Parameters {
         }
     }
 
-    /// Returns the Euclidean norm of all gradients together. Squares are summed in f64 (on Metal in pairs of f32) in chunks
-    /// of fixed size, so the result does not depend on the number of threads. On an accelerator this waits for the device.
+    /// Returns the Euclidean norm of all gradients together. Squares are summed in f64 (on Metal in pairs of f32) in
+    /// chunks of fixed size, so the result does not depend on the number of threads. On an accelerator this waits for
+    /// the device.
     ///
     /// # Errors
     /// When the device fails, or one of its kernels met an index out of range.
@@ -267,11 +270,12 @@ impl Parameters {
         }
     }
 
-    /// Overwrites all values with those of `other`, and rewrites the operand copy, if there is one, from them. Gradients
-    /// stay as they are.
+    /// Overwrites all values with those of `other`, and rewrites the operand copy, if there is one, from them.
+    /// Gradients stay as they are.
     ///
     /// # Errors
-    /// [`Error::Shape`] if the slots differ in a name, a shape or their order, [`Error::Argument`] if the devices differ.
+    /// [`Error::Shape`] if the slots differ in a name, a shape or their order, [`Error::Argument`] if the devices
+    /// differ.
     pub fn copy_from(&self, other: &Self) -> Result<()> {
         if self.slots() != other.slots() {
             return Err(Error::shape("the two sets of parameters differ in their slots"));
@@ -300,20 +304,20 @@ impl Parameters {
         self.accelerator.as_ref()
     }
 
-    /// Returns a view of the slot number `index` in the flat buffer `flat`, in the slot's shape. Fails if there is no such
-    /// slot.
+    /// Returns a view of the slot number `index` in the flat buffer `flat`, in the slot's shape. Fails if there is no
+    /// such slot.
     fn view(&self, flat: &Tensor, index: usize) -> Result<Tensor> {
         let (slot, place) = self.layout.slot(index)?;
         Ok(flat.narrow(0, place, slot.count())?.reshape(slot.shape.as_slice())?)
     }
 
-    /// Checks that `tensor` has the shape of the slot number `index`, detaches it from the autograd graph and brings it to
-    /// the accelerator if the buffers are on one. On an accelerator, a tensor that is already there keeps its type and
-    /// layout, and one of the CPU is uploaded as contiguous f32. On the CPU the tensor becomes contiguous f32.
+    /// Checks that `tensor` has the shape of the slot number `index`, detaches it from the autograd graph and brings it
+    /// to the accelerator if the buffers are on one. On an accelerator, a tensor that is already there keeps its type
+    /// and layout, and one of the CPU is uploaded as contiguous f32. On the CPU the tensor becomes contiguous f32.
     ///
     /// # Errors
-    /// [`Error::Argument`] if there is no such slot, or the buffers are on an accelerator and the tensor is on another one.
-    /// [`Error::Shape`] for another shape.
+    /// [`Error::Argument`] if there is no such slot, or the buffers are on an accelerator and the tensor is on another
+    /// one. [`Error::Shape`] for another shape.
     fn fit_to_slot(&self, index: usize, tensor: &Tensor) -> Result<Tensor> {
         let (slot, _) = self.layout.slot(index)?;
         if tensor.dims() != slot.shape {

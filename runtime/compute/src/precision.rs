@@ -1,8 +1,8 @@
 //! In which type a run stores each kind of number on each device.
 //!
-//! This decides how the model's matrices are kept, in which type trained weights and the optimizer's moments are created,
-//! in which type the embedding returns activations, and how many bytes memory estimates count. A fused operation returns
-//! the type of its input, and sums in f32.
+//! This decides how the model's matrices are kept, in which type trained weights and the optimizer's moments are
+//! created, in which type the embedding returns activations, and how many bytes memory estimates count. A fused
+//! operation returns the type of its input, and sums in f32.
 
 mod request;
 
@@ -49,8 +49,8 @@ pub enum Storage {
 }
 
 impl std::fmt::Display for Storage {
-    /// Writes text for users: `as stored` for [`AsStored`](Self::AsStored), the type and `, quantized ones as stored` for
-    /// [`Plain`](Self::Plain), else the lower-case name of the format or element type, such as `nf4`.
+    /// Writes text for users: `as stored` for [`AsStored`](Self::AsStored), the type and `, quantized ones as stored`
+    /// for [`Plain`](Self::Plain), else the lower-case name of the format or element type, such as `nf4`.
     fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::AsStored => formatter.write_str("as stored"),
@@ -72,8 +72,8 @@ pub struct Precision {
     asked: PrecisionRequest,
     /// The type of activations.
     activations: DType,
-    /// The type of unquantized matrices on an accelerator, the same as that of activations. `None` on the CPU, which leaves
-    /// matrices as they are stored.
+    /// The type of unquantized matrices on an accelerator, the same as that of activations. `None` on the CPU, which
+    /// leaves matrices as they are stored.
     plain: Option<DType>,
 }
 
@@ -92,8 +92,8 @@ impl Precision {
         plain: None,
     };
 
-    /// The precision that follows from a request on an accelerator. Activations and plain matrices share one type, since
-    /// products take both operands in one: bf16 unless f32 is asked for.
+    /// The precision that follows from a request on an accelerator. Activations and plain matrices share one type,
+    /// since products take both operands in one: bf16 unless f32 is asked for.
     const fn of_accelerator(asked: PrecisionRequest) -> Self {
         let activations = match asked.compute {
             Compute::Auto | Compute::Bf16 => DType::BF16,
@@ -102,11 +102,11 @@ impl Precision {
         Self { asked, activations, plain: Some(activations) }
     }
 
-    /// The precision that follows from the request `asked` on `device`, for a model of `weights` numbers. On an accelerator,
-    /// activations and unquantized matrices are in bf16, or in f32 if [`Compute::F32`] is asked for. On the CPU, unquantized
-    /// matrices keep the type of the files. Activations are in bf16 on the CPU for [`Compute::Bf16`], and for
-    /// [`Compute::Auto`] if the model has at least [`SMALL_MODEL`] numbers and this CPU multiplies bf16 faster than f32;
-    /// else in f32.
+    /// The precision that follows from the request `asked` on `device`, for a model of `weights` numbers. On an
+    /// accelerator, activations and unquantized matrices are in bf16, or in f32 if [`Compute::F32`] is asked for. On
+    /// the CPU, unquantized matrices keep the type of the files. Activations are in bf16 on the CPU for
+    /// [`Compute::Bf16`], and for [`Compute::Auto`] if the model has at least [`SMALL_MODEL`] numbers and this CPU
+    /// multiplies bf16 faster than f32; else in f32.
     #[must_use]
     pub fn of(asked: impl Into<PrecisionRequest>, device: &Device, weights: u64) -> Self {
         let asked = asked.into();
@@ -131,13 +131,13 @@ impl Precision {
         self.asked.base
     }
 
-    /// Returns how numbers of some purpose are stored. Linear matrices are in NF4 if the request asks for NF4. All other
-    /// matrices keep the format of the files, except that unquantized ones take the type of activations on an accelerator.
-    /// Activations, and scratch on an accelerator, are in the type of activations. The rest is in f32.
+    /// Returns how numbers of some purpose are stored. Linear matrices are in the format that the request names. All
+    /// other matrices keep the format of the files, except that unquantized ones take the type of activations on an
+    /// accelerator. Activations, and scratch on an accelerator, are in the type of activations. The rest is in f32.
     #[must_use]
     pub const fn storage(self, purpose: Purpose) -> Storage {
-        match (purpose, self.asked.base, self.plain) {
-            (Purpose::Linear, Base::Nf4, _) => Storage::Format(Format::NF4),
+        match (purpose, self.asked.base.format(), self.plain) {
+            (Purpose::Linear, Some(format), _) => Storage::Format(format),
             (Purpose::Linear | Purpose::Vocabulary, _, Some(dtype)) => Storage::Plain(dtype),
             (Purpose::Linear | Purpose::Vocabulary, _, None) => Storage::AsStored,
             (Purpose::Activation, ..) | (Purpose::Scratch, _, Some(_)) => Storage::Dtype(self.activations),
@@ -148,7 +148,8 @@ impl Precision {
         }
     }
 
-    /// The element type of plain numbers of some purpose; f32 where they are stored as in the model's files or in NF4.
+    /// The element type of plain numbers of some purpose; f32 where they are stored as in the model's files or
+    /// quantized.
     #[must_use]
     pub const fn dtype(self, purpose: Purpose) -> DType {
         match self.storage(purpose) {
@@ -171,31 +172,34 @@ impl Precision {
         numbers.saturating_mul(self.dtype(purpose).size_in_bytes() as u64)
     }
 
-    /// Whether a matrix of this purpose is quantized to NF4 when the model is read: a linear matrix, if the request asks for
-    /// NF4. False if `columns`, the length of a row, is not a multiple of 64: such a matrix stays as it is stored.
+    /// The format to which a matrix of this purpose is quantized when the model is read: for a linear matrix the one
+    /// that the request names. `None` if `columns`, the length of a row, are not whole blocks: such a matrix stays as
+    /// it is stored.
     #[must_use]
-    pub fn quantizes(self, purpose: Purpose, columns: usize) -> bool {
-        self.storage(purpose) == Storage::Format(Format::NF4) && Format::NF4.bytes(1, columns).is_some()
+    pub fn quantizes(self, purpose: Purpose, columns: usize) -> Option<Format> {
+        match self.storage(purpose) {
+            Storage::Format(format) => format.bytes(1, columns).map(|_| format),
+            _ => None,
+        }
     }
 
-    /// Quantizes a frozen matrix of the CPU to NF4 if [`quantizes`](Self::quantizes) holds for it, else returns it as it is.
+    /// Quantizes a frozen matrix of the CPU if [`quantizes`](Self::quantizes) gives a format for it, else returns it as
+    /// it is.
     ///
     /// # Errors
-    /// Only for a matrix that is to be quantized: [`Error::Argument`] when it is quantized already or a number of it is not
-    /// finite, [`Error::Shape`] when it does not have two axes; also when it is on an accelerator.
+    /// Only for a matrix that is to be quantized: [`Error::Argument`] when it is quantized already or a number of it is
+    /// not finite, [`Error::Shape`] when it does not have two axes; also when it is on an accelerator.
     pub fn convert(self, weight: Weight, purpose: Purpose) -> Result<Weight> {
         let columns = match &weight {
             Weight::Tensor(tensor) => tensor.dims().last().copied().unwrap_or(0),
             Weight::Packed(packed) => packed.columns(),
         };
-        if !self.quantizes(purpose, columns) {
-            return Ok(weight);
-        }
+        let Some(format) = self.quantizes(purpose, columns) else { return Ok(weight) };
         match &weight {
             Weight::Packed(packed) if packed.format().block() > 1 => {
                 Err(already_quantized(&format!("{:?}", packed.format())))
             }
-            _ => weight.to_nf4(),
+            _ => weight.quantize(format),
         }
     }
 
@@ -216,12 +220,12 @@ impl Precision {
     }
 }
 
-/// The error of quantizing to NF4 a matrix that is already quantized, in `format`.
+/// The error of quantizing a matrix that is already quantized, in `format`.
 #[must_use]
 pub fn already_quantized(format: &str) -> Error {
     Error::argument(format!(
-        "a matrix in {format} is quantized already, and NF4 is made of plain numbers: leave `model.precision` \
-         (`--precision`, `--base-precision`) out, the base is small as it is"
+        "a matrix in {format} is quantized already, and only plain numbers are quantized while a model is read: leave \
+         `model.precision` (`--precision`, `--base-precision`) out, the base is small as it is"
     ))
 }
 

@@ -16,8 +16,8 @@ pub struct Stream {
 }
 
 impl Stream {
-    /// Creates the stream of this seed and name, at position 0. Its key is the SHA-256 of `tunebox stream`, a zero byte, the
-    /// seed (8 bytes, little-endian) and the name.
+    /// Creates the stream of this seed and name, at position 0. Its key is the SHA-256 of `tunebox stream`, a zero
+    /// byte, the seed (8 bytes, little-endian) and the name.
     #[must_use]
     pub fn new(seed: u64, name: &str) -> Self {
         let mut digest = Sha256::new();
@@ -27,8 +27,8 @@ impl Stream {
         Self { words: ChaCha12Rng::from_seed(digest.finalize().into()) }
     }
 
-    /// Creates the stream of this seed and name, at a position that [`position`](Self::position) returned: as if `position`
-    /// words of 32 bits had been drawn.
+    /// Creates the stream of this seed and name, at a position that [`position`](Self::position) returned: as if
+    /// `position` words of 32 bits had been drawn.
     #[must_use]
     pub fn at(seed: u64, name: &str, position: u64) -> Self {
         let mut stream = Self::new(seed, name);
@@ -71,8 +71,8 @@ impl Stream {
         (0..count).map(|_| self.uniform()).collect()
     }
 
-    /// Draws a standard normal number (Box & Muller 1958, the cosine of the pair), computed in f64. Always takes two words,
-    /// the first for the radius and the second for the angle, so that positions can be computed.
+    /// Draws a standard normal number (Box & Muller 1958, the cosine of the pair), computed in f64. Always takes two
+    /// words, the first for the radius and the second for the angle, so that positions can be computed.
     pub fn normal(&mut self) -> f32 {
         let step = f64::from(u32::MAX) + 1.0;
         let radius = (-2.0 * ((f64::from(self.next_u32()) + 0.5) / step).ln()).sqrt();
@@ -88,8 +88,8 @@ impl Stream {
     /// Draws a whole number in 0 … `count` − 1, all equally likely; returns 0 and draws nothing for a count of 0. Takes
     /// two words, rarely more.
     ///
-    /// Returns the high half of a random 64-bit word times the count, and draws another word where the low half would favor
-    /// some numbers (Lemire 2019).
+    /// Returns the high half of a random 64-bit word times the count, and draws another word where the low half would
+    /// favor some numbers (Lemire 2019).
     pub fn below(&mut self, count: u64) -> u64 {
         if count == 0 {
             return 0;
@@ -103,8 +103,8 @@ impl Stream {
         }
     }
 
-    /// Draws 0 … `count` − 1 in random order (Fisher & Yates): for each index from the last down to 1, swaps its number with
-    /// that of a random index up to it. Takes two words, rarely more, for each of these indices.
+    /// Draws 0 … `count` − 1 in random order (Fisher & Yates): for each index from the last down to 1, swaps its number
+    /// with that of a random index up to it. Takes two words, rarely more, for each of these indices.
     pub fn permutation(&mut self, count: usize) -> Vec<u32> {
         let mut order: Vec<u32> = (0..count).map(|index| index as u32).collect();
         for last in (1..count).rev() {

@@ -45,8 +45,8 @@ enum Shape {
     CosineWithMinRate,
     /// Half a cosine from 1 down to the parameter, evaluated one step ahead, so that no step has factor 0.
     CosineWarmupWithMinRate,
-    /// 1 until the last part of the run, which goes down along half a cosine. The parameter is the length of that part as a
-    /// fraction of all steps.
+    /// 1 until the last part of the run, which goes down along half a cosine. The parameter is the length of that part
+    /// as a fraction of all steps.
     WarmupStableDecay,
 }
 
@@ -101,6 +101,24 @@ impl Schedule {
     /// The peak rate at every step.
     pub const CONSTANT: Self = Self { shape: Shape::Constant, number: 0.0 };
 
+    /// Whether the rate falls to a share of the peak that the number gives.
+    #[must_use]
+    pub fn has_floor(&self) -> bool {
+        use Shape::{CosineWarmupWithMinRate, CosineWithMinRate, LinearWithMinRate};
+        matches!(self.shape, LinearWithMinRate | CosineWithMinRate | CosineWarmupWithMinRate)
+    }
+
+    /// Sets the share of the peak to which the rate falls.
+    ///
+    /// # Errors
+    /// [`Error::Argument`] if the schedule [has no floor](Self::has_floor), or the share is outside [0, 1].
+    pub fn with_floor(self, share: f64) -> Result<Self, Error> {
+        if !self.has_floor() || !(0.0..=1.0).contains(&share) {
+            return Err(Error::argument(format!("the schedule `{self}` cannot fall to {share} of the peak")));
+        }
+        Ok(Self { number: share, ..self })
+    }
+
     /// The names of all schedules, as [`from_str`](Self::from_str) takes them, without a number.
     pub fn names() -> impl Iterator<Item = &'static str> {
         SHAPES.iter().map(|(_, name, _)| *name)
@@ -113,13 +131,14 @@ impl Schedule {
             .map(|(shape, _, range)| Self { shape: *shape, number: range.map_or(0.0, |(default, ..)| default) })
     }
 
-    /// The factor by which the peak learning rate is multiplied at `step`, counted from 0, of a run of `total` steps with
-    /// `warmup` warm-up steps.
+    /// The factor by which the peak learning rate is multiplied at `step`, counted from 0, of a run of `total` steps
+    /// with `warmup` warm-up steps.
     ///
-    /// In the warm-up the factor is step / warmup, but (step + 1) / warmup for `cosine-warmup-with-min-rate` and always 1
-    /// for `constant`. Afterwards it follows the curve of the schedule, which ends at `total` and lasts at least 1 step.
-    /// Past the end of the curve the factor keeps the last value, except for `inverse-sqrt`, which goes on falling. The last
-    /// part of `warmup-stable-decay` is rounded to whole steps and never begins before the end of the warm-up.
+    /// In the warm-up the factor is step / warmup, but (step + 1) / warmup for `cosine-warmup-with-min-rate` and always
+    /// 1 for `constant`. Afterwards it follows the curve of the schedule, which ends at `total` and lasts at least 1
+    /// step. Past the end of the curve the factor keeps the last value, except for `inverse-sqrt`, which goes on
+    /// falling. The last part of `warmup-stable-decay` is rounded to whole steps and never begins before the end of the
+    /// warm-up.
     #[must_use]
     pub fn factor(&self, step: u64, warmup: u64, total: u64) -> f64 {
         let (now, rise, end) = (step as f64, warmup as f64, total as f64);

@@ -9,8 +9,8 @@ use crate::error::Result;
 use crate::fused;
 use crate::random::Stream;
 
-/// Rows and columns of the matrices on the CPU: enough that memory bandwidth does not matter, few enough for a tenth of a
-/// second, and not a power of two, because such rows would compete for the same cache lines.
+/// Rows and columns of the matrices on the CPU: enough that memory bandwidth does not matter, few enough for a tenth of
+/// a second, and not a power of two, because such rows would compete for the same cache lines.
 const SIDE: usize = 1984;
 /// Rows and columns of the matrices on an accelerator, in units of [`SIDE`].
 const TIMES: usize = 4;
@@ -21,9 +21,10 @@ const TOGETHER: usize = 10;
 /// Seconds: an accelerator that takes longer for one product of side [`SIDE`] is measured by that product alone.
 const SLOW: f64 = 0.01;
 
-/// Measures the matrix-product throughput of a device in floating-point operations per second. On the CPU: the fastest of 8
-/// products of random `[1984, 1984]` matrices in `dtype`, on all cores that this program uses. On an accelerator: the
-/// fastest of 8 batches of 10 products of `[7936, 7936]` matrices, or a single smaller product if the device is slow.
+/// Measures the matrix-product throughput of a device in floating-point operations per second. On the CPU: the fastest
+/// of 8 products of random `[1984, 1984]` matrices in `dtype`, on all cores that this program uses. On an accelerator:
+/// the fastest of 8 batches of 10 products of `[7936, 7936]` matrices, or a single smaller product if the device is
+/// slow.
 ///
 /// # Errors
 /// When the device has too little memory, cannot multiply matrices of `dtype` (f32 or bf16 on the CPU), fails, or was
@@ -44,9 +45,9 @@ fn measure_cpu(dtype: DType) -> Result<f64> {
     Ok(operations(SIDE) / least)
 }
 
-/// Measures an accelerator: operations per second of the fastest of [`PRODUCTS`] batches of [`TOGETHER`] products in `dtype`
-/// of side [`TIMES`] · [`SIDE`]. First times two single products of side [`SIDE`]; if the faster takes more than [`SLOW`]
-/// seconds, returns its operations per second instead.
+/// Measures an accelerator: operations per second of the fastest of [`PRODUCTS`] batches of [`TOGETHER`] products in
+/// `dtype` of side [`TIMES`] · [`SIDE`]. First times two single products of side [`SIDE`]; if the faster takes more
+/// than [`SLOW`] seconds, returns its operations per second instead.
 fn measure_accelerator(accelerator: &Accelerator, dtype: DType) -> Result<f64> {
     // Two rounds: the first product of a process also loads the library of products.
     let small = fastest_batch_seconds(accelerator, dtype, [1, 1, 2])?;
@@ -90,7 +91,8 @@ fn random_matrix(name: &str) -> Vec<f32> {
     Stream::new(0, name).normals(SIDE * SIDE)
 }
 
-/// Calls `work` `rounds` times and returns the seconds of the fastest call; infinity for 0 rounds. Stops at the first error.
+/// Calls `work` `rounds` times and returns the seconds of the fastest call; infinity for 0 rounds. Stops at the first
+/// error.
 fn fastest_seconds(rounds: usize, mut work: impl FnMut() -> Result<()>) -> Result<f64> {
     let mut least = f64::INFINITY;
     for _ in 0..rounds {

@@ -8,6 +8,7 @@ mod bytes;
 mod device;
 mod format;
 mod nf4;
+mod q8_0;
 
 use std::sync::Arc;
 
@@ -142,9 +143,9 @@ impl Weight {
         WeightRef::from(self).device()
     }
 
-    /// Returns the numbers exactly, as a tensor of the CPU: in f16 or bf16 if they are stored so, else in f32. Quantized
-    /// blocks are widened to f32. A tensor of the CPU is returned as it is. A weight of an accelerator is copied, for which
-    /// this waits.
+    /// Returns the numbers exactly, as a tensor of the CPU: in f16 or bf16 if they are stored so, else in f32.
+    /// Quantized blocks are widened to f32. A tensor of the CPU is returned as it is. A weight of an accelerator is
+    /// copied, for which this waits.
     ///
     /// # Errors
     /// When the device fails, or a tensor of an accelerator is not contiguous.
@@ -164,8 +165,8 @@ impl Weight {
         })
     }
 
-    /// Returns rows `first` … `first + count − 1` as a contiguous CPU tensor in f32, `[count, columns]`. The other rows are
-    /// not read. For a weight of an accelerator this waits.
+    /// Returns rows `first` … `first + count − 1` as a contiguous CPU tensor in f32, `[count, columns]`. The other rows
+    /// are not read. For a weight of an accelerator this waits.
     ///
     /// # Errors
     /// When the weight has no such rows, or the device fails.
@@ -185,31 +186,66 @@ impl Weight {
         }
     }
 
+    /// Quantizes a matrix of the CPU to a new one in `format`, `NF4` or `Q8_0`: see [`to_nf4`](Self::to_nf4) and
+    /// [`to_q8_0`](Self::to_q8_0).
+    ///
+    /// # Errors
+    /// Those of these two, and another format.
+    pub fn quantize(&self, format: Format) -> Result<Self> {
+        match format {
+            Format::NF4 => self.to_nf4(),
+            Format::Q8_0 => self.to_q8_0(),
+            _ => Err(Error::argument(format!("no model is quantized to {format:?} while it is read"))),
+        }
+    }
+
+    /// Quantizes a matrix of the CPU to a new one in GGML's Q8_0: 8 bits for each number, 16 for the scale of 32
+    /// numbers. Reads some rows at a time, so the matrix is never widened as a whole.
+    ///
+    /// # Errors
+    /// When it is no matrix, its rows are not whole blocks of 32, a number is not finite or too large, or it is on an
+    /// accelerator.
+    pub fn to_q8_0(&self) -> Result<Self> {
+        let (rows, columns) = self.matrix_sides(Format::Q8_0)?;
+        let bytes = q8_0::quantize(self.into(), rows, columns)?;
+        Ok(Self::Packed(Arc::new(Packed::new(bytes.into(), Format::Q8_0, rows, columns)?)))
+    }
+
     /// Quantizes a matrix of the CPU to a new one in NF4 with double quantization (arXiv:2305.14314): 4 bits for each
-    /// number, 8 for the scale of 64 numbers, 32 for the scale of 256 such scales. Reads some rows at a time, so the matrix
-    /// is never widened as a whole.
+    /// number, 8 for the scale of 64 numbers, 32 for the scale of 256 such scales. Reads some rows at a time, so the
+    /// matrix is never widened as a whole.
     ///
     /// # Errors
     /// When it is no matrix, its rows are not whole blocks of 64, a number is not finite, or it is on an accelerator.
     pub fn to_nf4(&self) -> Result<Self> {
-        let sides = WeightRef::from(self).sides();
-        let &[rows, columns] = sides.as_slice() else {
-            return Err(Error::shape(format!("a weight of shape {sides:?} is no matrix, and NF4 holds matrices")));
-        };
+        let (rows, columns) = self.matrix_sides(Format::NF4)?;
         let (bytes, scales) = nf4::quantize(self.into(), rows, columns)?;
         let numbers = Numbers::Host { bytes: bytes.into(), scales: Some(scales) };
         Ok(Self::Packed(Arc::new(Packed { numbers, format: Format::NF4, rows, columns })))
     }
 
-    /// Bytes that a `rows × columns` matrix takes in NF4, the shared scales included. `None` if a row is not whole
-    /// blocks of 64, or the number of bytes overflows.
-    #[must_use]
-    pub fn nf4_bytes(rows: usize, columns: usize) -> Option<usize> {
-        Some(Format::NF4.bytes(rows, columns)? + Scales::bytes_of(rows * (columns / Format::NF4.block())))
+    /// The rows and columns of a matrix that is to be quantized to `format`. Fails for another shape.
+    fn matrix_sides(&self, format: Format) -> Result<(usize, usize)> {
+        let sides = WeightRef::from(self).sides();
+        let &[rows, columns] = sides.as_slice() else {
+            return Err(Error::shape(format!(
+                "a weight of shape {sides:?} is no matrix, and {format:?} holds matrices"
+            )));
+        };
+        Ok((rows, columns))
     }
 
-    /// Bytes that the weight takes where it is, including the scales that blocks of `NF4` share. For a tensor: its elements
-    /// times the size of its type.
+    /// Bytes that a `rows × columns` matrix takes in a format, with the scales that blocks of `NF4` share. `None` if a
+    /// row is not whole blocks, or the number of bytes overflows.
+    #[must_use]
+    pub fn bytes_in(format: Format, rows: usize, columns: usize) -> Option<usize> {
+        let blocks = format.bytes(rows, columns)?;
+        let scales = if format == Format::NF4 { Scales::bytes_of(rows * (columns / format.block())) } else { 0 };
+        Some(blocks + scales)
+    }
+
+    /// Bytes that the weight takes where it is, including the scales that blocks of `NF4` share. For a tensor: its
+    /// elements times the size of its type.
     #[must_use]
     pub fn bytes(&self) -> usize {
         match self {

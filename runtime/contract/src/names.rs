@@ -1,7 +1,7 @@
 //! Names of the contract as names in Rust.
 
-/// Converts a WIT name to snake case, for a function, parameter or module: `log-ratio` to `log_ratio`. A keyword of Rust
-/// that the contract uses gets an underscore, as in generated bindings: `where` becomes `where_`.
+/// Converts a WIT name to snake case, for a function, parameter or module: `log-ratio` to `log_ratio`. A keyword of
+/// Rust that the contract uses gets an underscore, as in generated bindings: `where` becomes `where_`.
 pub fn snake(name: &str) -> String {
     match name {
         "where" => "where_".to_owned(),

@@ -18,8 +18,9 @@ pub(crate) struct Arguments {
 }
 
 impl Arguments {
-    /// Parses all `#[explain(...)]` among the attributes of a type or variant, and ignores other attributes. Fails at the
-    /// first argument whose name is unknown, which has no value, or which comes twice; `source` has no value and may repeat.
+    /// Parses all `#[explain(...)]` among the attributes of a type or variant, and ignores other attributes. Fails at
+    /// the first argument whose name is unknown, which has no value, or which comes twice; `source` has no value and
+    /// may repeat.
     pub(crate) fn parse(attributes: &[Attribute]) -> syn::Result<Self> {
         let mut found = Self::default();
         for attribute in attributes.iter().filter(|attribute| attribute.path().is_ident("explain")) {
@@ -60,9 +61,9 @@ impl Arguments {
         self.answers.keys().any(|name| name == "category")
     }
 
-    /// Generates the expression of the `Explanation`. Its `what` is the error's `Display` text, and the given arguments are
-    /// its fields (`exit` is none). Other fields come from the explanation of `source` (the expression of the inner error)
-    /// if `#[explain(source)]` is set; else they are empty.
+    /// Generates the expression of the `Explanation`. Its `what` is the error's `Display` text, and the given arguments
+    /// are its fields (`exit` is none). Other fields come from the explanation of `source` (the expression of the inner
+    /// error) if `#[explain(source)]` is set; else they are empty.
     pub(crate) fn explanation(&self, source: &TokenStream) -> TokenStream {
         let explain = quote!(::tunebox_foundation::explain);
         let fields = self.answers.iter().filter(|(name, _)| *name != "exit").map(|(name, value)| quote!(#name: #value));
@@ -82,8 +83,8 @@ impl Arguments {
 }
 
 /// Converts the value of the argument `name` to an expression of the field's type. A string literal becomes `format!`,
-/// except for `category`. A path given for `exit` becomes a variant of `Exit`. All values but those of `exit`, `snippet` and
-/// `trace` are wrapped in `Into::into`, which makes a `String` an `Option<String>`.
+/// except for `category`. A path given for `exit` becomes a variant of `Exit`. All values but those of `exit`,
+/// `snippet` and `trace` are wrapped in `Into::into`, which makes a `String` an `Option<String>`.
 fn convert_value(name: &Ident, value: Expr) -> TokenStream {
     let value = match value {
         Expr::Lit(ExprLit { lit: Lit::Str(text), .. }) if name != "category" => {

@@ -1,5 +1,5 @@
-//! Reads of untrusted files that accept ordinary files only and never read more bytes than a limit, and calls with a time
-//! limit.
+//! Reads of untrusted files that accept ordinary files only and never read more bytes than a limit, and calls with a
+//! time limit.
 
 use std::fs::{self, File};
 use std::io::{Error, ErrorKind, Read, Result};
@@ -8,8 +8,8 @@ use std::sync::mpsc::{RecvTimeoutError, channel};
 use std::thread;
 use std::time::Duration;
 
-/// Opens an ordinary file for reading; follows symbolic links. Fails with `NotFound` if it is missing, with `IsADirectory`
-/// for a folder, and with `Other` for a device or a pipe, which is not opened.
+/// Opens an ordinary file for reading; follows symbolic links. Fails with `NotFound` if it is missing, with
+/// `IsADirectory` for a folder, and with `Other` for a device or a pipe, which is not opened.
 pub fn open(path: &Path) -> Result<File> {
     let about = fs::metadata(path)?;
     // Checked before opening: opening a pipe blocks until another process writes to it.
@@ -35,14 +35,15 @@ pub fn read(path: &Path, limit: u64) -> Result<Vec<u8>> {
     if bytes.len() as u64 > limit { Err(too_large(format!("more than {limit}"))) } else { Ok(bytes) }
 }
 
-/// Reads a whole ordinary UTF-8 file of at most `limit` bytes. Fails if [`read`] fails, and with `InvalidData` for bytes
-/// that are not UTF-8.
+/// Reads a whole ordinary UTF-8 file of at most `limit` bytes. Fails if [`read`] fails, and with `InvalidData` for
+/// bytes that are not UTF-8.
 pub fn read_text(path: &Path, limit: u64) -> Result<String> {
     String::from_utf8(read(path, limit)?).map_err(|error| Error::new(ErrorKind::InvalidData, error))
 }
 
-/// Runs `work` on a new thread and returns its result. Fails with `TimedOut` if that takes longer than `limit`; the thread
-/// cannot be stopped and runs on until `work` or the process ends. Also fails if `work` panics or no thread can be started.
+/// Runs `work` on a new thread and returns its result. Fails with `TimedOut` if that takes longer than `limit`; the
+/// thread cannot be stopped and runs on until `work` or the process ends. Also fails if `work` panics or no thread can
+/// be started.
 pub fn run_with_timeout<R: Send + 'static>(limit: Duration, work: impl FnOnce() -> R + Send + 'static) -> Result<R> {
     let (send, result) = channel();
     thread::Builder::new().spawn(move || send.send(work()))?;

@@ -1,5 +1,5 @@
-//! The version of the contract (the WIT interfaces between this program and its components), and the error for a component
-//! that needs another version.
+//! The version of the contract (the WIT interfaces between this program and its components), and the error for a
+//! component that needs another version.
 
 use semver::Version;
 
@@ -8,8 +8,8 @@ use crate::explain::Explanation;
 /// The WIT package of the contract, whose interfaces a method may import.
 pub const PACKAGE: &str = "tunebox:method";
 
-/// The version of the contract that this program implements. Components built for an earlier version with the same major
-/// and minor number run as well.
+/// The version of the contract that this program implements. Components built for an earlier version with the same
+/// major and minor number run as well.
 pub const CONTRACT: Version = Version::new(0, 2, 0);
 
 /// Whether `version` has the major and minor number of [`CONTRACT`]; its patch number may be smaller or larger. A
@@ -21,9 +21,9 @@ pub fn is_of_track(version: &Version) -> bool {
 
 /// Builds the error, of the category `sandbox`, for a component that needs version `wants` of the contract, which this
 /// program does not implement. `component` is its name in the message, and `location` says where `wants` is named. The
-/// cause is `missing`, which says what this program lacks, if `wants` has the major and minor number of [`CONTRACT`]; else
-/// that other numbers mean another contract. The hint is a newer tunebox if `wants` is later than [`CONTRACT`], else a new
-/// build of the component.
+/// cause is `missing`, which says what this program lacks, if `wants` has the major and minor number of [`CONTRACT`];
+/// else that other numbers mean another contract. The hint is a newer tunebox if `wants` is later than [`CONTRACT`],
+/// else a new build of the component.
 #[must_use]
 pub fn version_mismatch(component: &str, wants: &Version, location: &str, missing: String) -> Explanation {
     let why = if is_of_track(wants) {

@@ -1,5 +1,5 @@
-//! Environment variables that this program reads itself. A worker process starts without them: its parent sends it those
-//! that it needs.
+//! Environment variables that this program reads itself. A worker process starts without them: its parent sends it
+//! those that it needs.
 
 use std::collections::BTreeMap;
 use std::ffi::OsString;
@@ -53,8 +53,8 @@ pub fn child_variables() -> BTreeMap<String, String> {
     SENT.iter().filter_map(|name| Some(((*name).to_owned(), value(name)?))).collect()
 }
 
-/// Makes [`variable`] and [`home_folder`] return `received` (values by name) instead of this process's own environment. A
-/// variable that `received` lacks then counts as not set. Only the first call has an effect.
+/// Makes [`variable`] and [`home_folder`] return `received` (values by name) instead of this process's own environment.
+/// A variable that `received` lacks then counts as not set. Only the first call has an effect.
 pub fn override_variables(received: BTreeMap<String, String>) {
     // The first ones count: nothing may change them while others read.
     let _ = RECEIVED.set(received);

@@ -105,9 +105,9 @@ pub struct Snippet {
 }
 
 impl Snippet {
-    /// Creates a snippet of the line of `text` in which the byte range `range` begins, without a note. Marks the part of the
-    /// range in that line as wrong, at least one character. A range that begins past the end of the text is taken to begin
-    /// at the end, and one that begins inside a character at that character.
+    /// Creates a snippet of the line of `text` in which the byte range `range` begins, without a note. Marks the part
+    /// of the range in that line as wrong, at least one character. A range that begins past the end of the text is
+    /// taken to begin at the end, and one that begins inside a character at that character.
     #[must_use]
     pub fn of(text: &str, range: &Range<usize>) -> Self {
         let (before, after) = text.split_at(text.floor_char_boundary(range.start));

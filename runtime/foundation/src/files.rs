@@ -58,8 +58,8 @@ impl FileError {
         }
     }
 
-    /// Returns what to do. If the file does not exist: "did you mean …" with a similar entry of its folder, or else to check
-    /// the path. If [`is_disk_full`](Self::is_disk_full) holds: to free space. `None` for other errors.
+    /// Returns what to do. If the file does not exist: "did you mean …" with a similar entry of its folder, or else to
+    /// check the path. If [`is_disk_full`](Self::is_disk_full) holds: to free space. `None` for other errors.
     fn hint(&self) -> Option<String> {
         match self.source.kind() {
             ErrorKind::NotFound => Some(
@@ -106,9 +106,9 @@ pub fn create_folder(path: &Path) -> Result<(), FileError> {
     fs::create_dir_all(path).map_err(FileError::at("created", path))
 }
 
-/// Creates the folder `path`, of exactly this name, and its missing parents, with the user's usual permissions. `None` if
-/// the path exists already, as a folder or a file. Dropping the returned value removes the folder with its content, unless
-/// [`TempDir::keep`] was called.
+/// Creates the folder `path`, of exactly this name, and its missing parents, with the user's usual permissions. `None`
+/// if the path exists already, as a folder or a file. Dropping the returned value removes the folder with its content,
+/// unless [`TempDir::keep`] was called.
 ///
 /// # Errors
 /// When the system reports an error.
@@ -162,19 +162,19 @@ pub fn names(folder: &Path) -> Result<Vec<String>, FileError> {
     Ok(names)
 }
 
-/// Creates or replaces a file atomically: writes a temporary file beside it, sets mode 644, syncs the file, renames it and
-/// syncs the folder. The folder must exist.
+/// Creates or replaces a file atomically: writes a temporary file beside it, sets mode 644, syncs the file, renames it
+/// and syncs the folder. The folder must exist.
 ///
 /// # Errors
-/// When the system reports an error, as on a full disk. The file then has its old content, or the new content if only the
-/// sync of its folder failed.
+/// When the system reports an error, as on a full disk. The file then has its old content, or the new content if only
+/// the sync of its folder failed.
 pub fn write(path: &Path, bytes: &[u8]) -> Result<(), FileError> {
     write_with(path, |file| file.write_all(bytes).map_err(FileError::at("written", path)))
 }
 
-/// Creates or replaces a file atomically with the bytes that `fill` writes: gives `fill` a buffered writer to a temporary
-/// file beside the target, sets mode 644, syncs that file, renames it and syncs the folder. The folder must exist. On an
-/// error the temporary file is removed.
+/// Creates or replaces a file atomically with the bytes that `fill` writes: gives `fill` a buffered writer to a
+/// temporary file beside the target, sets mode 644, syncs that file, renames it and syncs the folder. The folder must
+/// exist. On an error the temporary file is removed.
 ///
 /// # Errors
 /// The error of `fill`, or a [`FileError`] when the system reports one. The file then has its old content, or the new

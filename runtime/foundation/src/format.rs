@@ -1,7 +1,7 @@
 //! Numbers, sizes and durations as short text for people.
 
-/// Rounds a number to seven significant digits; leaves NaN and infinities as they are. Applied to the numbers that a run
-/// reports: a method influences nearly all of them, and could hide data in digits that nobody reads.
+/// Rounds a number to seven significant digits; leaves NaN and infinities as they are. Applied to the numbers that a
+/// run reports: a method influences nearly all of them, and could hide data in digits that nobody reads.
 #[must_use]
 pub fn seven_digits(value: f64) -> f64 {
     format!("{value:.6e}").parse().unwrap_or(f64::NAN)
@@ -27,14 +27,14 @@ pub fn number(value: f64, decimals: usize, room: usize) -> String {
     if plain.len() <= room { plain } else { format!("{value:.2e}") }
 }
 
-/// Formats a count, with commas between groups of three digits, and the noun `what`, with a plural `s` unless the count is
-/// 1: `1 step`, `1,234 steps`.
+/// Formats a count, with commas between groups of three digits, and the noun `what`, with a plural `s` unless the count
+/// is 1: `1 step`, `1,234 steps`.
 pub fn counted(number: u64, what: &str) -> String {
     format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
 }
 
-/// Formats a number of bytes in the largest fitting unit of B, KiB, MiB and GiB, with one decimal for GiB and for KiB and
-/// MiB below 10: `5.8 GiB`, `9.1 MiB`, `91 KiB`, `12 B`.
+/// Formats a number of bytes in the largest fitting unit of B, KiB, MiB and GiB, with one decimal for GiB and for KiB
+/// and MiB below 10: `5.8 GiB`, `9.1 MiB`, `91 KiB`, `12 B`.
 pub fn bytes(count: u64) -> String {
     let mut size = count as f64;
     for unit in ["B", "KiB", "MiB"] {
@@ -47,8 +47,9 @@ pub fn bytes(count: u64) -> String {
     format!("{size:.1} GiB")
 }
 
-/// Formats seconds in at most two units: below 10 s with one decimal (`1.2 s`), below a minute rounded to seconds (`42 s`),
-/// below an hour as `6 min 12 s`, else as `1 h 2 min`. From one minute on, fractions of the smaller unit are cut off.
+/// Formats seconds in at most two units: below 10 s with one decimal (`1.2 s`), below a minute rounded to seconds (`42
+/// s`), below an hour as `6 min 12 s`, else as `1 h 2 min`. From one minute on, fractions of the smaller unit are cut
+/// off.
 pub fn duration(seconds: f64) -> String {
     match seconds {
         s if s < 10.0 => format!("{s:.1} s"),

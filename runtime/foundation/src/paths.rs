@@ -35,9 +35,9 @@ pub fn resolve(path: &Path) -> PathBuf {
     path
 }
 
-/// Finds the entry of the path's parent folder whose name is most similar to the path's last component by [`nearest`], but
-/// not equal to it; of equally similar ones the first by name. Returns the entry's path without `.` components. `None` if
-/// no name is similar enough, or the parent folder cannot be listed.
+/// Finds the entry of the path's parent folder whose name is most similar to the path's last component by [`nearest`],
+/// but not equal to it; of equally similar ones the first by name. Returns the entry's path without `.` components.
+/// `None` if no name is similar enough, or the parent folder cannot be listed.
 #[must_use]
 pub fn similar_entry(path: &Path) -> Option<PathBuf> {
     let entries = std::fs::read_dir(parent(path)).ok()?.flatten();

@@ -1,7 +1,7 @@
 //! Makes untrusted text safe to show in terminals and logs.
 //!
-//! Text of a method reaches logs, error messages and terminals. Control characters, escape sequences and characters that
-//! change the writing direction are replaced by visible escapes.
+//! Text of a method reaches logs, error messages and terminals. Control characters, escape sequences and characters
+//! that change the writing direction are replaced by visible escapes.
 
 /// Replaces every character of `text` for which [`is_unprintable`] holds by its code point, such as `\u{1b}`. Once the
 /// result has `limit` bytes or more, the rest of `text`, if any, is replaced by `…`.
@@ -29,8 +29,8 @@ pub fn printable_except(text: &str, limit: usize, kept: &[char]) -> String {
     shown
 }
 
-/// Whether a character is unsafe to show: a control character (line breaks and tabs too), a mark of writing direction, or an
-/// invisible character such as a soft hyphen or a zero-width space. False for ordinary spaces.
+/// Whether a character is unsafe to show: a control character (line breaks and tabs too), a mark of writing direction,
+/// or an invisible character such as a soft hyphen or a zero-width space. False for ordinary spaces.
 #[must_use]
 pub fn is_unprintable(character: char) -> bool {
     character.is_control()

@@ -1,4 +1,5 @@
-//! The value of a setting of a method or verifier: declared by its manifest, given by a run file, passed to the component.
+//! The value of a setting of a method or verifier: declared by its manifest, given by a run file, passed to the
+//! component.
 
 use std::fmt;
 

@@ -151,16 +151,16 @@ impl Configuration {
         Err(Error::Argument(format!("layer `{layer}` is not there, the model's layers are 0 to {last}")))
     }
 
-    /// Returns an error that names the first token id at or above the vocabulary size, if there is one. `holder` names the
-    /// source of the ids in the error, such as "row `3`".
+    /// Returns an error that names the first token id at or above the vocabulary size, if there is one. `holder` names
+    /// the source of the ids in the error, such as "row `3`".
     pub(crate) fn check_tokens(&self, holder: &str, ids: &[u32]) -> Result<()> {
         let Some(id) = ids.iter().find(|id| **id as usize >= self.vocabulary) else { return Ok(()) };
         let last = self.vocabulary.saturating_sub(1);
         Err(Error::Argument(format!("{holder} holds token `{id}`, the model's vocabulary ends at `{last}`")))
     }
 
-    /// The width inside the feed-forward part that a token runs through: that of all its experts together in a model with
-    /// experts.
+    /// The width inside the feed-forward part that a token runs through: that of all its experts together in a model
+    /// with experts.
     #[must_use]
     pub fn active_intermediate(&self) -> usize {
         self.experts.map_or(self.intermediate, |experts| experts.active * experts.intermediate)
@@ -221,9 +221,9 @@ impl Configuration {
     }
 
     /// Checks that hidden and intermediate width, the counts of query and key heads, the width of a head and that of
-    /// all query heads together, the vocabulary, and the width of all experts of a token are from 1 to [`LARGEST_SIDE`];
-    /// that the number of layers is from 1 to [`MOST_LAYERS`] and matches `layer_kinds`; and that the number of experts of
-    /// all layers is from 1 to [`MOST_EXPERTS`], and that of a token from 1 to that of a layer.
+    /// all query heads together, the vocabulary, and the width of all experts of a token are from 1 to
+    /// [`LARGEST_SIDE`]; that the number of layers is from 1 to [`MOST_LAYERS`] and matches `layer_kinds`; and that the
+    /// number of experts of all layers is from 1 to [`MOST_EXPERTS`], and that of a token from 1 to that of a layer.
     fn check_sizes(&self, file: &Path) -> Result<()> {
         let sides = [
             ("hidden_size", self.hidden),

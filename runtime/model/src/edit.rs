@@ -10,6 +10,7 @@ use tunebox_compute::{DType, Tensor, Weight};
 use crate::configuration::Configuration;
 use crate::decoder::site::Site;
 use crate::error::{Error, Result};
+use crate::families::{EMBEDDING, HEAD, base_name};
 
 /// How many rows of a matrix are converted to `f32` at a time.
 const BLOCK: usize = 4_096;
@@ -67,9 +68,8 @@ impl Matrix {
         let whole =
             |name: &str| Self { name: name.into(), bias: None, place: None, first: 0, rows: vocabulary, columns };
         let site = match role {
-            Role::Embedding => return Ok(whole("model.embed_tokens.weight")),
-            Role::Head if configuration.tied => return Ok(whole("model.embed_tokens.weight")),
-            Role::Head => return Ok(whole("lm_head.weight")),
+            Role::Embedding => return Ok(whole(EMBEDDING)),
+            Role::Head => return Ok(whole(base_name(configuration, HEAD))),
             Role::Linear(site) => site,
         };
         configuration.check_layer(layer)?;

@@ -162,14 +162,20 @@ fn suggest_setting(key: &str) -> &'static str {
     match key {
         "initialize" => "take a smaller rank, give these modules one by `rank-pattern`, or leave `initialize` out",
         "targets" => "name maps of the attention, such as `q_proj`, or use `all-linear`, which selects all of them",
+        "modules-to-save" => "name ends of paths, such as `embed_tokens`, `lm_head`, `norm` or `mlp.down_proj`",
+        "ensure-weight-tying" => "leave `ensure-weight-tying` out",
         _ => "a module's path is, for example, `model.layers.0.self_attn.q_proj`",
     }
 }
 
-/// The hint for a module name that the model does not have. Lists `known`, the names of the model's maps, after the
-/// name among them that is most similar to `name`, or before `all-linear` if none is similar.
+/// The hint for a module name that is that of no linear map. Lists `known`, the names of the model's maps, after the
+/// name among them that is most similar to `name`, or before `all-linear` if none is similar. For embedding and head,
+/// the setting that trains them whole.
 fn suggest_module(name: &str, known: &[&str]) -> String {
     let list = known.join(", ");
+    if ["embed_tokens", "lm_head"].iter().any(|whole| name.ends_with(whole)) {
+        return format!("train it whole by `modules-to-save`; low-rank factors are for the maps {list}");
+    }
     match nearest(name, known.iter().copied()) {
         Some(meant) => format!("did you mean `{meant}`? (maps: {list})"),
         None => format!("maps: {list}; or `all-linear`"),

@@ -114,7 +114,7 @@ fn open_merged(policy: &Policy, path: &Path) -> Result<Policy> {
 fn through_peft(policy: &Policy, folder: &Path) -> Result<Adapter> {
     adapters::check(policy)?;
     let model = policy.model();
-    policy.adapter().save_for(&base_name(model), folder)?;
+    policy.adapter().save_for(model, &base_name(model), folder)?;
     Adapter::load(model, folder)
 }
 

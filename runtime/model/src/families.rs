@@ -20,7 +20,7 @@ use tunebox_foundation::explain::Explanation;
 pub(crate) use family::GgufLayout;
 pub use gguf::TensorFacts;
 pub use names::weight_shapes;
-pub(crate) use names::{aliases, gguf_name};
+pub(crate) use names::{EMBEDDING, HEAD, aliases, base_name, gguf_name};
 
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
@@ -111,8 +111,8 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// Converts the configuration to a `config.json`, for models that came without one. An unknown family gets the keys of
-    /// Llama.
+    /// Converts the configuration to a `config.json`, for models that came without one. An unknown family gets the keys
+    /// of Llama.
     #[must_use]
     pub fn to_hugging_face(&self) -> Value {
         let family = family_of(self);
@@ -161,7 +161,8 @@ pub(crate) fn gguf_layout(configuration: &Configuration) -> GgufLayout {
     family_of(configuration).gguf_layout
 }
 
-/// The `general.architecture` of GGUF files of a configuration's family: Llama's for Mistral, which has none of its own.
+/// The `general.architecture` of GGUF files of a configuration's family: Llama's for Mistral, which has none of its
+/// own.
 pub(crate) fn gguf_architecture(configuration: &Configuration) -> &'static str {
     family_of(configuration).architecture.unwrap_or("llama")
 }

@@ -9,6 +9,7 @@ use tunebox_compute::{DType, Tensor};
 use tunebox_foundation::files::create_folder;
 
 use crate::adapter::{Adapter, Module, ModuleFactors};
+use crate::configuration::Configuration;
 use crate::decoder::linear::squared_norms;
 use crate::edit::Edits;
 use crate::error::{Error, Result};
@@ -28,25 +29,32 @@ pub fn merge(policy: &Policy, out: &Path, dtype: DType) -> Result<()> {
     let model = policy.model();
     create_folder(out)?;
     let stored = |(name, shape)| TensorSpec { name, shape, dtype };
-    let list: Vec<TensorSpec> = families::weight_shapes(&model.configuration).into_iter().map(stored).collect();
+    let list: Vec<TensorSpec> = merged_shapes(policy).into_iter().map(stored).collect();
     files::write_tensors(&out.join("model.safetensors"), &list, None, |number| {
         merge_weight(model, policy.adapter(), policy.edits(), &list[number].name)
     })?;
-    files::write(&out.join("config.json"), format!("{:#}\n", configuration(model, dtype)?))?;
+    files::write(&out.join("config.json"), format!("{:#}\n", configuration(policy, dtype)?))?;
     add_companions(model, out)
 }
 
-/// Computes the weight of this name of the merged model, in `f32`, on the CPU: under full fine-tuning the trained weight;
-/// else the edited weight, or the base weight if it was not edited, with the adapter's module added if there is one on
-/// this weight. A DoRA module also scales the rows.
+/// The names and shapes of the weights of the merged model: those of the base model, with a head of its own if the
+/// adapter separates it from the embedding.
+pub(crate) fn merged_shapes(policy: &Policy) -> Vec<(String, Vec<usize>)> {
+    let configuration = &policy.model().configuration;
+    let tied = configuration.tied && !policy.adapter().separates_head();
+    families::weight_shapes(&Configuration { tied, ..configuration.clone() })
+}
+
+/// Computes the weight of this name of the merged model, in `f32`, on the CPU: the trained weight if it is trained
+/// itself; else the edited weight, or the base weight if it was not edited, with the adapter's module added if there is
+/// one on this weight. A DoRA module also scales the rows.
 pub(crate) fn merge_weight(model: &Model, adapter: &Adapter, edits: &Edits, name: &str) -> Result<Tensor> {
     let parameters = adapter.parameters();
-    if adapter.is_full()
-        && let Some(slot) = parameters.index(name)
-    {
+    if let Some(slot) = parameters.index(name) {
         return Ok(parameters.value_on_cpu(slot)?);
     }
-    let weight = edits.get(name).map_or_else(|| model.weights.get(name), Ok)?;
+    let base = || model.weights.get(families::base_name(&model.configuration, name));
+    let weight = edits.get(name).map_or_else(base, Ok)?;
     let Some(module) = module_of(adapter, name) else {
         return Ok(weight.to_dtype(DType::F32)?);
     };
@@ -60,13 +68,15 @@ pub(crate) fn merge_weight(model: &Model, adapter: &Adapter, edits: &Edits, name
     effective(&weight, &low, magnitude.map(lengths).transpose()?.as_ref())
 }
 
-/// Whether [`merge_weight`] gives another weight than the base model's: it was trained or edited, or has an adapter module.
+/// Whether [`merge_weight`] gives another weight than the base model's: it was trained or edited, or has an adapter
+/// module.
 pub(crate) fn is_changed(adapter: &Adapter, edits: &Edits, name: &str) -> bool {
-    adapter.is_full() || edits.get(name).is_some() || module_of(adapter, name).is_some()
+    adapter.parameters().index(name).is_some() || edits.get(name).is_some() || module_of(adapter, name).is_some()
 }
 
-/// Computes W + s·B·A, `[out, in]`, `f32`, on the CPU. `lengths` is given for DoRA: the magnitude m and ‖W‖² of each row
-/// of W, both `[out]`. With it, each row of the sum is multiplied by m / ‖row‖, with the norm of that row of the sum.
+/// Computes W + s·B·A, `[out, in]`, `f32`, on the CPU. `lengths` is given for DoRA: the magnitude m and ‖W‖² of each
+/// row of W, both `[out]`. With it, each row of the sum is multiplied by m / ‖row‖, with the norm of that row of the
+/// sum.
 pub(crate) fn effective(weight: &Tensor, low: &LowRank, lengths: Option<&(Tensor, Tensor)>) -> Result<Tensor> {
     let added = (low.b.matmul(&low.a)? * f64::from(low.scale))?;
     let sum = (weight.to_dtype(DType::F32)? + added)?;
@@ -85,10 +95,12 @@ fn module_of<'a>(adapter: &'a Adapter, name: &str) -> Option<&'a Module> {
     adapter.modules().iter().find(|module| module.site.path(module.layer) == path)
 }
 
-/// Returns the `config.json` to write: that of the model's folder, or, for a GGUF file or a model made from parts, a new
-/// one made from its configuration. Sets the key `dtype` to `bfloat16`, `float16` or, for every other type, `float32`,
-/// and removes `torch_dtype` and `quantization_config`.
-fn configuration(model: &Model, dtype: DType) -> Result<Value> {
+/// Returns the `config.json` to write: that of the model's folder, or, for a GGUF file or a model made from parts, a
+/// new one made from its configuration. Sets the key `dtype` to `bfloat16`, `float16` or, for every other type,
+/// `float32`, removes `torch_dtype` and `quantization_config`, and sets `tie_word_embeddings` to false if the adapter
+/// separates the head from the embedding.
+fn configuration(policy: &Policy, dtype: DType) -> Result<Value> {
+    let model = policy.model();
     let mut value = match model.folder() {
         Some(folder) => files::read_json(&folder.join("config.json"))?,
         None => model.configuration.to_hugging_face(),
@@ -102,12 +114,15 @@ fn configuration(model: &Model, dtype: DType) -> Result<Value> {
         table.remove("torch_dtype");
         table.remove("quantization_config");
         table.insert("dtype".into(), name.into());
+        if model.configuration.tied && policy.adapter().separates_head() {
+            table.insert("tie_word_embeddings".into(), false.into());
+        }
     }
     Ok(value)
 }
 
-/// Adds tokenizer, chat template and generation settings to the folder `out`: copies of those files in [`COMPANIONS`] that
-/// the model's folder has; or, for a GGUF file or a model made from parts, newly written ones.
+/// Adds tokenizer, chat template and generation settings to the folder `out`: copies of those files in [`COMPANIONS`]
+/// that the model's folder has; or, for a GGUF file or a model made from parts, newly written ones.
 fn add_companions(model: &Model, out: &Path) -> Result<()> {
     let Some(folder) = model.folder() else { return write_companions(model, out) };
     for name in COMPANIONS {
@@ -119,8 +134,8 @@ fn add_companions(model: &Model, out: &Path) -> Result<()> {
     Ok(())
 }
 
-/// Writes the files of a model's tokenizer, `chat_template.jinja`, and the end tokens as `generation_config.json`; leaves
-/// out each that the model does not have.
+/// Writes the files of a model's tokenizer, `chat_template.jinja`, and the end tokens as `generation_config.json`;
+/// leaves out each that the model does not have.
 fn write_companions(model: &Model, out: &Path) -> Result<()> {
     if let Some(tokenizer) = &model.tokenizer {
         tokenizer.write(out)?;

@@ -190,7 +190,7 @@ impl Policy {
 
     /// Divides the rows of all passes of this policy among ranks, each of which has a policy with the same state and
     /// makes the same calls; they return the same bits as without ranks. Generation is not divided, and passes for
-    /// learning are not if all weights are trained.
+    /// learning are not if weights of the model are trained themselves.
     ///
     /// # Errors
     /// [`Error::Unsupported`] for several ranks if the model is on another device than the CPU.

@@ -113,9 +113,9 @@ impl Weights {
     }
 
     /// Calls `find` with the Hugging Face name of each weight that the configuration needs, and collects the entries.
-    /// Maps no files; sets the default precision of the device. Errors: those of `find`, a model that does not run on the
-    /// device, or a weight that is not found (`None`) or has another shape. The last two name the weight's file, or `place`
-    /// if it has none.
+    /// Maps no files; sets the default precision of the device. Errors: those of `find`, a model that does not run on
+    /// the device, or a weight that is not found (`None`) or has another shape. The last two name the weight's file, or
+    /// `place` if it has none.
     fn collect(
         place: &Path,
         configuration: &Configuration,
@@ -145,12 +145,12 @@ impl Weights {
     }
 
     /// Sets the precision of the block matrices and of computation. On an accelerator, drops the weights that are
-    /// loaded, so that they are read again. On the CPU, converts them; a matrix that is loaded in NF4 stays so. Weights
-    /// that are not loaded are converted one by one when they are read.
+    /// loaded, so that they are read again. On the CPU, converts them; a matrix that was quantized when it was loaded
+    /// stays so. Weights that are not loaded are converted one by one when they are read.
     ///
     /// # Errors
-    /// When NF4 is asked for and a block matrix is quantized already, in its file or as loaded, or a loaded one holds a
-    /// number that is not finite.
+    /// When a quantized format is asked for and a block matrix is quantized already, in its file or as loaded, or a
+    /// loaded one holds a number that is not finite.
     pub fn with_precision(mut self, asked: impl Into<PrecisionRequest>) -> Result<Self> {
         self.precision = self.precision_for(asked);
         for (name, entry) in &mut self.entries {
@@ -191,8 +191,8 @@ impl Weights {
     }
 
     /// A weight on the CPU, whatever the device of the model. If that is the CPU, it is the weight with which passes
-    /// run. Otherwise it is read again and not cached: as stored or given, or quantized to NF4 if the precision asks
-    /// for it.
+    /// run. Otherwise it is read again and not cached: as stored or given, or quantized if the precision asks for
+    /// it.
     ///
     /// # Errors
     /// When there is no such weight, or its file cannot be read any more.
@@ -200,7 +200,7 @@ impl Weights {
         if self.device.is_cpu() { self.weight(name) } else { self.read(name, self.entry(name)?) }
     }
 
-    /// A weight as a CPU tensor with exact values: those of its file or source, or those of NF4 if the precision
+    /// A weight as a CPU tensor with exact values: those of its file or source, or the rounded ones if the precision
     /// quantizes it. In `f32` if it is quantized. A weight in a file is copied; if the model is not on the CPU, the
     /// mapped pages are released afterwards.
     ///
@@ -250,7 +250,7 @@ impl Weights {
     }
 
     /// The bytes of all weights as kept: in memory, in the mapped file or on the device. Weights not read yet count as
-    /// they will be kept, but without quantization to NF4; [`bytes_in`](Self::bytes_in) includes that.
+    /// they will be kept, but without quantization; [`bytes_in`](Self::bytes_in) includes that.
     #[must_use]
     pub fn bytes(&self) -> u64 {
         self.entries.values().map(|entry| entry.bytes(self.precision)).sum()
@@ -266,19 +266,19 @@ impl Weights {
     /// The bytes that all weights would take with the block matrices kept as `base`. Converts nothing.
     ///
     /// # Errors
-    /// When `base` is NF4 and a block matrix is quantized in its file already.
+    /// When `base` is a quantized format and a block matrix is quantized in its file already.
     pub fn bytes_in(&self, base: Base) -> Result<u64> {
         let precision = self.precision_for(PrecisionRequest { base, ..self.precision.request() });
         self.entries.iter().map(|(name, entry)| entry.bytes_in(name, precision, &self.place)).sum()
     }
 
-    /// The number of block matrices that the precision does not quantize to NF4, and the number of all block matrices,
-    /// in this order.
+    /// The number of block matrices that the precision does not quantize, and the number of all block matrices, in
+    /// this order.
     #[must_use]
     pub fn linear_as_stored(&self) -> (usize, usize) {
         let linear = self.entries.iter().filter(|(name, entry)| entry.purpose(name) == Purpose::Linear);
         let columns: Vec<usize> = linear.map(|(_, entry)| entry.shape.last().copied().unwrap_or(0)).collect();
-        let stored = columns.iter().filter(|columns| !self.precision.quantizes(Purpose::Linear, **columns));
+        let stored = columns.iter().filter(|columns| self.precision.quantizes(Purpose::Linear, **columns).is_none());
         (stored.count(), columns.len())
     }
 

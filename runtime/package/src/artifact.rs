@@ -29,8 +29,8 @@ pub const LAYER: &str = "application/wasm";
 /// The largest manifest and the largest configuration that are read, in bytes.
 pub const LARGEST_DOCUMENT: u64 = 1 << 20;
 
-/// The annotation of the manifest with the text of the signature: not a second layer, since other tools expect one layer.
-/// The text is in base64, since some tools write the line ends of an annotation into JSON without escaping them.
+/// The annotation of the manifest with the text of the signature: not a second layer, since other tools expect one
+/// layer. The text is in base64, since some tools write the line ends of an annotation into JSON without escaping them.
 const SIGNATURE: &str = "dev.tunebox.signature";
 /// The annotation with the file name that other tools give the layer.
 const TITLE: &str = "org.opencontainers.image.title";
@@ -41,8 +41,8 @@ const DESCRIPTION: &str = "org.opencontainers.image.description";
 /// The annotation with the package's license.
 const LICENSE: &str = "org.opencontainers.image.licenses";
 
-/// The creation time in every configuration, which must have one. The real time would give one package another digest at
-/// every push; reproducible images use the epoch.
+/// The creation time in every configuration, which must have one. The real time would give one package another digest
+/// at every push; reproducible images use the epoch.
 const CREATED: &str = "1970-01-01T00:00:00Z";
 /// The only `os` that the format has for components, whether they import WASI or not.
 const SYSTEM: &str = "wasip2";

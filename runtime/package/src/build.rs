@@ -1,5 +1,5 @@
-//! Builds a component from a method folder: compiles the source, wraps the core module as a component, puts the manifest
-//! at the component's top level, checks the result and writes it.
+//! Builds a component from a method folder: compiles the source, wraps the core module as a component, puts the
+//! manifest at the component's top level, checks the result and writes it.
 //!
 //! For a method in Rust, the same source and toolchain give the same bytes, wherever the folder lies.
 
@@ -42,8 +42,8 @@ pub struct Options {
     pub debug: bool,
     /// Whether cargo uses no network: a dependency that is not on this machine is then an error.
     pub offline: bool,
-    /// Whether to compile everything anew in an empty target folder, since another program may have put other code into the
-    /// usual one.
+    /// Whether to compile everything anew in an empty target folder, since another program may have put other code into
+    /// the usual one.
     pub clean: bool,
 }
 
@@ -159,9 +159,9 @@ pub fn compile(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Resul
     Ok(Compiled { warnings, ..compiled })
 }
 
-/// Returns the file that [`build`] writes for a folder by default, `<folder>/<name>.wasm`, without compiling. `<name>` is
-/// the package's name in `Cargo.toml`, or the project's in `pyproject.toml`. Errors: the folder holds no method, or that
-/// file cannot be parsed or has no name.
+/// Returns the file that [`build`] writes for a folder by default, `<folder>/<name>.wasm`, without compiling. `<name>`
+/// is the package's name in `Cargo.toml`, or the project's in `pyproject.toml`. Errors: the folder holds no method, or
+/// that file cannot be parsed or has no name.
 pub fn component_path(folder: &Path) -> Result<PathBuf, Error> {
     expect_method(folder)?;
     if python::is_python(folder) {

@@ -31,12 +31,12 @@ pub(crate) const COMPILED_PYTHON: &str = "__pycache__";
 /// Returns the SHA-256, in hexadecimal, of what a method folder is built from: `Cargo.toml` or `pyproject.toml`,
 /// `build.rs` if there is one, and everything under `src`.
 ///
-/// For each file, in the order of paths, hashes its path in the folder and its contents, each after its length in bytes as
-/// a little-endian `u64`. Carriage returns in contents are left out, so that a checkout on another system has the same
-/// digest. Times and the folder's own path do not count. A file that an editor keeps for itself while a source is open
-/// counts only if a counted file contains its name, as in `#[path = ".before.swp"]`: it may be compiled then. A name that a
-/// source assembles from parts is not detected. A backup that an editor leaves, as `lib.rs~`, always counts. Errors: no
-/// `src`, or a file that cannot be read or has more than 64 MiB.
+/// For each file, in the order of paths, hashes its path in the folder and its contents, each after its length in bytes
+/// as a little-endian `u64`. Carriage returns in contents are left out, so that a checkout on another system has the
+/// same digest. Times and the folder's own path do not count. A file that an editor keeps for itself while a source is
+/// open counts only if a counted file contains its name, as in `#[path = ".before.swp"]`: it may be compiled then. A
+/// name that a source assembles from parts is not detected. A backup that an editor leaves, as `lib.rs~`, always
+/// counts. Errors: no `src`, or a file that cannot be read or has more than 64 MiB.
 pub fn source(folder: &Path) -> Result<String, Error> {
     // Cargo compiles what lies in a folder of that name where a source says so; Python never does.
     let (manifest, left_out) = if is_python(folder) { (PYPROJECT, COMPILED_PYTHON) } else { ("Cargo.toml", "") };
@@ -61,8 +61,8 @@ pub fn source(folder: &Path) -> Result<String, Error> {
 }
 
 /// Lists the files below `folder`/`inside`, recursively, by their paths in `folder`, sorted. Leaves out folders called
-/// `left_out` with everything in them. A symbolic link is listed as a file and not followed. Errors: a folder that cannot
-/// be read.
+/// `left_out` with everything in them. A symbolic link is listed as a file and not followed. Errors: a folder that
+/// cannot be read.
 pub(crate) fn files_below(folder: &Path, inside: &Path, left_out: &str) -> Result<Vec<PathBuf>, Error> {
     let (path, mut files) = (folder.join(inside), Vec::new());
     for entry in fs::read_dir(&path).map_err(Error::file("read", &path))? {

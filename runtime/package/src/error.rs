@@ -105,8 +105,8 @@ pub enum Reason {
 }
 
 impl Reason {
-    /// Returns the exit code of the program for an error of this reason: `No` for a registry that does not answer, `Trust`
-    /// for an unknown signer and for a mismatch, `Sandbox` for [`Reason::Sandbox`], `Usage` for all others.
+    /// Returns the exit code of the program for an error of this reason: `No` for a registry that does not answer,
+    /// `Trust` for an unknown signer and for a mismatch, `Sandbox` for [`Reason::Sandbox`], `Usage` for all others.
     fn exit(self) -> Exit {
         match self {
             Self::Unreachable => Exit::No,
@@ -155,8 +155,8 @@ impl Error {
         Explanation::new("package", what).with_hint(BUILD_FOLDER).into()
     }
 
-    /// Makes the error for a provenance document (the list of what a package was built from) that cannot be made or read.
-    /// `problem` says why; its control characters are escaped, and it is cut to about 400 bytes.
+    /// Makes the error for a provenance document (the list of what a package was built from) that cannot be made or
+    /// read. `problem` says why; its control characters are escaped, and it is cut to about 400 bytes.
     pub(crate) fn provenance(problem: &str) -> Self {
         let what = format!("the list of what the package was built from is not usable: {}", printable(problem, 400));
         Explanation::new("package", what).with_hint("its author can build and pack it again").into()

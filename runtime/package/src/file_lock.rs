@@ -18,7 +18,8 @@ const GUARD_FILE: &str = ".tunebox-guard";
 /// The time between two attempts to take a lock.
 const PAUSE: Duration = Duration::from_millis(5);
 
-/// A function that tries to take a lock: `File::try_lock` for an exclusive one, `File::try_lock_shared` for a shared one.
+/// A function that tries to take a lock: `File::try_lock` for an exclusive one, `File::try_lock_shared` for a shared
+/// one.
 type Try = fn(&File) -> Result<(), TryLockError>;
 
 /// Takes the lock of a file by calling `attempt` every 5 ms until the time `end`, and at least once. Returns false if

@@ -45,8 +45,8 @@ fn user_folder() -> Result<Option<PathBuf>, Error> {
 }
 
 /// Returns where the user's folder is: `TUNEBOX_HOME`, else `tunebox` in `XDG_DATA_HOME` if that is absolute, else
-/// `.local/share/tunebox` in the home folder `home`. `variable` reads an environment variable; an empty one counts as not
-/// set, and so does an empty `home`. `None` if nothing is set.
+/// `.local/share/tunebox` in the home folder `home`. `variable` reads an environment variable; an empty one counts as
+/// not set, and so does an empty `home`. `None` if nothing is set.
 fn choose_folder(variable: &dyn Fn(&str) -> Option<OsString>, home: Option<PathBuf>) -> Option<PathBuf> {
     let named = |name: &str| variable(name).filter(|value| !value.is_empty()).map(PathBuf::from);
     if let Some(path) = named(VARIABLE) {

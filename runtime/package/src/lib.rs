@@ -1,7 +1,7 @@
 //! Packages of methods: finds, reads, builds, signs, stores and transfers them, and decides which signers are accepted.
 //!
-//! A package is one WebAssembly component with its manifest in a custom section. This crate reads packages without running
-//! their code; `tunebox_sandbox` decides what a method may do, and runs it.
+//! A package is one WebAssembly component with its manifest in a custom section. This crate reads packages without
+//! running their code; `tunebox_sandbox` decides what a method may do, and runs it.
 
 pub mod artifact;
 pub mod build;

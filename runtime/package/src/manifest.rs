@@ -1,7 +1,7 @@
 //! The manifest of a method: what it states about itself, in the custom section `tunebox:manifest`.
 //!
-//! The section is untrusted text: sizes and counts are limited, unknown fields are errors, and texts may hold no control
-//! characters, which could act on a terminal.
+//! The section is untrusted text: sizes and counts are limited, unknown fields are errors, and texts may hold no
+//! control characters, which could act on a terminal.
 
 mod rules;
 
@@ -154,7 +154,8 @@ pub struct Setting {
     /// The least number of items of a list. The other bounds of a list are those of each item.
     #[serde(default, rename = "min-items", skip_serializing_if = "Option::is_none")]
     pub min_items: Option<u32>,
-    /// The largest number of items of a list; at most [`MAX_ITEMS`](crate::settings::MAX_ITEMS), which holds without it.
+    /// The largest number of items of a list; at most [`MAX_ITEMS`](crate::settings::MAX_ITEMS), which holds without
+    /// it.
     #[serde(default, rename = "max-items", skip_serializing_if = "Option::is_none")]
     pub max_items: Option<u32>,
     /// The texts that are allowed; empty if any text is.
@@ -221,8 +222,8 @@ struct Stamp {
 }
 
 impl Stamp {
-    /// Reads the method's name, safe to show, and the version of the contract that it needs. `None` if the text is not JSON
-    /// with both, or `interface` is no semantic version. Errors: a version with another major or minor number than
+    /// Reads the method's name, safe to show, and the version of the contract that it needs. `None` if the text is not
+    /// JSON with both, or `interface` is no semantic version. Errors: a version with another major or minor number than
     /// [`CONTRACT`].
     fn read(text: &[u8]) -> Result<Option<(String, Version)>, Error> {
         let Ok(Self { name, interface }) = serde_json::from_slice(text) else { return Ok(None) };

@@ -45,8 +45,8 @@ pub struct Provenance {
 }
 
 /// Appends the CycloneDX document of a component that was built in `folder`, in place of an existing one. The same
-/// component and the same `Cargo.lock` (or packages of `.venv`) give the same bytes. Errors: a component without a record
-/// of its build, no `Cargo.lock` that lists it, or a document of more than 256 KiB.
+/// component and the same `Cargo.lock` (or packages of `.venv`) give the same bytes. Errors: a component without a
+/// record of its build, no `Cargo.lock` that lists it, or a document of more than 256 KiB.
 pub fn attach(component: &[u8], folder: &Path) -> Result<Vec<u8>, Error> {
     let manifest = read_manifest(component)?;
     let record =
@@ -112,8 +112,8 @@ pub fn sbom(package: &[u8]) -> Result<Option<String>, Error> {
     Ok(Some(printable_except(&String::from_utf8_lossy(text), usize::MAX, &['\n'])))
 }
 
-/// Returns the contents of the section [`SECTION`], or `None` if there is none. Errors: bytes that are no component, two
-/// such sections, or one of more than 256 KiB.
+/// Returns the contents of the section [`SECTION`], or `None` if there is none. Errors: bytes that are no component,
+/// two such sections, or one of more than 256 KiB.
 fn find_section(package: &[u8]) -> Result<Option<&[u8]>, Error> {
     let text = section::find(package, SECTION)?;
     text.map_or(Ok(()), |text| check_length(text.len()))?;

@@ -1,7 +1,8 @@
-//! Resolves what a person names as a method: a built-in one, a folder, a `.wasm` file, or a package in this user's store.
+//! Resolves what a person names as a method: a built-in one, a folder, a `.wasm` file, or a package in this user's
+//! store.
 //!
-//! Nothing here uses a network: a name in a registry means the package in the store that was pulled from there. Whether a
-//! package from the store may be used is decided in `trust`.
+//! Nothing here uses a network: a name in a registry means the package in the store that was pulled from there. Whether
+//! a package from the store may be used is decided in `trust`.
 
 mod stored;
 mod suggestion;
@@ -67,9 +68,9 @@ impl Reference {
         }
     }
 
-    /// Resolves the name of a verifier by the rules of [`parse`](Self::parse), but built-in verifiers come before built-in
-    /// methods. A method may be returned: the caller checks its world. Errors: the name means nothing, or two things, as
-    /// listed at [`parse`](Self::parse).
+    /// Resolves the name of a verifier by the rules of [`parse`](Self::parse), but built-in verifiers come before
+    /// built-in methods. A method may be returned: the caller checks its world. Errors: the name means nothing, or two
+    /// things, as listed at [`parse`](Self::parse).
     pub fn verifier(text: &str, base: &Path) -> Result<Self, Error> {
         Self::resolve_name("verifier", [builtin::verifiers(), builtin::list()], text, base)
     }

@@ -1,7 +1,7 @@
 //! Uploads and downloads packages: to and from any OCI registry, or a folder in OCI layout.
 //!
-//! A downloaded package is checked against its digests before it is returned; nothing is stored here. Logins come from the
-//! file that `docker login` writes. Whether a package may be used is decided by the trust in its signer.
+//! A downloaded package is checked against its digests before it is returned; nothing is stored here. Logins come from
+//! the file that `docker login` writes. Whether a package may be used is decided by the trust in its signer.
 
 mod address;
 mod agent;
@@ -70,8 +70,8 @@ pub fn push(location: &Location, artifact: &Artifact, progress: &mut dyn Progres
 }
 
 /// Fetches a package from a registry or folder, and returns it with the digest of its OCI manifest. Errors: no package
-/// fits, or in a folder several; a place in a registry without a version; parts that differ from what the manifest states;
-/// and any failure of the network or the registry.
+/// fits, or in a folder several; a place in a registry without a version; parts that differ from what the manifest
+/// states; and any failure of the network or the registry.
 pub fn pull(location: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
     match &location.kind {
         Kind::Folder(folder) => pull_from_folder(folder, location, progress),
@@ -142,8 +142,8 @@ fn pull_from_folder(
     Ok((artifact, stored.manifest_digest))
 }
 
-/// Makes a more specific error for a path that is no folder of packages: if it is a file, or if its parent is a folder of
-/// packages, so that two slashes are missing before a package's name. `None` in all other cases.
+/// Makes a more specific error for a path that is no folder of packages: if it is a file, or if its parent is a folder
+/// of packages, so that two slashes are missing before a package's name. `None` in all other cases.
 fn explain_wrong_folder(path: &Path) -> Option<Error> {
     let shown = path.display();
     if path.is_file() {

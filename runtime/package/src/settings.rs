@@ -22,8 +22,8 @@ pub struct SettingError {
     source: Box<Explanation>,
 }
 
-/// Makes the error for a key that is no setting of the method. The hint has the nearest setting, if there is one, and all
-/// of them.
+/// Makes the error for a key that is no setting of the method. The hint has the nearest setting, if there is one, and
+/// all of them.
 fn unknown_setting(manifest: &Manifest, name: &str) -> SettingError {
     let (method, known) = (&manifest.name, manifest.settings.iter().map(|setting| setting.name.as_str()));
     let known: Vec<&str> = known.collect();
@@ -89,9 +89,9 @@ fn resolve(method: &str, setting: &Setting, given: Option<&toml::Value>) -> Resu
     })
 }
 
-/// Converts a value to the setting's kind (integers become numbers where the setting takes those, and an empty list one of
-/// the setting's kind), and checks the range and choices, for a list those of each item, the number of items, and that a
-/// number is finite as `f32`. The error completes "`name` is …".
+/// Converts a value to the setting's kind (integers become numbers where the setting takes those, and an empty list one
+/// of the setting's kind), and checks the range and choices, for a list those of each item, the number of items, and
+/// that a number is finite as `f32`. The error completes "`name` is …".
 pub(crate) fn convert_and_check(setting: &Setting, value: Value) -> Result<Value, String> {
     let value = convert(setting.kind, value)?;
     let items: Vec<Value> = match &value {
@@ -162,9 +162,9 @@ fn is_in_range(setting: &Setting, value: f64) -> bool {
         && setting.below.is_none_or(|below| value < below)
 }
 
-/// Describes what a setting takes, in words: its choices ("`nll` or `dft`"), else its bounds ("at least 0 and below 1"),
-/// else the kind of its values ("a finite number"). For a list the number of items and what each may be ("a list of 1 to 8
-/// items, each at least 0").
+/// Describes what a setting takes, in words: its choices ("`nll` or `dft`"), else its bounds ("at least 0 and below
+/// 1"), else the kind of its values ("a finite number"). For a list the number of items and what each may be ("a list
+/// of 1 to 8 items, each at least 0").
 pub fn range(setting: &Setting) -> String {
     let each = item_range(setting);
     if item_kind(setting.kind) == setting.kind {

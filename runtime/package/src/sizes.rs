@@ -20,9 +20,9 @@ pub struct Part {
 /// The name of the part that is neither code nor data nor a custom section.
 const REST: &str = "types and wiring";
 
-/// Returns the parts of a component with their bytes, nested modules included; the largest first, ties by name. Sections
-/// of one kind or name are added up; what is in none of them is the part `types and wiring`. Control characters in names
-/// are escaped, and names are cut to about 64 bytes. Errors: bytes that are no WebAssembly.
+/// Returns the parts of a component with their bytes, nested modules included; the largest first, ties by name.
+/// Sections of one kind or name are added up; what is in none of them is the part `types and wiring`. Control
+/// characters in names are escaped, and names are cut to about 64 bytes. Errors: bytes that are no WebAssembly.
 pub fn sizes(bytes: &[u8]) -> Result<Vec<Part>, Error> {
     let mut found: BTreeMap<String, u64> = BTreeMap::new();
     let mut add = |name: &str, bytes: usize| *found.entry(printable(name, 64)).or_default() += bytes as u64;

@@ -1,9 +1,10 @@
 //! The SDK that is embedded in this program, and the source of the built-in methods.
 //!
-//! A method's `Cargo.toml` takes the SDK from the path `.tunebox/sdk/rust`, and the program that builds the method writes
-//! its own SDK there. A crate of that name in a registry is never used. The path lies *below the root of the method's
-//! workspace*, because cargo mixes a crate's path, without that root, into the names of its functions. With an SDK that
-//! all folders share, a path of this machine would remain, and the same source would give other bytes on another machine.
+//! A method's `Cargo.toml` takes the SDK from the path `.tunebox/sdk/rust`, and the program that builds the method
+//! writes its own SDK there. A crate of that name in a registry is never used. The path lies *below the root of the
+//! method's workspace*, because cargo mixes a crate's path, without that root, into the names of its functions. With an
+//! SDK that all folders share, a path of this machine would remain, and the same source would give other bytes on
+//! another machine.
 
 mod standalone;
 mod warnings;
@@ -30,8 +31,8 @@ pub(crate) const SDK_PATH: &str = "sdk/rust";
 /// The contents of files by their paths.
 pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 
-/// Every file of the SDK, unaltered, and the repository's `Cargo.toml`, as (path in the repository, contents). Written by
-/// the build script.
+/// Every file of the SDK, unaltered, and the repository's `Cargo.toml`, as (path in the repository, contents). Written
+/// by the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
 
 /// The source of every built-in method and verifier. Written by the build script.
@@ -51,7 +52,8 @@ pub fn of_builtins() -> &'static [Source] {
     SOURCES
 }
 
-/// Returns the files of the SDK by their paths in [`FOLDER`]. Their `Cargo.toml` files are rewritten to need no workspace.
+/// Returns the files of the SDK by their paths in [`FOLDER`]. Their `Cargo.toml` files are rewritten to need no
+/// workspace.
 pub fn files() -> &'static Files {
     static STANDALONE: LazyLock<Files> = LazyLock::new(|| {
         let standalone = |(name, bytes): &(&str, &[u8])| {

@@ -1,7 +1,7 @@
 //! The text that a signer signs: a package's name, version, world, imports and the digest of its bytes.
 //!
-//! The text is computed from the bytes alone, so it is never stored, and cannot disagree with them. Its `kind` makes sure
-//! that the signature of a package is valid for nothing else, and no other signature for a package.
+//! The text is computed from the bytes alone, so it is never stored, and cannot disagree with them. Its `kind` makes
+//! sure that the signature of a package is valid for nothing else, and no other signature for a package.
 
 use std::collections::BTreeMap;
 

@@ -1,6 +1,6 @@
 //! The packages on this machine: an OCI image layout in which files are found by their digests, and hashed whenever a
-//! package is opened. The same type serves as a registry without a server, in any folder or on a USB stick, and reads the
-//! layouts that other tools write.
+//! package is opened. The same type serves as a registry without a server, in any folder or on a USB stick, and reads
+//! the layouts that other tools write.
 //!
 //! The index only helps to find packages: the name of a package is read from the package itself. Whether a package
 //! may be used is decided by the trust in its signer.
@@ -104,9 +104,9 @@ impl Store {
         Ok(stored)
     }
 
-    /// Finds and reads the package that matches `wanted`, and hashes all its bytes; the highest version if `wanted` names
-    /// none. Errors: no package matches, several of different names or sources match, its bytes have changed, or the index
-    /// has another name or version than the package itself.
+    /// Finds and reads the package that matches `wanted`, and hashes all its bytes; the highest version if `wanted`
+    /// names none. Errors: no package matches, several of different names or sources match, its bytes have changed, or
+    /// the index has another name or version than the package itself.
     pub fn find(&self, wanted: Wanted<'_>) -> Result<(Stored, Artifact), Error> {
         let _lock = self.layout.lock_shared();
         let chosen = choice::choose_package(&self.list_packages()?, wanted, self.layout.shared_folder())?;
@@ -152,9 +152,9 @@ impl Store {
         self.list_packages_within(MAX_UNLABELED_BYTES)
     }
 
-    /// Returns the packages that the index lists, sorted by name, version and source. Entries that other tools wrote have no
-    /// labels, so their packages are read; entries that are no tunebox package are left out. Errors: those packages have
-    /// more than `left` bytes in all, or bytes that have changed.
+    /// Returns the packages that the index lists, sorted by name, version and source. Entries that other tools wrote
+    /// have no labels, so their packages are read; entries that are no tunebox package are left out. Errors: those
+    /// packages have more than `left` bytes in all, or bytes that have changed.
     fn list_packages_within(&self, mut left: u64) -> Result<Vec<Stored>, Error> {
         let mut known = Vec::new();
         for entry in &self.layout.read_index()?.manifests {

@@ -23,7 +23,8 @@ static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/template.rs
 /// What the templates of a method say in place of its description, for its author to replace.
 const DESCRIPTION: &str = "What this method does, in a sentence";
 
-/// What the templates of methods, verifiers and environments say in place of a description, for their author to replace.
+/// What the templates of methods, verifiers and environments say in place of a description, for their author to
+/// replace.
 pub const DESCRIPTIONS: [&str; 3] =
     [DESCRIPTION, "What this verifier does, in a sentence", "What this environment does, in a sentence"];
 
@@ -36,8 +37,8 @@ const EVERY_FOLDER: &str = "## The folder\n";
 /// The name of the method in a template's files, which the new method's name replaces.
 const PLACEHOLDER: &str = "blank";
 
-/// The data shapes that have a template: folders in `sdk/template/shapes` with the source in each language, and with the
-/// part of the README that the shape decides. `contrast` has no folder: its template is that of `instructions` with
+/// The data shapes that have a template: folders in `sdk/template/shapes` with the source in each language, and with
+/// the part of the README that the shape decides. `contrast` has no folder: its template is that of `instructions` with
 /// the texts in [`CONTRAST_TEXTS`] replaced.
 pub const SHAPES: [&str; 6] = ["supervised", "preference", "unpaired", "prompts", "instructions", "contrast"];
 

@@ -1,8 +1,8 @@
 //! Finds a Rust toolchain that can compile methods: one with the target's standard library installed, or one
 //! that builds that library from its own source.
 //!
-//! Both kinds of machine are common: rustup can install the target, while a distribution's Rust often has only the source
-//! of its library.
+//! Both kinds of machine are common: rustup can install the target, while a distribution's Rust often has only the
+//! source of its library.
 
 mod install;
 

@@ -45,7 +45,8 @@ pub struct Trust {
     project: PathBuf,
     /// The organization's list of publishers; empty without one.
     keyring: Publishers,
-    /// The content of this machine's `publishers.toml`: signers that a person accepted, and those that a list vouched for.
+    /// The content of this machine's `publishers.toml`: signers that a person accepted, and those that a list vouched
+    /// for.
     publishers: Publishers,
     lock: Lock,
     pending: Vec<Pending>,
@@ -55,7 +56,8 @@ pub struct Trust {
 pub enum Mode<'a> {
     /// Calls the function, which asks a person; true accepts the signer.
     Ask(&'a mut dyn FnMut(&Question) -> bool),
-    /// Asks nobody: accepts only packages that the lock pins, from signers that are accepted without regard to the lock.
+    /// Asks nobody: accepts only packages that the lock pins, from signers that are accepted without regard to the
+    /// lock.
     Locked,
 }
 
@@ -81,16 +83,16 @@ struct Pending {
 
 impl Trust {
     /// Reads the publishers in `publishers.toml` of the folder `home`, the list of publishers that `TUNEBOX_PUBLISHERS`
-    /// names, and the lock `tunebox.lock` of the folder `project`. Files that do not exist count as empty, except a list
-    /// that is named. Errors: a file that cannot be parsed, with line and column; a named list that does not exist; a `home`
-    /// folder or `publishers.toml` that other users own or may write.
+    /// names, and the lock `tunebox.lock` of the folder `project`. Files that do not exist count as empty, except a
+    /// list that is named. Errors: a file that cannot be parsed, with line and column; a named list that does not
+    /// exist; a `home` folder or `publishers.toml` that other users own or may write.
     pub fn open(home: &Path, project: &Path) -> Result<Self, Error> {
         Self::with_keyring(home, project, keyring().as_deref())
     }
 
-    /// Reads publishers and lock as [`open`](Self::open) does, but takes the organization's list from the file `keyring`
-    /// in place of the one that `TUNEBOX_PUBLISHERS` names. With `None`, the organization's list is empty, whatever that
-    /// variable says. Errors: those of [`open`](Self::open).
+    /// Reads publishers and lock as [`open`](Self::open) does, but takes the organization's list from the file
+    /// `keyring` in place of the one that `TUNEBOX_PUBLISHERS` names. With `None`, the organization's list is empty,
+    /// whatever that variable says. Errors: those of [`open`](Self::open).
     pub fn with_keyring(home: &Path, project: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
         let keyring = Publishers::read_organization(keyring)?;
         let project = simplify(project);

@@ -17,8 +17,8 @@ const TEXT_BYTES: usize = 10_000;
 const DECODE_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// Returns a component's imports and exports as WIT text, without doc comments. In each line, control characters are
-/// escaped, and what follows about 10,000 bytes is cut. Decodes on a thread of its own. Errors: bytes that are no component,
-/// one that WIT cannot express, or one that takes longer than 5 s to decode.
+/// escaped, and what follows about 10,000 bytes is cut. Decodes on a thread of its own. Errors: bytes that are no
+/// component, one that WIT cannot express, or one that takes longer than 5 s to decode.
 pub fn wit(bytes: &[u8]) -> Result<String, Error> {
     if !Parser::is_component(bytes) {
         return Err(Error::not_component("its header is not that of a component"));

@@ -68,16 +68,16 @@ pub(crate) fn admit_without_types(
     Ok(survey)
 }
 
-/// Validates a component with these imports (full names), and checks that this host provides every function of them that
-/// the component uses. Errors: bytes that are invalid or take longer than 5 s to validate, and a missing function.
+/// Validates a component with these imports (full names), and checks that this host provides every function of them
+/// that the component uses. Errors: bytes that are invalid or take longer than 5 s to validate, and a missing function.
 pub(crate) fn check_types(bytes: &[u8], imports: &[String], name: &str) -> Result<(), Error> {
     let types = validate(bytes, name)?;
     imports.iter().try_for_each(|import| check_functions(&types, import, name))
 }
 
-/// Checks one import, by its full name, against the contract and the grants of the run. Errors: [`Error::NotGranted`] for a
-/// name outside the contract and for an interface that `grants` lacks; that of [`needs_version`] for another track (major
-/// and minor version) than this host's, and for an unknown interface of a newer version.
+/// Checks one import, by its full name, against the contract and the grants of the run. Errors: [`Error::NotGranted`]
+/// for a name outside the contract and for an interface that `grants` lacks; that of [`needs_version`] for another
+/// track (major and minor version) than this host's, and for an unknown interface of a newer version.
 pub(crate) fn check_import(grants: &Grants, import: &str, method: &str) -> Result<(), Error> {
     let shown = printable(import, MAX_NAME_BYTES);
     let refused = |by_name| Err(Error::NotGranted { method: method.to_owned(), import: shown.clone(), by_name });

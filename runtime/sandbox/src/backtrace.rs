@@ -1,8 +1,8 @@
 //! Call stacks of a method: function names as the author wrote them, with files and lines if the component has debug
 //! information.
 //!
-//! wasmtime's backtraces contain no functions of the host. The modules that `wit-component` adds between the method and its
-//! imports are left out here. A function that was inlined into another has a frame of its own.
+//! wasmtime's backtraces contain no functions of the host. The modules that `wit-component` adds between the method and
+//! its imports are left out here. A function that was inlined into another has a frame of its own.
 
 use tunebox_foundation::explain::Trace;
 use wasmtime::{FrameInfo, FrameSymbol, WasmBacktrace};

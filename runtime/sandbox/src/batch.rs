@@ -14,8 +14,8 @@ pub struct Batch {
     pub size: u32,
     /// Numeric columns by name: one number a record, NaN where absent.
     pub columns: BTreeMap<String, Vec<f32>>,
-    /// Columns with a number for each target token, by name: the numbers of each row of the only side, NaN where absent, or
-    /// what is wrong with the column of a record. Empty for data that is not supervised.
+    /// Columns with a number for each target token, by name: the numbers of each row of the only side, NaN where
+    /// absent, or what is wrong with the column of a record. Empty for data that is not supervised.
     pub token_columns: BTreeMap<String, Result<Vec<Vec<f32>>, String>>,
     /// The index of each record in the data of the run.
     pub indices: Vec<u32>,

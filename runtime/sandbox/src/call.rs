@@ -1,4 +1,5 @@
-//! Runs one call into a method on a thread of its own, with its clock and limits, and catches every way in which it ends.
+//! Runs one call into a method on a thread of its own, with its clock and limits, and catches every way in which it
+//! ends.
 //!
 //! A panic of the host ends only that thread. What the calls mean is in `session`.
 

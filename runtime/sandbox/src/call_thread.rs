@@ -1,7 +1,7 @@
 //! A thread for each call of a method, whose stack does not depend on who makes the call.
 //!
-//! A panic of the host under a method is reported once, as the end of the method, and not printed to stderr. A thread that
-//! works for a method has a name that begins with [`THREAD_PREFIX`], or none (in the thread pool of the tensor
+//! A panic of the host under a method is reported once, as the end of the method, and not printed to stderr. A thread
+//! that works for a method has a name that begins with [`THREAD_PREFIX`], or none (in the thread pool of the tensor
 //! library).
 
 use std::any::Any;

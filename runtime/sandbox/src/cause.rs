@@ -169,8 +169,8 @@ fn format_passed_limit(limit: u64, unit: &str) -> String {
     format!("past {} {unit}", grouped(limit))
 }
 
-/// Returns the reason that the error [`Cause::Time`] shows: the method itself was computing. `calls` is its number of calls
-/// to the host, whose time does not count.
+/// Returns the reason that the error [`Cause::Time`] shows: the method itself was computing. `calls` is its number of
+/// calls to the host, whose time does not count.
 fn computed_too_long(calls: u64) -> String {
     if calls == 0 {
         return "no call to the host came back in that time: the method itself was computing".into();

@@ -1,8 +1,8 @@
 //! Child processes of this program: few environment variables, no core dumps, and an end with the parent.
 //!
-//! The parent makes a [`Program`] and starts it; the child calls [`prepare_as_child`] before anything else. A child that needs the
-//! user's folders gets them by [`send_environment`] and [`receive_environment`]. What a child computes is defined elsewhere:
-//! in `compile`, and in the worker of a run in `tunebox-training`.
+//! The parent makes a [`Program`] and starts it; the child calls [`prepare_as_child`] before anything else. A child
+//! that needs the user's folders gets them by [`send_environment`] and [`receive_environment`]. What a child computes
+//! is defined elsewhere: in `compile`, and in the worker of a run in `tunebox-training`.
 
 use std::ffi::OsString;
 use std::io::{self, BufRead, Read, Write};
@@ -19,8 +19,8 @@ use tunebox_foundation::environment;
 
 use crate::printable::printable;
 
-/// The environment variables that a child inherits, because libraries of others read them there: the number of threads, and
-/// which CUDA devices there are.
+/// The environment variables that a child inherits, because libraries of others read them there: the number of threads,
+/// and which CUDA devices there are.
 const INHERITED_VARIABLES: [&str; 4] =
     ["RAYON_NUM_THREADS", "CUDA_VISIBLE_DEVICES", "CUDA_DEVICE_ORDER", "CUDA_MPS_PIPE_DIRECTORY"];
 
@@ -96,8 +96,8 @@ impl Program {
     }
 }
 
-/// Makes the command mark every file of this process but the three standard streams as close-on-exec before it starts the
-/// program. Ignores a failure. Does nothing on systems other than Linux.
+/// Makes the command mark every file of this process but the three standard streams as close-on-exec before it starts
+/// the program. Ignores a failure. Does nothing on systems other than Linux.
 #[cfg_attr(
     target_os = "linux",
     expect(unsafe_code, reason = "the standard library cannot close the files that this process inherited")
@@ -138,8 +138,9 @@ pub fn send_environment(input: &mut impl Write) -> io::Result<()> {
     input.write_all(&line)
 }
 
-/// Reads the first line of `input`, the JSON that [`send_environment`] writes, and makes `tunebox_foundation::environment`
-/// return its variables in place of those of this process. A second call reads the line but changes nothing.
+/// Reads the first line of `input`, the JSON that [`send_environment`] writes, and makes
+/// `tunebox_foundation::environment` return its variables in place of those of this process. A second call reads the
+/// line but changes nothing.
 ///
 /// # Errors
 /// When the line is missing, longer than 1 MiB, or not such JSON.
@@ -148,8 +149,8 @@ pub fn receive_environment(input: &mut impl BufRead) -> io::Result<()> {
     Ok(())
 }
 
-/// Reads one line of at most `most` bytes and parses it as JSON. Errors: the input fails, has ended, or the line is longer
-/// or no JSON for a `T`.
+/// Reads one line of at most `most` bytes and parses it as JSON. Errors: the input fails, has ended, or the line is
+/// longer or no JSON for a `T`.
 pub(crate) fn read_line<T: DeserializeOwned>(input: &mut impl BufRead, most: u64) -> io::Result<T> {
     let mut line = Vec::new();
     input.take(most).read_until(b'\n', &mut line)?;
@@ -246,9 +247,9 @@ impl StderrTail {
         Self { tail, reader }
     }
 
-    /// Returns the last line that is neither blank nor begins with `note:`, trimmed, escaped and cut at 400 bytes; `None` if
-    /// there is none. Call it after the child has ended: it waits at most 0.1 s for the reading thread, and then takes what
-    /// was read so far.
+    /// Returns the last line that is neither blank nor begins with `note:`, trimmed, escaped and cut at 400 bytes;
+    /// `None` if there is none. Call it after the child has ended: it waits at most 0.1 s for the reading thread, and
+    /// then takes what was read so far.
     #[must_use]
     pub fn last_line(self) -> Option<String> {
         // A process that inherited the other end of the pipe may outlive the child, so the wait is short.

@@ -1,8 +1,9 @@
-//! Turns the bytes of a component into code: from the cache, compiled here, or compiled in a child process under limits.
+//! Turns the bytes of a component into code: from the cache, compiled here, or compiled in a child process under
+//! limits.
 //!
 //! A component can be small and take very long to compile, which wasmtime does not count as a fault of its own. So
-//! components that are not built into this program are compiled by a short-lived child process with limits on its time and
-//! memory, which returns the code. Built-in components are compiled here.
+//! components that are not built into this program are compiled by a short-lived child process with limits on its time
+//! and memory, which returns the code. Built-in components are compiled here.
 
 mod process;
 
@@ -22,7 +23,8 @@ use crate::error::Error;
 use crate::limits::Limits;
 use crate::precompiled::PrecompiledCode;
 
-/// Part of the key of cached code: changes whenever the engine's settings change in a way that their own hash does not show.
+/// Part of the key of cached code: changes whenever the engine's settings change in a way that their own hash does not
+/// show.
 const SETTINGS_VERSION: u32 = 1;
 
 /// The largest entry of the cache, and all entries together, in bytes.
@@ -62,8 +64,8 @@ pub(crate) struct Compiler {
 }
 
 impl Compiler {
-    /// Creates a compiler and opens the cache, if the settings name a folder. If the folder cannot be used, the compiler
-    /// works without a cache, and `cache` holds the reason.
+    /// Creates a compiler and opens the cache, if the settings name a folder. If the folder cannot be used, the
+    /// compiler works without a cache, and `cache` holds the reason.
     pub(crate) fn new(settings: Compiling) -> Self {
         let cache = settings.cache.as_deref().map(|folder| {
             let failed = |why| format!("compiled methods are not kept: `{}` cannot be used, {why}", folder.display());
@@ -86,8 +88,8 @@ impl Compiler {
     /// to write it is ignored. Compiles in a child process if `untrusted` is true and a program for it is configured,
     /// else in this process, without limits. `name` names the component in errors.
     ///
-    /// Errors: [`Error::Malformed`] for a component that the compiler rejects; [`Error::NotAdmitted`] if the child takes too
-    /// much time or memory, ends without an answer, or does not start.
+    /// Errors: [`Error::Malformed`] for a component that the compiler rejects; [`Error::NotAdmitted`] if the child
+    /// takes too much time or memory, ends without an answer, or does not start.
     pub(crate) fn compile(
         &self,
         engine: &wasmtime::Engine,

@@ -83,7 +83,8 @@ impl Completions {
         self.rows.ids.get(row).and_then(|ids| ids.get(start..)).unwrap_or(&[])
     }
 
-    /// Returns the index of the first completion token in row `row`: the length of its prompt; 0 if there is no such row.
+    /// Returns the index of the first completion token in row `row`: the length of its prompt; 0 if there is no such
+    /// row.
     fn completion_start(&self, row: usize) -> usize {
         let prompt = self.group.get(row).and_then(|group| self.prompts.ids.get(*group as usize));
         prompt.map_or(0, Vec::len)

@@ -1,8 +1,8 @@
 //! Restricts what a process that runs an untrusted method can do, by means of the operating system, in addition to the
 //! sandbox. Each such restriction is called a ring; only Linux has them.
 //!
-//! Call [`confine_files`] before any other thread starts, [`deny_calls`] and [`limit_memory`] before the first instruction
-//! of the method. A ring that the system lacks is left out; [`Ring::list`] returns which ones it has.
+//! Call [`confine_files`] before any other thread starts, [`deny_calls`] and [`limit_memory`] before the first
+//! instruction of the method. A ring that the system lacks is left out; [`Ring::list`] returns which ones it has.
 
 use std::io;
 use std::path::PathBuf;
@@ -27,9 +27,9 @@ pub struct Ring {
 }
 
 impl Ring {
-    /// Returns the three rings, each with whether this system has it. Tests the one for files by confining a short-lived
-    /// thread, and the one for system calls by the entry `Seccomp:` of `/proc/self/status`. Linux always has the one for
-    /// memory.
+    /// Returns the three rings, each with whether this system has it. Tests the one for files by confining a
+    /// short-lived thread, and the one for system calls by the entry `Seccomp:` of `/proc/self/status`. Linux always
+    /// has the one for memory.
     #[must_use]
     pub fn list() -> [Self; 3] {
         let files = std::thread::spawn(|| confine_files(&[], &[])).join().is_ok_and(|tried| tried.is_ok_and(|on| on));
@@ -67,9 +67,9 @@ pub fn confine_files(_: &[PathBuf], _: &[PathBuf]) -> io::Result<bool> {
 }
 
 /// Makes the system end this process if one of its threads opens a socket, starts a program or another process, acts on
-/// another process, changes the permissions of a file by its path, allocates memory that [`limit_memory`] does not count,
-/// or cancels the signal that ends this process with its parent. Lets `clone3` and `memfd_create` fail with `ENOSYS`, since
-/// libraries do without. Cannot be undone. Does nothing on systems other than Linux.
+/// another process, changes the permissions of a file by its path, allocates memory that [`limit_memory`] does not
+/// count, or cancels the signal that ends this process with its parent. Lets `clone3` and `memfd_create` fail with
+/// `ENOSYS`, since libraries do without. Cannot be undone. Does nothing on systems other than Linux.
 ///
 /// # Errors
 /// When the system rejects the filters.

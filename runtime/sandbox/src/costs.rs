@@ -1,5 +1,5 @@
-//! What every function of the contract costs, by its row of `runtime/contract/functions.txt`. The formulas of the tensor
-//! operations are in `compute`, by kind; rows and formulas share one version, [`COSTS`].
+//! What every function of the contract costs, by its row of `runtime/contract/functions.txt`. The formulas of the
+//! tensor operations are in `compute`, by kind; rows and formulas share one version, [`COSTS`].
 //!
 //! Costs are counted in units of work: about one number read or written. They are known before the work is done.
 //! They depend on sizes alone, never on a clock or a machine. Passes through the model are charged as passes and as

@@ -73,9 +73,9 @@ impl Method {
         Self { name: printable(name, 200), code: Code::Process(Arc::new(take)), imports }
     }
 
-    /// Returns a method that runs as a process of its own, outside the sandbox; `start` starts another one for each session.
-    /// It may call the interfaces in `imports`, given by full name, which the run must grant. Escapes `name` and cuts it at
-    /// 200 bytes.
+    /// Returns a method that runs as a process of its own, outside the sandbox; `start` starts another one for each
+    /// session. It may call the interfaces in `imports`, given by full name, which the run must grant. Escapes `name`
+    /// and cuts it at 200 bytes.
     ///
     /// # Errors
     /// [`Error::NotGranted`] for an import that `grants` lacks.
@@ -90,8 +90,8 @@ impl Method {
         Ok(Self { name, code: Code::Process(start), imports })
     }
 
-    /// Makes the object that a session calls: an empty store for the component, or a process. Runs nothing of the method but
-    /// the start of a process. `budget` is the budget for the bytes that the method will hold on the host.
+    /// Makes the object that a session calls: an empty store for the component, or a process. Runs nothing of the
+    /// method but the start of a process. `budget` is the budget for the bytes that the method will hold on the host.
     ///
     /// Errors: [`Error::Over`] if an earlier session took the only process, [`Error::NotAdmitted`] if none starts.
     pub(crate) fn create_guest(
@@ -162,8 +162,8 @@ impl Engine {
         })
     }
 
-    /// Returns a clone of the engine, sharing its cache and counters. If `untrusted`, the clone compiles components in a
-    /// child process, where one is configured; otherwise it compiles in this process.
+    /// Returns a clone of the engine, sharing its cache and counters. If `untrusted`, the clone compiles components in
+    /// a child process, where one is configured; otherwise it compiles in this process.
     #[must_use]
     pub fn for_untrusted(&self, untrusted: bool) -> Self {
         Self { untrusted, ..self.clone() }
@@ -218,16 +218,16 @@ impl Engine {
     }
 }
 
-/// Creates a wasmtime engine with the settings of the sandbox, without ticker and linker. `code` says whether backtraces
-/// have source lines and whether code counts its instructions (wasmtime's fuel).
+/// Creates a wasmtime engine with the settings of the sandbox, without ticker and linker. `code` says whether
+/// backtraces have source lines and whether code counts its instructions (wasmtime's fuel).
 pub(crate) fn wasmtime_engine(code: CodeOptions) -> wasmtime::Result<wasmtime::Engine> {
     let details = if code.source_lines { WasmBacktraceDetails::Enable } else { WasmBacktraceDetails::Disable };
     wasmtime::Engine::new(wasmtime_config().wasm_backtrace_details(details).consume_fuel(code.count_instructions))
 }
 
-/// Returns the sandbox's wasmtime settings: a stack of 512 KiB; components, epoch interruption and NaN canonicalization on;
-/// memory64, multi-memory, custom page sizes, wide arithmetic, function references, exceptions, garbage collection, relaxed
-/// SIMD, tail calls and concurrency off.
+/// Returns the sandbox's wasmtime settings: a stack of 512 KiB; components, epoch interruption and NaN canonicalization
+/// on; memory64, multi-memory, custom page sizes, wide arithmetic, function references, exceptions, garbage collection,
+/// relaxed SIMD, tail calls and concurrency off.
 fn wasmtime_config() -> Config {
     let mut config = Config::new();
     config

@@ -129,7 +129,8 @@ impl Stop {
         self.function
     }
 
-    /// Returns the number of the run's step in which the method ended, from 1; outside of `step`, that of the next step.
+    /// Returns the number of the run's step in which the method ended, from 1; outside of `step`, that of the next
+    /// step.
     pub fn step(&self) -> u32 {
         self.step
     }
@@ -177,8 +178,8 @@ impl Stop {
         if is_python { "raised an exception" } else { "panicked" }
     }
 
-    /// Returns the location line, its parts joined by commas: the source place if known, the function, then the cause's own
-    /// location, such as the used part of a limit, or else `step N` if the call was `step`.
+    /// Returns the location line, its parts joined by commas: the source place if known, the function, then the cause's
+    /// own location, such as the used part of a limit, or else `step N` if the call was `step`.
     fn location_line(&self) -> String {
         let function = format!("in `{}`", self.function.name());
         let mut parts = Vec::new();

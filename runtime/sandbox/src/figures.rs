@@ -12,8 +12,8 @@ pub(crate) fn format_bytes(count: u64) -> String {
     }
 }
 
-/// Formats seconds: below 60 as `12.5 s`, unrounded; else rounded to milliseconds, in hours, minutes and seconds, without
-/// the parts that are 0 (`1 h 30 min`).
+/// Formats seconds: below 60 as `12.5 s`, unrounded; else rounded to milliseconds, in hours, minutes and seconds,
+/// without the parts that are 0 (`1 h 30 min`).
 pub(crate) fn format_seconds(count: f64) -> String {
     if count < 60.0 {
         return format!("{count} s");
@@ -26,8 +26,8 @@ pub(crate) fn format_seconds(count: f64) -> String {
     parts.map(|(part, unit)| format!("{part} {unit}")).collect::<Vec<_>>().join(" ")
 }
 
-/// Formats a number of operations with grouped digits, as in `1,000,000 operations`; from a trillion on, in trillions with
-/// at most one decimal, rounded half up: `1.2 trillion operations`.
+/// Formats a number of operations with grouped digits, as in `1,000,000 operations`; from a trillion on, in trillions
+/// with at most one decimal, rounded half up: `1.2 trillion operations`.
 pub(crate) fn format_operations(count: u64) -> String {
     const TRILLION: u64 = 1_000_000_000_000;
     const TENTH: u64 = TRILLION / 10;
@@ -39,8 +39,8 @@ pub(crate) fn format_operations(count: u64) -> String {
     format!("{}{part} trillion operations", grouped(tenths / 10))
 }
 
-/// Returns the limit doubled until it is at least `needed`, as text; unchanged if it suffices, `u64::MAX` on overflow. A
-/// limit of 0 counts as 1.
+/// Returns the limit doubled until it is at least `needed`, as text; unchanged if it suffices, `u64::MAX` on overflow.
+/// A limit of 0 counts as 1.
 pub(crate) fn double_to_fit(limit: u64, needed: u64) -> String {
     let limit = limit.max(1);
     let factor = needed.div_ceil(limit).checked_next_power_of_two();

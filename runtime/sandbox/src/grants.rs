@@ -57,8 +57,8 @@ impl Grants {
     }
 }
 
-/// Splits `tunebox:method/INTERFACE@A.B.C` into interface and version. `None` for another package, and for a version that is
-/// missing or has a pre-release or build part. Does not check that the interface exists.
+/// Splits `tunebox:method/INTERFACE@A.B.C` into interface and version. `None` for another package, and for a version
+/// that is missing or has a pre-release or build part. Does not check that the interface exists.
 pub(crate) fn split_full_name(name: &str) -> Option<(&str, Version)> {
     let (package, rest) = name.split_once('/')?;
     let (interface, version) = rest.split_once('@')?;

@@ -51,8 +51,8 @@ pub(crate) trait Guest: Send {
     /// message.
     fn load_state(&mut self, state: &[u8]) -> wasmtime::Result<ExportResult<()>>;
 
-    /// Answers a native process's requests between two calls until it sends text that says what to do next, and returns that
-    /// text; `None` once the process is gone.
+    /// Answers a native process's requests between two calls until it sends text that says what to do next, and returns
+    /// that text; `None` once the process is gone.
     ///
     /// # Errors
     /// Always for a component, which makes no requests outside of a call.

@@ -1,10 +1,10 @@
 //! Runs a method whose code is not trusted, and answers its calls to the host.
 //!
-//! `grants` and `admission` check a component before anything of it runs; `engine` and `compile` turn it into code, in a
-//! `child` process if it is not built in, and cache that code. `session` calls `init`, `step` and `finish` (`call` runs
-//! one call) of a `guest`: a component (`instance`), or a native process of the method's author (`native`). `imports`
-//! implements the contract over `state`, one file for each interface; `limits`, `meters` and `memory` bound the method;
-//! `cause`, `fault` and `error` describe how it ended. This crate knows neither packages nor terminals.
+//! `grants` and `admission` check a component before anything of it runs; `engine` and `compile` turn it into code, in
+//! a `child` process if it is not built in, and cache that code. `session` calls `init`, `step` and `finish` (`call`
+//! runs one call) of a `guest`: a component (`instance`), or a native process of the method's author (`native`).
+//! `imports` implements the contract over `state`, one file for each interface; `limits`, `meters` and `memory` bound
+//! the method; `cause`, `fault` and `error` describe how it ended. This crate knows neither packages nor terminals.
 #![cfg_attr(
     not(test),
     deny(

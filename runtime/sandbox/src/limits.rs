@@ -91,12 +91,13 @@ limits! {
     step_seconds: f64 = 30.0, "step-seconds", Seconds, 0 to 86_400;
     /// The same for starting, `init`, `save-state` and `load-state`.
     init_seconds: f64 = 10.0, "init-seconds", Seconds, 0 to 86_400;
-    /// Instructions of WebAssembly that the method itself may execute in one call; the host's work does not count. Other
-    /// than 0, it takes the place of `step-seconds` and `init-seconds`, and ends the method at the same instruction on
-    /// every machine.
+    /// Instructions of WebAssembly that the method itself may execute in one call; the host's work does not count.
+    /// Other than 0, it takes the place of `step-seconds` and `init-seconds`, and ends the method at the same
+    /// instruction on every machine.
     step_instructions: u64 = 0, "step-instructions", Instructions, 0 to 1_000_000_000_000_000_000_u64;
     /// Seconds that one call of the method may last, the host's work and verifiers included. Looked at between host
-    /// operations, between verdicts and between the blocks of the model; a tensor operation that may outlast it is refused.
+    /// operations, between verdicts and between the blocks of the model; a tensor operation that may outlast it is
+    /// refused.
     step_wall_seconds: f64 = 86_400.0, "step-wall-seconds", Seconds, 0 to 31_536_000;
     /// Seconds that the ranks of a run wait for one of them; past it the run ends on all of them.
     rank_seconds: f64 = 3_600.0, "rank-seconds", Seconds, 1 to 31_536_000;
@@ -125,7 +126,8 @@ limits! {
     /// Work of tensor operations in one call of the method, by the table of costs: numbers read or written,
     /// multiply-adds of products.
     work: u64 = 1_000_000_000_000, "work", Operations, 1 to 1_000_000_000_000_000_u64;
-    /// Passes through the model, forward or back, in one call of the method; an update and a snapshot count as one each.
+    /// Passes through the model, forward or back, in one call of the method; an update and a snapshot count as one
+    /// each.
     passes: u64 = 1_000, "passes", Count, 1 to 1_000_000_000;
     /// Multiply-adds of those passes and of what the model writes, estimated from its size and the tokens.
     model_work: u64 = 1_000_000_000_000_000_000, "model-work", Operations, 1 to 1_000_000_000_000_000_000_u64;
@@ -136,7 +138,8 @@ limits! {
     /// Verdicts of verifiers and answers of the environment in one call of the method.
     verdicts: u64 = 65_536, "verdicts", Count, 1 to 1_000_000_000;
     /// Bytes that the model keeps for a method at once: activations of scores for learning, caches that it writes with,
-    /// snapshots, edited matrices, state and extra parameters of the method. All are counted before they are made. What the machine has is a limit as well.
+    /// snapshots, edited matrices, state and extra parameters of the method. All are counted before they are made. What
+    /// the machine has is a limit as well.
     activation_bytes: u64 = 16 << 30, "activation-bytes", Bytes, 65_536 to 1_099_511_627_776_u64;
     /// The longest chain of operations that a gradient may walk.
     graph_depth: u32 = 4_096, "graph-depth", Count, 1 to 20_000;
@@ -164,11 +167,11 @@ limits! {
     state_bytes: usize = 1 << 20, "state-bytes", Bytes, 0 to 268_435_456;
     /// Bytes of a component.
     component_bytes: usize = 16 << 20, "component-bytes", Bytes, 1_024 to 268_435_456;
-    /// Seconds of one verdict of a verifier, as a clock on the wall has them and with the start of its instance; past it
-    /// the verifier could not judge.
+    /// Seconds of one verdict of a verifier, as a clock on the wall has them and with the start of its instance; past
+    /// it the verifier could not judge.
     verifier_seconds: f64 = 1.0, "verifier-seconds", Seconds, 0 to 3_600;
-    /// Instructions of WebAssembly that a verifier may execute for one verdict, with the start of its instance. Other than
-    /// 0, it takes the place of `verifier-seconds`; the same verdicts fail on every machine.
+    /// Instructions of WebAssembly that a verifier may execute for one verdict, with the start of its instance. Other
+    /// than 0, it takes the place of `verifier-seconds`; the same verdicts fail on every machine.
     verifier_instructions: u64 = 0, "verifier-instructions", Instructions, 0 to 1_000_000_000_000_000_000_u64;
     /// Bytes of a verifier's memory: all its memories, tables and instances together.
     verifier_memory: usize = 64 << 20, "verifier-memory", Bytes, 65_536 to 4_294_967_296_u64;
@@ -189,12 +192,12 @@ limits! {
 }
 
 impl Limits {
-    /// What `compile_seconds` is raised to for a component with an interpreter in it: one in Python takes half a minute on a
-    /// laptop, and a slow machine several times that.
+    /// What `compile_seconds` is raised to for a component with an interpreter in it: one in Python takes half a minute
+    /// on a laptop, and a slow machine several times that.
     pub const INTERPRETER_SECONDS: f64 = 120.0;
 
-    /// Returns every limit with its value, in the order of [`LIMITS`]. Leaves out a value that JSON has no number for, such
-    /// as infinity.
+    /// Returns every limit with its value, in the order of [`LIMITS`]. Leaves out a value that JSON has no number for,
+    /// such as infinity.
     pub fn entries(&self) -> impl Iterator<Item = (&'static Limit, Number)> + use<> {
         let values = serde_json::to_value(self).unwrap_or_default();
         LIMITS.iter().filter_map(move |limit| Some((limit, values.get(limit.name)?.as_number()?.clone())))

@@ -61,8 +61,8 @@ impl Meters {
         self.host_started = Some(now);
     }
 
-    /// Stops the host's clock and restarts the method's. Keeps the host operation that just ended, under the name of the
-    /// function entered last, if it is the slowest of this call so far.
+    /// Stops the host's clock and restarts the method's. Keeps the host operation that just ended, under the name of
+    /// the function entered last, if it is the slowest of this call so far.
     pub(crate) fn resume(&mut self) {
         let now = Instant::now();
         if let Some(paused) = self.host_started.take() {
@@ -97,9 +97,9 @@ impl Meters {
         self.counts.host_calls
     }
 
-    /// Counts a call to the host function `function` and stores its name as the one entered last. Charges the fixed work of
-    /// a call. Drops of handles do not use this. Errors: the cause that ends the method past the limit of calls, work or
-    /// time.
+    /// Counts a call to the host function `function` and stores its name as the one entered last. Charges the fixed
+    /// work of a call. Drops of handles do not use this. Errors: the cause that ends the method past the limit of
+    /// calls, work or time.
     pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
         self.last_function = Some(function);
         add_within_limit(&mut self.counts.host_calls, 1, self.limits.host_calls, |limit| Cause::HostCalls { limit })?;
@@ -119,8 +119,8 @@ impl Meters {
         add_within_limit(&mut self.counts.work, work, self.limits.work, |limit| Cause::Work { limit })
     }
 
-    /// Counts one pass through the model and its multiply-adds, before the pass runs; past `passes` or `model_work` ends the
-    /// method.
+    /// Counts one pass through the model and its multiply-adds, before the pass runs; past `passes` or `model_work`
+    /// ends the method.
     pub(crate) fn count_pass(&mut self, multiply_adds: u64) -> Result<(), Cause> {
         add_within_limit(&mut self.counts.passes, 1, self.limits.passes, |limit| Cause::Passes { limit })?;
         self.count_multiply_adds(multiply_adds)
@@ -229,8 +229,8 @@ impl Meters {
     }
 }
 
-/// The budget of one tensor operation: the bytes of the session, and the work of the call. Operations of `compute` state
-/// their cost before they do anything; it is charged here, or the operation fails.
+/// The budget of one tensor operation: the bytes of the session, and the work of the call. Operations of `compute`
+/// state their cost before they do anything; it is charged here, or the operation fails.
 #[derive(Debug)]
 pub(crate) struct OperationBudget<'a> {
     /// The budget of bytes.

@@ -1,8 +1,8 @@
-//! What a method keeps beside the trained parameters of the run: named state of parameters, extra parameters of its own, and the
-//! values from before a perturbation.
+//! What a method keeps beside the trained parameters of the run: named state of parameters, extra parameters of its
+//! own, and the values from before a perturbation.
 //!
-//! It belongs to the run, which saves it in checkpoints. All tensors are `f32` on the CPU and never change in place, so a copy of
-//! the structure shares them.
+//! It belongs to the run, which saves it in checkpoints. All tensors are `f32` on the CPU and never change in place, so
+//! a copy of the structure shares them.
 
 use std::collections::BTreeMap;
 
@@ -174,8 +174,8 @@ impl MethodParameters {
     }
 }
 
-/// Detaches a tensor from its graph, as contiguous `f32`. Copies it if it is a part of a larger storage, which it would keep
-/// alive.
+/// Detaches a tensor from its graph, as contiguous `f32`. Copies it if it is a part of a larger storage, which it would
+/// keep alive.
 fn detach_compact(tensor: &Tensor) -> Result<Tensor, Error> {
     let tensor = tensor.detach().to_dtype(DType::F32)?.contiguous()?;
     let is_whole = {

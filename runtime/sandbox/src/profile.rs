@@ -1,8 +1,8 @@
 //! Records where a method's time goes, for the Firefox Profiler: sampled call stacks, and every call to the host.
 //!
 //! A sample is a backtrace of wasmtime, taken when the ticker interrupts the method; unlike those of wasmtime's own
-//! profiler, it has source lines. A method is interrupted in its own code alone: the time of a call to the host counts for
-//! the function that made the call, and appears under the name of the host function among the markers.
+//! profiler, it has source lines. A method is interrupted in its own code alone: the time of a call to the host counts
+//! for the function that made the call, and appears under the name of the host function among the markers.
 
 use std::io::{self, Write};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -86,8 +86,8 @@ impl Profiler {
         recording.next = Instant::now() + begun.elapsed() * PAUSE_FACTOR;
     }
 
-    /// Records a call to the host from `begun` until now, under the name `operation`. Past 200,000 calls only counts it as
-    /// left out.
+    /// Records a call to the host from `begun` until now, under the name `operation`. Past 200,000 calls only counts it
+    /// as left out.
     pub(crate) fn record_host_call(&self, operation: &str, begun: Instant) {
         self.recording().add_host_call(operation, begun);
     }
@@ -104,7 +104,8 @@ struct Recording {
     profile: Profile,
     process: ProcessHandle,
     thread: ThreadHandle,
-    /// The category of functions that are not the author's: of the standard library, of the SDK, or without a known file.
+    /// The category of functions that are not the author's: of the standard library, of the SDK, or without a known
+    /// file.
     foreign: CategoryHandle,
     /// The category of functions that the method's author wrote.
     own: CategoryHandle,

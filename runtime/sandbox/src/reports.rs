@@ -62,8 +62,8 @@ impl Reports {
         Self { observer, ..self }
     }
 
-    /// Appends a value of a declared metric to those of the current call. A name may get several values in one call, and
-    /// all are kept.
+    /// Appends a value of a declared metric to those of the current call. A name may get several values in one call,
+    /// and all are kept.
     ///
     /// Errors: `invalid-argument` for an undeclared name; `out-of-budget` if this call already has `metrics` values,
     /// all names together.
@@ -109,8 +109,8 @@ impl Reports {
         }
     }
 
-    /// Returns the bytes, before escaping, of all log lines kept since the session started, plus one for the end of each
-    /// line. Lines that were taken count as well.
+    /// Returns the bytes, before escaping, of all log lines kept since the session started, plus one for the end of
+    /// each line. Lines that were taken count as well.
     pub(crate) fn log_bytes(&self) -> u64 {
         self.log_bytes
     }

@@ -1,4 +1,5 @@
-//! What a session asks of the run around it: the learning rate, scores and gradients, updates, completions and verdicts.
+//! What a session asks of the run around it: the learning rate, scores and gradients, updates, completions and
+//! verdicts.
 
 use std::sync::Arc;
 use std::time::Instant;
@@ -24,8 +25,8 @@ pub struct ScoreRequest {
     pub learning: bool,
 }
 
-/// The part of a run that a method reaches through a session. The policy belongs to the session and is lent to each hook
-/// that computes with it.
+/// The part of a run that a method reaches through a session. The policy belongs to the session and is lent to each
+/// hook that computes with it.
 ///
 /// A hook that a run leaves out keeps its default: operations return [`Error::Unsupported`], numbers are 0, scores and
 /// gradients are the policy's own.
@@ -71,8 +72,8 @@ pub trait RunHooks: Send + 'static {
         policy.score(&request.view, rows, request.taps.clone(), request.temperature, request.learning)
     }
 
-    /// Adds the gradient of Σ seed · tap to the policy's flat gradient; seeds and taps are `[rows, width]`. Consumes the
-    /// activations that `scored` saved.
+    /// Adds the gradient of Σ seed · tap to the policy's flat gradient; seeds and taps are `[rows, width]`. Consumes
+    /// the activations that `scored` saved.
     ///
     /// # Errors
     /// When memory runs out or a gradient is not finite.
@@ -88,7 +89,8 @@ pub trait RunHooks: Send + 'static {
         unsupported("this run offers no updates")
     }
 
-    /// Counts an update that the method made itself: clears the gradient of the policy and returns the norm that it had.
+    /// Counts an update that the method made itself: clears the gradient of the policy and returns the norm that it
+    /// had.
     ///
     /// # Errors
     /// When the device fails; always in the default.

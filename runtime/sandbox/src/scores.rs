@@ -3,8 +3,8 @@
 //! Taps scored for learning, and activations captured for learning, are leaves of the loss's graph. The gradient that
 //! arrives at a leaf is the seed of the model's own backward pass, which the train state runs.
 //!
-//! Where a pass can share common prefixes of rows, scoring is deferred, and scores that were requested one after another
-//! run in one pass: it runs when a tap is read or the model changes.
+//! Where a pass can share common prefixes of rows, scoring is deferred, and scores that were requested one after
+//! another run in one pass: it runs when a tap is read or the model changes.
 
 mod captured;
 mod learned;
@@ -34,7 +34,8 @@ pub(crate) use record::{ScoreRecord, missing_scores_error};
 /// Activations of at most this many bytes are not compared with the free memory.
 const UNCHECKED_BYTES: u64 = 64 << 20;
 
-/// The work charged for a logit of a divergence: it is read, and its terms and their gradient are computed, for both views.
+/// The work charged for a logit of a divergence: it is read, and its terms and their gradient are computed, for both
+/// views.
 const LOGIT_WORK: u64 = 8;
 
 /// Returns the bytes that the tensors which `blocks` blocks save for a backward pass take beside their numbers:
@@ -82,8 +83,8 @@ impl State {
     }
 
     /// Runs one forward pass for the joined rows of these scores, stores each score's taps, and keeps the pass for the
-    /// backward pass. Checks the memory before the pass, and the saved bytes and the time after it; past a limit ends the
-    /// method. Does not charge the pass.
+    /// backward pass. Checks the memory before the pass, and the saved bytes and the time after it; past a limit ends
+    /// the method. Does not charge the pass.
     fn score_joined(&mut self, request: &ScoreRequest, mut parts: Vec<Part>) -> Result<()> {
         let rows = join_rows(&mut parts)?;
         self.check_pass_memory(&request.view, &rows, request.learning)?;
@@ -141,8 +142,8 @@ impl State {
 
     /// Runs the backward pass of the forward pass `number` with the seeds of its scores, and charges it as two forward
     /// passes. If some of its scores have no seeds, only the rows with seeds go through the model again, forward and
-    /// backward, which is charged as three forward passes, and their memory is checked first. Errors: `invalid-argument` if
-    /// the pass is gone; a limit of work, memory or time ends the method.
+    /// backward, which is charged as three forward passes, and their memory is checked first. Errors:
+    /// `invalid-argument` if the pass is gone; a limit of work, memory or time ends the method.
     fn run_backward(&mut self, number: u64, seeds: &BTreeMap<u64, Seeds>) -> Result<()> {
         let rows = seeds.keys().filter_map(|score| self.scores.get(score)).map(|record| record.rows.tokens());
         let multiply_adds = self.multiply_adds(&View::Policy, rows.sum::<usize>() as u64);
@@ -231,7 +232,8 @@ impl State {
         ensure(wanted <= room, || Cause::Memory { wanted, room })
     }
 
-    /// Returns [`Cause::Activations`] if `held`, the bytes that the model keeps for the method, exceed `activation_bytes`.
+    /// Returns [`Cause::Activations`] if `held`, the bytes that the model keeps for the method, exceed
+    /// `activation_bytes`.
     fn check_activations(&self, held: u64) -> Result<(), Cause> {
         let limit = self.limits.activation_bytes;
         ensure(held <= limit, || Cause::Activations { held, limit })
@@ -255,7 +257,8 @@ impl State {
         Err(Refusal::argument("the gradient at a target token is not a finite number"))
     }
 
-    /// Drops the scores whose handle the method has dropped, then the passes without scores, and all captured activations.
+    /// Drops the scores whose handle the method has dropped, then the passes without scores, and all captured
+    /// activations.
     pub(crate) fn release_scores(&mut self) {
         self.captures.clear();
         self.scores.retain(|_, record| record.has_handle);

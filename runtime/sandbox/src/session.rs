@@ -38,8 +38,8 @@ pub struct StepReport {
     pub guest_seconds: f64,
     /// The slowest host operation of the call, if it lasted longer than the limit `operation-seconds`.
     pub slow: Option<Slowest>,
-    /// The first host function that refused to compute a gradient in this call, such as `learn.backward`, and its message.
-    /// The method went on after it.
+    /// The first host function that refused to compute a gradient in this call, such as `learn.backward`, and its
+    /// message. The method went on after it.
     pub refused_gradient: Option<(&'static str, String)>,
     /// What all calls since the session started used, this one included.
     pub usage: Usage,
@@ -111,8 +111,8 @@ impl<H: RunHooks> Session<H> {
     /// manifest.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it traps or
-    /// passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
+    /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it
+    /// traps or passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
     pub fn init(&mut self, settings: &[(String, Value)]) -> Result<StepReport, Error> {
         let settings: Vec<_> = settings.iter().map(|(name, value)| (name.clone(), value.into())).collect();
         Ok(self.call(Function::Init, |guest| guest.init(&settings))?.1)
@@ -138,8 +138,8 @@ impl<H: RunHooks> Session<H> {
     /// Calls `finish` and returns what the method reported and used. Does not end the session.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it traps or
-    /// passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
+    /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it
+    /// traps or passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
     pub fn finish(&mut self) -> Result<StepReport, Error> {
         Ok(self.call(Function::Finish, |guest| guest.finish())?.1)
     }
@@ -147,8 +147,8 @@ impl<H: RunHooks> Session<H> {
     /// Calls `save-state` and returns the method's bytes for a checkpoint.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if the method traps, passes a limit, or returns more bytes than the limit `state_bytes`, which
-    /// ends it; [`Error::Over`] if it has ended before.
+    /// [`Error::Stopped`] if the method traps, passes a limit, or returns more bytes than the limit `state_bytes`,
+    /// which ends it; [`Error::Over`] if it has ended before.
     pub fn save_state(&mut self) -> Result<Vec<u8>, Error> {
         let limit = self.limits.state_bytes as u64;
         let (state, _) = self.call(Function::SaveState, move |guest| {
@@ -169,11 +169,12 @@ impl<H: RunHooks> Session<H> {
         }
     }
 
-    /// Calls `load-state` with the bytes of an earlier `save-state`. Call it after `init`. Discards the report of the call.
+    /// Calls `load-state` with the bytes of an earlier `save-state`. Call it after `init`. Discards the report of the
+    /// call.
     ///
     /// # Errors
-    /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it traps or
-    /// passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
+    /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it
+    /// traps or passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
     pub fn load_state(&mut self, state: &[u8]) -> Result<(), Error> {
         self.call(Function::LoadState, |guest| guest.load_state(state))?;
         Ok(())
@@ -183,8 +184,8 @@ impl<H: RunHooks> Session<H> {
     /// that text, or `None` once the process is gone, with a report of what the method used meanwhile.
     ///
     /// # Errors
-    /// [`Error::Stopped`] if the process breaks the protocol or passes a limit, and always for a component, which requests
-    /// nothing between two calls; this ends the method. [`Error::Over`] if it has ended before.
+    /// [`Error::Stopped`] if the process breaks the protocol or passes a limit, and always for a component, which
+    /// requests nothing between two calls; this ends the method. [`Error::Over`] if it has ended before.
     pub fn wait(&mut self) -> Result<(Option<String>, StepReport), Error> {
         self.call(Function::Wait, |guest| guest.wait().map(Ok))
     }
@@ -200,8 +201,8 @@ impl<H: RunHooks> Session<H> {
         self.guest.is_some()
     }
 
-    /// Returns the position of each named random sequence after the last call or [`restore_streams`](Self::restore_streams),
-    /// for a checkpoint. They stay when the method ends.
+    /// Returns the position of each named random sequence after the last call or
+    /// [`restore_streams`](Self::restore_streams), for a checkpoint. They stay when the method ends.
     pub fn streams(&self) -> &BTreeMap<String, u64> {
         &self.positions
     }

@@ -1,7 +1,7 @@
 //! What a session holds while a method runs: the objects behind its handles, and the counters of what it uses.
 //!
-//! Every import goes through [`HostContext`], which stops the method's clock while the host works. `handles` gives out and
-//! frees tensors, `imports` has the functions of the interfaces, and `meters` the counters of a call.
+//! Every import goes through [`HostContext`], which stops the method's clock while the host works. `handles` gives out
+//! and frees tensors, `imports` has the functions of the interfaces, and `meters` the counters of a call.
 
 mod handles;
 
@@ -52,8 +52,8 @@ pub(crate) struct State {
     pub(crate) budget: Budget,
     /// Time, calls, work and bytes of the current call.
     pub(crate) meters: Meters,
-    /// Bytes that this process held before the method began; `None` if the model is not on the CPU or the system does not
-    /// report them.
+    /// Bytes that this process held before the method began; `None` if the model is not on the CPU or the system does
+    /// not report them.
     pub(crate) held_before: Option<u64>,
     /// The WebAssembly memory and tables of the method.
     pub(crate) memory: Memory,
@@ -116,8 +116,8 @@ impl<'a> HostContext<'a> {
 }
 
 impl Drop for HostContext<'_> {
-    /// Ends a host operation: adds it to the profile, if one is recorded, adds its time to the host's time, keeps it if it is
-    /// the slowest of the call, and lets the method's clock go on.
+    /// Ends a host operation: adds it to the profile, if one is recorded, adds its time to the host's time, keeps it if
+    /// it is the slowest of the call, and lets the method's clock go on.
     fn drop(&mut self) {
         if let Some(profiler) = &self.state.profiler
             && let Some((operation, begun)) = self.state.meters.current_operation(self.calls)
@@ -150,8 +150,8 @@ impl HasData for HostContexts {
 }
 
 impl State {
-    /// Creates the state before the first call, without handles and with counters at zero. Notes how many bytes this process
-    /// holds if the model is on the CPU. `budget` is for the bytes that the method will hold on the host.
+    /// Creates the state before the first call, without handles and with counters at zero. Notes how many bytes this
+    /// process holds if the model is on the CPU. `budget` is for the bytes that the method will hold on the host.
     pub(crate) fn new(settings: SessionSettings, budget: Budget, train_state: Shared) -> Self {
         let SessionSettings { limits, seed, metric_names, updates_itself, profiler, call_observer } = settings;
         let (configuration, on_cpu) = {
@@ -195,15 +195,15 @@ impl State {
         }
     }
 
-    /// Counts a call to the host function `function` and charges its fixed work; see [`Meters::enter`]. Every import but a
-    /// drop begins with this. Errors: the limit of calls, work or time is passed, which ends the method.
+    /// Counts a call to the host function `function` and charges its fixed work; see [`Meters::enter`]. Every import
+    /// but a drop begins with this. Errors: the limit of calls, work or time is passed, which ends the method.
     pub(crate) fn enter(&mut self, function: &'static str) -> Result<(), Cause> {
         self.meters.enter(function)
     }
 
-    /// Stores the message of an error that the host returns to the method, with the host function entered last: in `denied`,
-    /// over an earlier one, and in `gradient_refusal` if the function computes gradients and `gradient_refusal` is
-    /// empty. Does nothing if no host function was entered in this call of the method.
+    /// Stores the message of an error that the host returns to the method, with the host function entered last: in
+    /// `denied`, over an earlier one, and in `gradient_refusal` if the function computes gradients and
+    /// `gradient_refusal` is empty. Does nothing if no host function was entered in this call of the method.
     pub(crate) fn record_denied(&mut self, message: &str) {
         let Some(function) = self.meters.last_function() else { return };
         let denied = Denied { function, message: message.to_owned() };
@@ -222,8 +222,8 @@ impl State {
         }
     }
 
-    /// Estimates the multiply-adds of a forward pass of a view over `tokens` tokens: weights times tokens, without attention
-    /// scores.
+    /// Estimates the multiply-adds of a forward pass of a view over `tokens` tokens: weights times tokens, without
+    /// attention scores.
     pub(crate) fn multiply_adds(&self, view: &View, tokens: u64) -> u64 {
         let weights = match view {
             View::Teacher(_) => self.configuration_of(view).parameter_count(),
@@ -232,7 +232,8 @@ impl State {
         weights.saturating_mul(tokens)
     }
 
-    /// Counts one forward pass of a view over `tokens` tokens, before it runs. Past `passes` or `model_work` ends the method.
+    /// Counts one forward pass of a view over `tokens` tokens, before it runs. Past `passes` or `model_work` ends the
+    /// method.
     pub(crate) fn count_pass(&mut self, view: &View, tokens: usize) -> Result<(), Cause> {
         self.meters.count_pass(self.multiply_adds(view, tokens as u64))
     }
@@ -251,9 +252,9 @@ impl State {
         Ok(self.budget.reserve(bytes)?)
     }
 
-    /// Adds what the current call used to the usage of the session. `metrics`, `lines` and `dropped_lines` are the numbers
-    /// of metric values, kept log lines and dropped log lines in this call. Returns the call's slowest host operation if it
-    /// lasted longer than `operation_seconds`, else `None`.
+    /// Adds what the current call used to the usage of the session. `metrics`, `lines` and `dropped_lines` are the
+    /// numbers of metric values, kept log lines and dropped log lines in this call. Returns the call's slowest host
+    /// operation if it lasted longer than `operation_seconds`, else `None`.
     pub(crate) fn record_usage(&mut self, metrics: usize, lines: usize, dropped_lines: u32) -> Option<Slowest> {
         self.usage.add(&self.meters.counts());
         self.usage.peak_device_bytes = self.budget.peak();

@@ -1,7 +1,7 @@
 //! The model under training, everything that a method changes in it, and the hooks of its run.
 //!
-//! A [`crate::Session`] and the method's instance share a train state through a mutex. It outlives the instance: after a
-//! trap, or a panic under a call, the session and the next method go on with it.
+//! A [`crate::Session`] and the method's instance share a train state through a mutex. It outlives the instance: after
+//! a trap, or a panic under a call, the session and the next method go on with it.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -82,8 +82,8 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         self.hooks.backward(&self.policy, scored, seeds)
     }
 
-    /// Runs the backward pass of captured activations and adds to the policy's gradient. `seeds` is the gradient with respect
-    /// to the activations. [`has_gradient`](Self::has_gradient) is true afterwards, even on an error.
+    /// Runs the backward pass of captured activations and adds to the policy's gradient. `seeds` is the gradient with
+    /// respect to the activations. [`has_gradient`](Self::has_gradient) is true afterwards, even on an error.
     ///
     /// # Errors
     /// When memory runs out or the time is over.
@@ -98,8 +98,8 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
     }
 
     /// Updates the weights through the run's [`RunHooks::update`]; returns the norm of the gradient before clipping.
-    /// Also clears the gradients of extra parameters. [`has_gradient`](Self::has_gradient) is false afterwards, even if the
-    /// hook fails.
+    /// Also clears the gradients of extra parameters. [`has_gradient`](Self::has_gradient) is false afterwards, even if
+    /// the hook fails.
     ///
     /// # Errors
     /// Those of the hook: a gradient that is not finite, or a run without updates.
@@ -110,9 +110,9 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         norm
     }
 
-    /// Ends an update that the method made itself, through the run's [`RunHooks::count_update`]: clears all gradients and
-    /// returns the norm that the gradient had, without extra parameters. [`has_gradient`](Self::has_gradient) is false
-    /// afterwards, even if the hook fails.
+    /// Ends an update that the method made itself, through the run's [`RunHooks::count_update`]: clears all gradients
+    /// and returns the norm that the gradient had, without extra parameters. [`has_gradient`](Self::has_gradient) is
+    /// false afterwards, even if the hook fails.
     ///
     /// # Errors
     /// Those of the hook: a device that fails, or a run without updates.
@@ -123,8 +123,8 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         norm
     }
 
-    /// Adds `scale` · z to all values that the run trains, with the z of the random stream of this seed and name, and keeps
-    /// the values from before. Counts as a change of the weights. Call only while no perturbation is active.
+    /// Adds `scale` · z to all values that the run trains, with the z of the random stream of this seed and name, and
+    /// keeps the values from before. Counts as a change of the weights. Call only while no perturbation is active.
     ///
     /// # Errors
     /// When the device fails.
@@ -136,8 +136,8 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         Ok(())
     }
 
-    /// Restores the values from before the perturbation, bit for bit, and counts as a change of the weights. Does nothing if no
-    /// perturbation is active.
+    /// Restores the values from before the perturbation, bit for bit, and counts as a change of the weights. Does
+    /// nothing if no perturbation is active.
     ///
     /// # Errors
     /// When the device fails.
@@ -170,8 +170,8 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         Ok(())
     }
 
-    /// Restores a snapshot from its trained values, flat, and the file of its edits, which need not exist. Also overwrites
-    /// the policy's trained values with those of the snapshot: the caller restores them afterwards.
+    /// Restores a snapshot from its trained values, flat, and the file of its edits, which need not exist. Also
+    /// overwrites the policy's trained values with those of the snapshot: the caller restores them afterwards.
     ///
     /// # Errors
     /// When the numbers or edits do not fit the model.
@@ -182,8 +182,8 @@ impl<H: RunHooks + ?Sized> TrainState<H> {
         Ok(())
     }
 
-    /// Overwrites all trained weights with those of a flat tensor on the CPU, in the order of the parameters' slots. Ignores
-    /// values past the last slot.
+    /// Overwrites all trained weights with those of a flat tensor on the CPU, in the order of the parameters' slots.
+    /// Ignores values past the last slot.
     ///
     /// # Errors
     /// When there are fewer values than trained weights, or the device fails; the slots before stay overwritten.

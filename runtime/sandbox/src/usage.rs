@@ -1,4 +1,5 @@
-//! What a method used of its limits since the run was started or resumed: in all, at most in one call, and at most at once.
+//! What a method used of its limits since the run was started or resumed: in all, at most in one call, and at most at
+//! once.
 
 use serde::{Deserialize, Serialize};
 
@@ -104,9 +105,9 @@ impl Usage {
         self.most = self.most.max(counts);
     }
 
-    /// Combines this usage with `before`, that of an earlier version of the method since the run was started or resumed:
-    /// calls, totals, log lines and metrics add up; peaks and the slowest operation are the larger ones, of two equally slow
-    /// operations the one of `before`.
+    /// Combines this usage with `before`, that of an earlier version of the method since the run was started or
+    /// resumed: calls, totals, log lines and metrics add up; peaks and the slowest operation are the larger ones, of
+    /// two equally slow operations the one of `before`.
     #[must_use]
     pub fn after(&self, before: &Self) -> Self {
         let slower = if self.slowest.seconds > before.slowest.seconds { self } else { before };

@@ -57,8 +57,8 @@ pub enum Verdict {
 }
 
 impl Engine {
-    /// Checks a component against the world `verifier` and its limits, then compiles it or loads its code from the cache.
-    /// Runs nothing of it. `name` names the verifier in messages, escaped and cut at 200 bytes.
+    /// Checks a component against the world `verifier` and its limits, then compiles it or loads its code from the
+    /// cache. Runs nothing of it. `name` names the verifier in messages, escaped and cut at 200 bytes.
     ///
     /// # Errors
     /// Of the first check that fails: [`Error::TooLarge`], [`Error::IsolatedImports`], [`Error::Mismatch`],
@@ -94,8 +94,8 @@ impl Judge {
     }
 
     /// Judges one completion, given prompt and expected answer. Makes an instance first if there is none, and drops it
-    /// after a trap or timeout: all of this within `verifier_seconds`, or `verifier_instructions` if that is not 0, and not
-    /// past `end`. Every failure, an infinite value or NaN included, is a [`Verdict::Failed`].
+    /// after a trap or timeout: all of this within `verifier_seconds`, or `verifier_instructions` if that is not 0, and
+    /// not past `end`. Every failure, an infinite value or NaN included, is a [`Verdict::Failed`].
     pub fn verdict(&mut self, prompt: &str, completion: &str, answer: &str, end: Option<Instant>) -> Verdict {
         let verdict = self
             .0

@@ -1,4 +1,5 @@
-//! Writes what a run leaves: an adapter in PEFT layout, a whole model, directions, or several of them; the card and the lock.
+//! Writes what a run leaves: an adapter in PEFT layout, a whole model, directions, or several of them; the card and the
+//! lock.
 
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -23,8 +24,8 @@ const MODEL_FILES: [&str; 2] = ["model.safetensors", "config.json"];
 
 /// Decides the kind of artifact of a run. Training of all weights gives the whole model. So do edits, unless an adapter
 /// holds them and no other adapter was trained or continued: then they give that adapter. Without edits, a trained or
-/// continued adapter is the artifact, else directions if there are any, else nothing. An adapter counts as trained after
-/// one update.
+/// continued adapter is the artifact, else directions if there are any, else nothing. An adapter counts as trained
+/// after one update.
 fn artifact_kind(plan: &PlannedRun, train_state: &TrainState) -> ArtifactKind {
     let policy = &train_state.policy;
     let trained = train_state.hooks.updates() > 0 || plan.settings.file.model.adapter.is_some();
@@ -84,8 +85,8 @@ fn describe_file(folder: &Path, name: &str) -> Written {
     Written { path, bytes }
 }
 
-/// Writes the extra parameters of the method as `extra_parameters.safetensors`, each under its name. Returns the name of the
-/// file; `None` without extra parameters.
+/// Writes the extra parameters of the method as `extra_parameters.safetensors`, each under its name. Returns the name
+/// of the file; `None` without extra parameters.
 fn write_extras(train_state: &TrainState, folder: &Path) -> Result<Option<&'static str>, Error> {
     let values: BTreeMap<&String, &Tensor> =
         train_state.method_parameters.extras().map(|(name, extra)| (name, extra.value())).collect();

@@ -104,14 +104,22 @@ fn properties_table(plan: &PlannedRun, steps: u64) -> String {
     if !matches!(summary.adapter.as_str(), "full" | "none") {
         row("adapter", format!("{}, rank {}", summary.adapter, summary.rank));
     }
+    if !summary.modules_to_save.is_empty() {
+        row("trained whole", summary.modules_to_save.join(", "));
+    }
     let share = 100.0 * summary.trainable as f64 / summary.parameters.max(1) as f64;
     row("trained", format!("{} of {} parameters ({share:.2} %)", summary.trainable, summary.parameters));
     row("steps", format!("{steps} of {} × {} examples", summary.accumulation, summary.batch));
     row("rate", format!("{:e}, schedule {}", summary.rate, summary.schedule));
     let is_own = manifest.update == Updates::Method;
     row("optimizer", if is_own { "the method's own".into() } else { plan.optimizer.to_string() });
-    if is_nf4(plan) {
-        row("base", "matrices of the blocks in NF4 with double quantization, computed from the model's weights".into());
+    let quantized = match plan.settings.file.model.precision {
+        Base::Stored => None,
+        Base::Nf4 => Some("NF4 with double quantization"),
+        Base::Q8_0 => Some("Q8_0 of GGUF"),
+    };
+    if let Some(format) = quantized {
+        row("base", format!("matrices of the blocks in {format}, computed from the model's weights"));
     }
     row("seed", plan.settings.file.train.seed.to_string());
     row("device", summary.device.clone());
@@ -136,9 +144,9 @@ fn properties_table(plan: &PlannedRun, steps: u64) -> String {
     text
 }
 
-/// The Markdown table of at most 13 evenly spaced steps, including the first and the last, with the metrics of the manifest
-/// that some step reported; then the first and last validation loss, the last usage of limits, and the closing metrics, as
-/// far as `rows` have them.
+/// The Markdown table of at most 13 evenly spaced steps, including the first and the last, with the metrics of the
+/// manifest that some step reported; then the first and last validation loss, the last usage of limits, and the closing
+/// metrics, as far as `rows` have them.
 fn metrics_table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     let steps: Vec<_> = rows.iter().filter(|row| row.contains_key("rate")).collect();
     let reported = |name: &&String| steps.iter().any(|row| row.contains_key(name.as_str()));

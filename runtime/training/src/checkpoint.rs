@@ -42,7 +42,8 @@ fn edits_file(snapshot: usize) -> String {
 
 /// The most bytes of `state.json`: a method may save 256 MiB, which take 512 MiB in hexadecimal; twice that.
 const MAX_STATE_BYTES: u64 = 1 << 30;
-/// The most bytes of `state.json` that are read only to look for checkpoints: more than states have by the default limits.
+/// The most bytes of `state.json` that are read only to look for checkpoints: more than states have by the default
+/// limits.
 const MAX_LISTED_STATE_BYTES: u64 = 4 << 20;
 /// The largest count of a state: the largest integer that a JSON number holds exactly everywhere.
 const MAX_COUNT: u64 = 1 << 53;
@@ -101,8 +102,8 @@ impl State {
         from_hexadecimal(&self.method_state).ok_or_else(wrong)
     }
 
-    /// Reads the state from the folder of a checkpoint. Fails if the file is missing, damaged, of another layout or larger
-    /// than [`MAX_STATE_BYTES`], or if its counts are not plausible.
+    /// Reads the state from the folder of a checkpoint. Fails if the file is missing, damaged, of another layout or
+    /// larger than [`MAX_STATE_BYTES`], or if its counts are not plausible.
     pub(crate) fn read(folder: &Path) -> Result<Self, Error> {
         let path = folder.join(STATE_FILE);
         let state: Self =
@@ -179,8 +180,9 @@ pub(crate) fn reject_links(run: &Path) -> Result<(), Error> {
     Ok(files::reject_links(run, MAX_DEPTH)?)
 }
 
-/// The steps of the checkpoints in the run's folder `run`, in ascending order, by the names in its folder `steps`; empty if
-/// there is no such folder. Ignores names that are not those of a checkpoint, and does not look into the checkpoints.
+/// The steps of the checkpoints in the run's folder `run`, in ascending order, by the names in its folder `steps`;
+/// empty if there is no such folder. Ignores names that are not those of a checkpoint, and does not look into the
+/// checkpoints.
 pub(crate) fn list_steps(run: &Path) -> Result<Vec<u64>, Error> {
     let names = files::names(&run.join("steps"))?;
     let step = |name: &String| name.parse().ok().filter(|step| folder_name(*step) == *name);
@@ -189,17 +191,17 @@ pub(crate) fn list_steps(run: &Path) -> Result<Vec<u64>, Error> {
     Ok(steps)
 }
 
-/// The step and folder of the last checkpoint in the run's folder `run` whose `state.json` can be read, or is larger than
-/// [`MAX_LISTED_STATE_BYTES`] and so not read here; `None` if there is none.
+/// The step and folder of the last checkpoint in the run's folder `run` whose `state.json` can be read, or is larger
+/// than [`MAX_LISTED_STATE_BYTES`] and so not read here; `None` if there is none.
 pub(crate) fn last_readable(run: &Path) -> Option<(u64, PathBuf)> {
     let whole = |step: &u64| State::read_small(&folder(run, *step)).is_ok();
     let step = list_steps(run).ok()?.into_iter().rev().find(whole)?;
     Some((step, folder(run, step)))
 }
 
-/// Writes a checkpoint of `state` and the train state into the run's folder `run` atomically, in place of one of the same
-/// step, then deletes all but the last `keep` checkpoints and those of the best validation. Returns the checkpoint's
-/// folder.
+/// Writes a checkpoint of `state` and the train state into the run's folder `run` atomically, in place of one of the
+/// same step, then deletes all but the last `keep` checkpoints and those of the best validation. Returns the
+/// checkpoint's folder.
 pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: usize) -> Result<PathBuf, Error> {
     let target = folder(run, state.step);
     files::create_folder(&run.join("steps"))?;
@@ -233,10 +235,10 @@ pub(crate) fn save(run: &Path, state: &State, train_state: &TrainState, keep: us
 }
 
 /// Restores the train state from the checkpoint in `folder`, whose state was read as `state`, and clears the gradient.
-/// Call after the method's `init`: the saved values replace those that `init` made. Of what `init` made, snapshots under
-/// other names, directions of other layers, and edits if the checkpoint has none stay. Fails for a file that is missing,
-/// damaged or of another model.
-/// `max_method_bytes` is the most bytes of the method's state and extra parameters.
+/// Call after the method's `init`: the saved values replace those that `init` made. Of what `init` made, snapshots
+/// under other names, directions of other layers, and edits if the checkpoint has none stay. Fails for a file that is
+/// missing, damaged or of another model. `max_method_bytes` is the most bytes of the method's state and extra
+/// parameters.
 pub(crate) fn restore(
     folder: &Path,
     state: &State,
@@ -269,9 +271,9 @@ pub(crate) fn restore_weights(
     Ok(train_state.clear_gradient()?)
 }
 
-/// Restores the optimizer's state from the safetensors file `path`, and its update count from `updates`. Fails for a file that
-/// is damaged, larger than two numbers for each trained one and a header of [`MAX_HEADER_BYTES`], or of another optimizer. Does
-/// nothing without an optimizer.
+/// Restores the optimizer's state from the safetensors file `path`, and its update count from `updates`. Fails for a
+/// file that is damaged, larger than two numbers for each trained one and a header of [`MAX_HEADER_BYTES`], or of
+/// another optimizer. Does nothing without an optimizer.
 fn restore_optimizer(path: &Path, updates: u64, train_state: &mut TrainState) -> Result<(), Error> {
     let parameters = train_state.policy.parameters();
     let Some(optimizer) = &mut train_state.hooks.optimizer else { return Ok(()) };
@@ -319,8 +321,8 @@ fn is_draft(name: &str) -> bool {
 }
 
 /// Reads the tensors `names` from a safetensors file to the CPU, each flat with one `f32` for every trained number.
-/// Returns them with their names, in the order of `names`. Fails for a tensor that is missing or has another type or shape,
-/// and for a file larger than such tensors and a header of [`MAX_HEADER_BYTES`].
+/// Returns them with their names, in the order of `names`. Fails for a tensor that is missing or has another type or
+/// shape, and for a file larger than such tensors and a header of [`MAX_HEADER_BYTES`].
 fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Result<Vec<(String, Tensor)>, Error> {
     let wanted = train_state.policy.parameters().len();
     let numbers = names.len().saturating_mul(wanted).saturating_mul(4) as u64;
@@ -336,9 +338,9 @@ fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Resu
     read.collect()
 }
 
-/// Reads the method's state of parameters and its extra parameters; none if there is no such file. Fails for a file larger than
-/// `max_bytes` bytes and a header of [`MAX_HEADER_BYTES`], and for a tensor of another type than `f32` or with another
-/// name.
+/// Reads the method's state of parameters and its extra parameters; none if there is no such file. Fails for a file
+/// larger than `max_bytes` bytes and a header of [`MAX_HEADER_BYTES`], and for a tensor of another type than `f32` or
+/// with another name.
 fn read_method_parameters(path: &Path, max_bytes: u64) -> Result<MethodParameters, Error> {
     if !path.exists() {
         return Ok(MethodParameters::default());

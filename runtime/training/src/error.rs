@@ -91,8 +91,8 @@ fn describe_last_loss(last: Option<(f64, u64)>) -> String {
     last.map_or("no step before it was good".into(), |(loss, step)| format!("last good loss {loss:.4} at step {step}"))
 }
 
-/// Appends to a hint about a failed step how to resume the run, if the run has a checkpoint (`saved`). `None` without hint
-/// and checkpoint.
+/// Appends to a hint about a failed step how to resume the run, if the run has a checkpoint (`saved`). `None` without
+/// hint and checkpoint.
 fn resume_hint(hint: Option<String>, saved: bool) -> Option<String> {
     let resume = saved.then(|| "the same command with `--resume` continues from the last checkpoint".to_owned());
     let parts: Vec<String> = hint.into_iter().chain(resume).collect();

@@ -1,7 +1,7 @@
 //! The run's part of a train state: optimizer, schedule, verifiers, and the cache of the reference's scores.
 //!
-//! An update clips the gradient, takes the learning rate of its step and rejects a gradient that is not finite. The loop of
-//! the run decides when an update is due, or a method that asks for one.
+//! An update clips the gradient, takes the learning rate of its step and rejects a gradient that is not finite. The
+//! loop of the run decides when an update is due, or a method that asks for one.
 
 pub(crate) mod directions;
 pub(crate) mod initial_state;
@@ -52,8 +52,8 @@ pub(crate) struct LearningRate {
 }
 
 impl LearningRate {
-    /// Returns the learning rate of step `step` (from 0): the peak times the schedule's factor for that step, in a run of
-    /// as many steps as are planned then.
+    /// Returns the learning rate of step `step` (from 0): the peak times the schedule's factor for that step, in a run
+    /// of as many steps as are planned then.
     pub(crate) fn at(&self, step: u64) -> f64 {
         self.peak * self.schedule.factor(step, self.warmup, self.length.planned_at(step))
     }
@@ -92,8 +92,8 @@ pub(crate) struct RewardState {
 }
 
 impl RewardState {
-    /// Creates the state before the first step, with all counts 0. `seed` is the seed of the run; `max_new_tokens` is the
-    /// most new tokens of a completion.
+    /// Creates the state before the first step, with all counts 0. `seed` is the seed of the run; `max_new_tokens` is
+    /// the most new tokens of a completion.
     pub(crate) fn new(verifiers: Verifiers, max_new_tokens: u32, seed: u64) -> Self {
         Self { verifiers, max_new_tokens, seed, ..Self::default() }
     }
@@ -126,8 +126,8 @@ pub struct Trainer {
 }
 
 impl Trainer {
-    /// Creates a trainer before its first step, without a cache of the reference's scores. Without an optimizer, the method
-    /// updates the parameters itself.
+    /// Creates a trainer before its first step, without a cache of the reference's scores. Without an optimizer, the
+    /// method updates the parameters itself.
     pub(crate) fn new(optimizer: Option<Optimizer>, learning_rate: LearningRate, rewards: RewardState) -> Self {
         let progress = Progress::default();
         Self {
@@ -174,8 +174,8 @@ pub fn bench_train_state(policy: Policy) -> Result<TrainState, Error> {
     Ok(TrainState::new(policy, Trainer::new(Some(optimizer), rate, RewardState::default())))
 }
 
-/// Begins step `step` (from 0), whose learning rate applies from then on. Clears the results, errors and completion counts
-/// of the previous step, and restarts the numbering of dropout masks. Keeps weights, gradient and update count.
+/// Begins step `step` (from 0), whose learning rate applies from then on. Clears the results, errors and completion
+/// counts of the previous step, and restarts the numbering of dropout masks. Keeps weights, gradient and update count.
 pub(crate) fn begin_step(train_state: &mut TrainState, step: u64) {
     // Dropout masks are counted anew: a run that is resumed after a step without an update draws the same ones.
     train_state.policy.resume_at(train_state.policy.generation());
@@ -197,7 +197,8 @@ impl RunHooks for Trainer {
         u32::try_from(self.step).unwrap_or(u32::MAX)
     }
 
-    /// Returns the number of steps of the run, as it is planned at the present step; `u32::MAX` if the number is larger.
+    /// Returns the number of steps of the run, as it is planned at the present step; `u32::MAX` if the number is
+    /// larger.
     fn planned_steps(&self) -> u32 {
         u32::try_from(self.learning_rate.length.planned_at(self.step)).unwrap_or(u32::MAX)
     }
@@ -220,9 +221,9 @@ impl RunHooks for Trainer {
         self.rewards.verifiers.names_and_weights()
     }
 
-    /// Scores rows. Takes the scores from the cache, if there is one, for requests of the reference at temperature 1 with
-    /// the default taps. If the log-probabilities are not finite, still returns the scores, and sets `non_finite` to `loss`,
-    /// which becomes the error if the step fails.
+    /// Scores rows. Takes the scores from the cache, if there is one, for requests of the reference at temperature 1
+    /// with the default taps. If the log-probabilities are not finite, still returns the scores, and sets `non_finite`
+    /// to `loss`, which becomes the error if the step fails.
     fn score(&mut self, policy: &Policy, rows: &Arc<Rows>, request: &ScoreRequest) -> Result<Scored, Error> {
         let ScoreRequest { view, taps, temperature, learning } = request;
         let cacheable = *view == View::Reference && *taps == TapRequest::default() && *temperature == 1.0;
@@ -275,9 +276,9 @@ impl RunHooks for Trainer {
     }
 
     /// Samples completions of every prompt. Replaces `sampling.seed` by one drawn from the run's seed, the step and the
-    /// number of the call in the step, so that a resumed run samples the same completions. Advances the number of the call
-    /// even if sampling fails, and adds the new tokens to the step's count. Fails if the environment fails, and then
-    /// records its error as the cause of the failed step, unless the time of the step has passed.
+    /// number of the call in the step, so that a resumed run samples the same completions. Advances the number of the
+    /// call even if sampling fails, and adds the new tokens to the step's count. Fails if the environment fails, and
+    /// then records its error as the cause of the failed step, unless the time of the step has passed.
     fn generate(
         &mut self,
         policy: &Policy,
@@ -302,10 +303,10 @@ impl RunHooks for Trainer {
     }
 
     /// Decodes the completions `written` and has every verifier judge each of them; no text reaches the method.
-    /// `written.group` gives the index in `questions` of each completion. Returns the verdicts `[completions, verifiers]`,
-    /// flat in row-major order, NaN for no verdict. Keeps a few completions of a step in which they are shown. Fails if
-    /// the verifiers fail, and then records their error as the cause of the failed step, unless the time `end` has
-    /// passed.
+    /// `written.group` gives the index in `questions` of each completion. Returns the verdicts `[completions,
+    /// verifiers]`, flat in row-major order, NaN for no verdict. Keeps a few completions of a step in which they are
+    /// shown. Fails if the verifiers fail, and then records their error as the cause of the failed step, unless the
+    /// time `end` has passed.
     fn judge(
         &mut self,
         policy: &Policy,

@@ -36,8 +36,8 @@ impl Length {
         self.extended.iter().find(|earlier| step < earlier.after).map_or(self.steps, |earlier| earlier.steps)
     }
 
-    /// Returns the earlier numbers of steps that no longer held after `finished` steps. In a replay there may be others,
-    /// which are still to come.
+    /// Returns the earlier numbers of steps that no longer held after `finished` steps. In a replay there may be
+    /// others, which are still to come.
     pub(crate) fn extended_until(&self, finished: u64) -> Vec<Extension> {
         self.extended.iter().filter(|earlier| earlier.after <= finished).copied().collect()
     }

@@ -1,7 +1,7 @@
 //! One run, from data to artifact.
 //!
-//! A run file becomes [`RunSettings`], settings become a [`Plan`] (everything known before the first step), and a plan becomes
-//! a folder with metrics, checkpoints, an adapter, a card and a lock.
+//! A run file becomes [`RunSettings`], settings become a [`Plan`] (everything known before the first step), and a plan
+//! becomes a folder with metrics, checkpoints, an adapter, a card and a lock.
 
 mod answers;
 mod artifact;

@@ -27,7 +27,8 @@ pub fn is_run(folder: &Path) -> bool {
     folder.join(FILE).symlink_metadata().is_ok_and(|about| about.is_file())
 }
 
-/// Whether the run of a parsed `run.lock` is finished: the lock lists files of an artifact, or says that the run left none.
+/// Whether the run of a parsed `run.lock` is finished: the lock lists files of an artifact, or says that the run left
+/// none.
 pub(crate) fn is_finished(lock: &Table) -> bool {
     let files = lock.get("artifact").and_then(Value::as_array);
     files.is_some_and(|files| !files.is_empty()) || lock.get("left").and_then(Value::as_str) == Some(NO_ARTIFACT)

@@ -46,9 +46,9 @@ impl MetricTotals {
         }
     }
 
-    /// Returns the combined metrics, a sum or a mean for each name, in the order of `names`; those that are not in `names`
-    /// come first, in the order of their first report. Rounds to seven significant digits again, since a sum of rounded
-    /// numbers may have more.
+    /// Returns the combined metrics, a sum or a mean for each name, in the order of `names`; those that are not in
+    /// `names` come first, in the order of their first report. Rounds to seven significant digits again, since a sum of
+    /// rounded numbers may have more.
     pub(crate) fn numbers(&self, names: &[String]) -> Vec<(String, f64)> {
         let position = |name: &String| names.iter().position(|known| known == name);
         let combined = self.sums.iter().map(|(name, sum, count, combine)| {
@@ -90,9 +90,9 @@ impl MetricsFile {
         Self::open_rows(run, |row| is_up_to(row, step) && !is_of_end(row))
     }
 
-    /// Opens the metrics file in the run's folder `run` for appending, and creates it if it does not exist. First rewrites the
-    /// file without lines that are not JSON or that `is_kept` rejects; leaves it alone if there are none. Opens no file of
-    /// events.
+    /// Opens the metrics file in the run's folder `run` for appending, and creates it if it does not exist. First
+    /// rewrites the file without lines that are not JSON or that `is_kept` rejects; leaves it alone if there are none.
+    /// Opens no file of events.
     fn open_rows(run: &Path, is_kept: impl Fn(&Value) -> bool) -> Result<Self, Error> {
         let path = run.join(FILE);
         if path.exists() {
@@ -126,8 +126,8 @@ impl MetricsFile {
         }
     }
 
-    /// Appends the row of a step: its number, epoch, metrics, gradient norm, rate, counts and times; `skipped-updates` only
-    /// if there are any. Rounds the epoch, the seconds and the tokens per second to four decimals.
+    /// Appends the row of a step: its number, epoch, metrics, gradient norm, rate, counts and times; `skipped-updates`
+    /// only if there are any. Rounds the epoch, the seconds and the tokens per second to four decimals.
     pub(crate) fn add_step(&mut self, event: &StepEvent) -> Result<(), Error> {
         let mut row = json!({ "step": event.step, "epoch": rounded(event.epoch) });
         for (name, value) in &event.metrics {
@@ -209,8 +209,8 @@ impl MetricsFile {
     }
 }
 
-/// Reads the rows of a metrics file; skips lines that are not JSON objects, such as half a line after a crash. Fails if the
-/// file cannot be read or has more than [`MAX_BYTES`].
+/// Reads the rows of a metrics file; skips lines that are not JSON objects, such as half a line after a crash. Fails if
+/// the file cannot be read or has more than [`MAX_BYTES`].
 pub(crate) fn read_rows(path: &Path) -> Result<Vec<Map<String, Value>>, Error> {
     let bytes = files::read(path, MAX_BYTES)?;
     Ok(bytes.split(|byte| *byte == b'\n').filter_map(|line| serde_json::from_slice(line).ok()).collect())

@@ -32,8 +32,8 @@ pub trait Observer {
     }
 
     /// Waits, after a step of an author's run that failed with `error`, for a newer version with which to try the step
-    /// again. `None` ends the run: as stopped by the user if `stop` is set, else with the error. By default returns `None`
-    /// at once.
+    /// again. `None` ends the run: as stopped by the user if `stop` is set, else with the error. By default returns
+    /// `None` at once.
     fn wait_for_fix(&mut self, _error: &Error, _stop: &AtomicBool) -> Option<Version> {
         None
     }

@@ -36,7 +36,8 @@ pub struct Outcome {
     pub patience: Option<u32>,
     /// Whether the validation loss rose since the best validation while the training loss fell.
     pub is_overfitting: bool,
-    /// A longer length of the run as an assignment, such as `train.epochs=10`, if the loss was still falling at the end.
+    /// A longer length of the run as an assignment, such as `train.epochs=10`, if the loss was still falling at the
+    /// end.
     pub longer: Option<String>,
 }
 

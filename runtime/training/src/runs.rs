@@ -89,8 +89,8 @@ fn sort_key(name: &str) -> (&str, Option<u64>) {
     (before, name[before.len()..].parse().ok())
 }
 
-/// Builds the entry of a run, from its lock and `checkpoint`, the step of its last checkpoint. Takes the time of the change
-/// from the lock's file, 1970 if it is unknown. `None` if the lock lacks a key.
+/// Builds the entry of a run, from its lock and `checkpoint`, the step of its last checkpoint. Takes the time of the
+/// change from the lock's file, 1970 if it is unknown. `None` if the lock lacks a key.
 fn list_entry(name: &str, folder: &Path, lock: &toml::Table, checkpoint: Option<u64>) -> Option<Listed> {
     let text = |table: &str, key: &str| lock.get(table)?.get(key)?.as_str();
     let written = folder.join(lock::FILE).metadata().and_then(|about| about.modified());
@@ -135,8 +135,8 @@ fn saved_scores(folder: &Path, checkpoint: Option<u64>) -> (Option<f64>, Option<
     (state.last_loss.map(|(loss, _)| loss), best)
 }
 
-/// The bytes of the files in a folder and, down to `levels` levels, in the folders below it. Follows no links; skips what
-/// cannot be read.
+/// The bytes of the files in a folder and, down to `levels` levels, in the folders below it. Follows no links; skips
+/// what cannot be read.
 fn folder_bytes(folder: &Path, levels: usize) -> u64 {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten();
     let sizes = entries.filter_map(|entry| {

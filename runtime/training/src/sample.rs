@@ -45,8 +45,9 @@ pub fn run_file_of_shape(shape: &str) -> Option<&'static str> {
     })
 }
 
-/// Unpacks the embedded files into the folder `.sample` of `runs` and returns the path of `.sample`. Does nothing if all of
-/// them are there and unchanged; otherwise replaces the whole folder atomically, and creates `runs` if it does not exist.
+/// Unpacks the embedded files into the folder `.sample` of `runs` and returns the path of `.sample`. Does nothing if
+/// all of them are there and unchanged; otherwise replaces the whole folder atomically, and creates `runs` if it does
+/// not exist.
 ///
 /// # Errors
 /// A folder that cannot be written.

@@ -1,7 +1,7 @@
 //! Scores of a run's validation data, which the method does not see.
 //!
-//! For answers: the mean negative log-likelihood of a target token; for pairs, of the chosen answer. For prompts: the share of
-//! completions that pass the run's verifiers, or its environment.
+//! For answers: the mean negative log-likelihood of a target token; for pairs, of the chosen answer. For prompts: the
+//! share of completions that pass the run's verifiers, or its environment.
 
 mod history;
 
@@ -73,9 +73,9 @@ pub(crate) fn pass_rate(
     Ok(score_completions(policy, &completions, data, verifiers)?.rate)
 }
 
-/// Generates `sampling.completions` completions of the first side of every example under the policy, in the order of the
-/// examples; those of one prompt are adjacent. The environment among `verifiers`, if there is one, answers them, unless
-/// an example has no question.
+/// Generates `sampling.completions` completions of the first side of every example under the policy, in the order of
+/// the examples; those of one prompt are adjacent. The environment among `verifiers`, if there is one, answers them,
+/// unless an example has no question.
 pub(crate) fn generate_completions(
     policy: &Policy,
     data: &Dataset,

@@ -1,5 +1,5 @@
-//! Verifies a finished run by its `run.lock`: whether its files and inputs are unchanged, and whether a replay ends in the
-//! same bits. The card is not compared, since it contains times.
+//! Verifies a finished run by its `run.lock`: whether its files and inputs are unchanged, and whether a replay ends in
+//! the same bits. The card is not compared, since it contains times.
 
 mod comparison;
 mod inputs;
@@ -127,8 +127,8 @@ pub fn verify(folder: &Path, set: &[String], offline: bool, compiling: Compiling
 }
 
 impl Verification {
-    /// Returns the folder of the run's method if the method is given as a folder and the digest of the component built there
-    /// differs from the recorded one; `None` otherwise.
+    /// Returns the folder of the run's method if the method is given as a folder and the digest of the component built
+    /// there differs from the recorded one; `None` otherwise.
     #[must_use]
     pub fn changed_method(&self) -> Option<PathBuf> {
         let changed = self.inputs.iter().any(|input| input.what == "method.sha256" && !input.is_same());
@@ -149,8 +149,8 @@ impl Verification {
     /// events. Returns the result even if it differs; `None` if `stop` was set before the last step.
     ///
     /// # Errors
-    /// A run whose method was changed or cannot be read, a component that only the run's own `run.toml` names by a path, a
-    /// device that is not available, and the error that ends the replay.
+    /// A run whose method was changed or cannot be read, a component that only the run's own `run.toml` names by a
+    /// path, a device that is not available, and the error that ends the replay.
     pub fn replay(
         mut self,
         above: &Path,

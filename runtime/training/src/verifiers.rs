@@ -1,7 +1,7 @@
 //! The run's verifiers: each judges every completion, or what the model wrote last if an environment answered it.
 //!
-//! A verifier that traps or takes too long gives no verdict, which is counted and reported once a step. One that fails on
-//! most completions ends the run, which would learn from noise.
+//! A verifier that traps or takes too long gives no verdict, which is counted and reported once a step. One that fails
+//! on most completions ends the run, which would learn from noise.
 
 mod judging;
 mod sharing;
@@ -44,8 +44,9 @@ pub struct Answer<'a> {
     pub reward: Option<f32>,
 }
 
-/// Decodes the completions of one call for its verifiers. The first ones are decoded once and kept, up to [`DECODED_BYTES`];
-/// the others are decoded for each verifier, so that the memory of all does not grow with their number.
+/// Decodes the completions of one call for its verifiers. The first ones are decoded once and kept, up to
+/// [`DECODED_BYTES`]; the others are decoded for each verifier, so that the memory of all does not grow with their
+/// number.
 struct Texts<'a> {
     tokenizer: &'a Tokenizer,
     /// The texts of the first completions, in order.
@@ -93,8 +94,8 @@ pub struct Verifiers {
 }
 
 impl Verifiers {
-    /// Starts each component once with its settings to check them, and drops the instance: the first verdict of a call makes
-    /// a new one. `seconds`: how long one call of [`Verifiers::verdicts`] outside of a step may take.
+    /// Starts each component once with its settings to check them, and drops the instance: the first verdict of a call
+    /// makes a new one. `seconds`: how long one call of [`Verifiers::verdicts`] outside of a step may take.
     ///
     /// # Errors
     /// A verifier that rejects its settings or cannot be started, and a reward model that is not open.

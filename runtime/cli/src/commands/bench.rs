@@ -5,6 +5,7 @@ use std::path::Path;
 
 use clap::Args;
 use serde_json::json;
+use tunebox_compute::DType;
 use tunebox_foundation::files::temporary_folder;
 use tunebox_foundation::format::bytes;
 use tunebox_package::Reference;
@@ -20,13 +21,13 @@ pub(crate) struct Bench {
     /// Model to measure: a folder, a `.gguf` file or a hub name [default: the bundled tiny model]
     #[arg(long)]
     model: Option<String>,
-    /// Precision of the base weights: converted first, or for `nf4` quantized while loading [default: as in the model's
-    /// files]
-    #[arg(long, value_parser = ["f32", "bf16", "f16", "nf4"])]
+    /// Precision of the base weights: converted first, or for `nf4` and `q8_0` quantized while loading [default: as in
+    /// the model's files]
+    #[arg(long, value_parser = ["f32", "bf16", "f16", "nf4", "q8_0"])]
     precision: Option<String>,
     /// Measure only this part: `training`, steps with their memory and their fraction of the matrix-multiply speed;
-    /// `scoring` of rows without training; `generation` by greedy decoding; `start-up`, the time to open the model and to
-    /// compile and instantiate the method; `overhead`, the time of the steps spent in the sandbox. Can be repeated
+    /// `scoring` of rows without training; `generation` by greedy decoding; `start-up`, the time to open the model and
+    /// to compile and instantiate the method; `overhead`, the time of the steps spent in the sandbox. Can be repeated
     #[arg(long, value_parser = one_of(PHASES), value_delimiter = ',')]
     only: Vec<Phase>,
     /// Method to train with
@@ -80,8 +81,9 @@ const PHASES: [(&str, Phase); 5] = [
 ];
 
 impl Bench {
-    /// In the parent, checks the signer of the method, creates a temporary folder, and fetches a model that is not on this
-    /// machine. Returns the files that the command reads, and that folder; `None` if it computes on an accelerator.
+    /// In the parent, checks the signer of the method, creates a temporary folder, and fetches a model that is not on
+    /// this machine. Returns the files that the command reads, and that folder; `None` if it computes on an
+    /// accelerator.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         let mut scratch = None;
         if !global.supervised {
@@ -106,11 +108,12 @@ impl Bench {
 
     /// Runs the benchmark, and shows the results, or emits them as one JSON object.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
-        let nf4 = self.precision.iter().find(|word| *word == "nf4").map(|_| "model.precision=nf4".to_owned());
+        // A format that is no type of weights in a file is computed while the model is read.
+        let dtype: Option<DType> = self.precision.as_ref().and_then(|precision| precision.parse().ok());
+        let quantized = self.precision.filter(|_| dtype.is_none()).map(|format| format!("model.precision={format}"));
         let settings = BenchSettings {
             model: self.model,
-            // NF4 is no type of weights in a file: it is computed while the model is read.
-            dtype: self.precision.as_ref().and_then(|precision| precision.parse().ok()),
+            dtype,
             only: self.only.into_iter().collect(),
             method: self.method,
             batch: self.batch,
@@ -121,7 +124,7 @@ impl Bench {
             prompt_tokens: self.prompt_tokens,
             new_tokens: self.new_tokens,
             device: self.device,
-            set: nf4.into_iter().chain(self.set).collect(),
+            set: quantized.into_iter().chain(self.set).collect(),
             offline: global.offline,
             in_process: self.in_process,
         };
@@ -132,8 +135,8 @@ impl Bench {
     }
 }
 
-/// Shows the results, one line for each part that was measured, and one for each number of prompts in generation. `steps`
-/// is the number of timed steps.
+/// Shows the results, one line for each part that was measured, and one for each number of prompts in generation.
+/// `steps` is the number of timed steps.
 fn show_report(terminal: Terminal, measured: &Measured, steps: u32) {
     let Measured { model, method, precision, threads, batch, sequence, rank, .. } = measured;
     terminal.status("Bench", format!("{model} ({precision}), {method}, {threads} threads"));

@@ -54,8 +54,8 @@ struct Conversation {
 }
 
 impl Chat {
-    /// Fetches the model and returns the files that the command reads, marked as a command that edits lines of a terminal.
-    /// `None` if it computes on an accelerator.
+    /// Fetches the model and returns the files that the command reads, marked as a command that edits lines of a
+    /// terminal. `None` if it computes on an accelerator.
     pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
         let access = self.steering.add_files(self.model.prepare(global)?);
         Ok(access.map(|access| Access { edits_lines: true, ..access }))
@@ -105,8 +105,8 @@ impl Chat {
 }
 
 impl Conversation {
-    /// Handles one line of input: runs it as a command if it begins with `/`, ignores it if it is empty, else answers it as
-    /// a question. An unknown command shows the help. Returns false for `/exit` and `/quit`.
+    /// Handles one line of input: runs it as a command if it begins with `/`, ignores it if it is empty, else answers
+    /// it as a question. An unknown command shows the help. Returns false for `/exit` and `/quit`.
     fn handle_line(&mut self, terminal: Terminal, line: &str) -> Result<bool, Failure> {
         match line {
             "" => {}
@@ -136,9 +136,9 @@ impl Conversation {
         Ok(())
     }
 
-    /// Prints two new answers to the last question while they are generated, by the base model and by the adapted or steered
-    /// one, each line behind `base` or `adapted`. Ctrl-C stops the comparison. The conversation stays as it is. If there is no
-    /// question yet, or the model does not differ from its base, only shows a message that says so.
+    /// Prints two new answers to the last question while they are generated, by the base model and by the adapted or
+    /// steered one, each line behind `base` or `adapted`. Ctrl-C stops the comparison. The conversation stays as it is.
+    /// If there is no question yet, or the model does not differ from its base, only shows a message that says so.
     fn compare(&self, terminal: Terminal) -> Result<(), Failure> {
         let Some(last) = self.messages.iter().rposition(|message| message.role == "user") else {
             terminal.message("there is no question to compare yet");
@@ -167,8 +167,8 @@ impl Conversation {
     }
 }
 
-/// Text that comes in pieces and is shown with a margin on each line. Holds white space back until other text follows, so that
-/// none is shown at the end.
+/// Text that comes in pieces and is shown with a margin on each line. Holds white space back until other text follows,
+/// so that none is shown at the end.
 #[derive(Debug, Default)]
 struct LabeledLines {
     held: String,

@@ -123,10 +123,10 @@ impl Check {
         Ok(ExitStatus::Success)
     }
 
-    /// Checks a method, verifier or environment as before a run, without running it: checks its signer, compiles it, and
-    /// checks its imports, exports and sizes against the contract, the default grants and its limits. These are the
-    /// default limits, with those of its folder's `run.toml` and of `--set` on top. Shows name and version, warnings, and
-    /// how to use it; for a folder in Python that was built here also the findings of the type checker. Emits a
+    /// Checks a method, verifier or environment as before a run, without running it: checks its signer, compiles it,
+    /// and checks its imports, exports and sizes against the contract, the default grants and its limits. These are the
+    /// default limits, with those of its folder's `run.toml` and of `--set` on top. Shows name and version, warnings,
+    /// and how to use it; for a folder in Python that was built here also the findings of the type checker. Emits a
     /// `checked` event.
     ///
     /// Fails for the folder of a run, for a flag that only run files have, and for a component that is refused.

@@ -29,17 +29,17 @@ pub(crate) struct Dev {
     /// Method folder
     #[arg(default_value = ".")]
     folder: PathBuf,
-    /// Run file [default: `run.toml` of the folder, else the sample]. Trains until Ctrl-C, or for the steps or epochs given
-    /// by a flag or `--set`
+    /// Run file [default: `run.toml` of the folder, else the sample]. Trains until Ctrl-C, or for the steps or epochs
+    /// given by a flag or `--set`
     run: Option<PathBuf>,
     #[command(flatten)]
     options: RunOptions,
 }
 
 impl Dev {
-    /// Trains, and after each run waits for a change of the source or of the run file to start a new one, until Ctrl-C: exit
-    /// code 130. An error of a run is shown, and the command waits for a change. It ends with the error only after Ctrl-C,
-    /// and for an error of exit code 2 before any run has begun.
+    /// Trains, and after each run waits for a change of the source or of the run file to start a new one, until Ctrl-C:
+    /// exit code 130. An error of a run is shown, and the command waits for a change. It ends with the error only after
+    /// Ctrl-C, and for an error of exit code 2 before any run has begun.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         let stop = stop_on_interrupt(None)?;
         let mut session = Session::open(terminal, self.folder.clone(), self.run_file(), global.offline)?;
@@ -88,8 +88,8 @@ impl Dev {
         show_summary(terminal, &summary, None)
     }
 
-    /// Returns the path of the run file: the argument, else `run.toml` of the method folder, which need not exist. `None`
-    /// with `--sample` and no argument.
+    /// Returns the path of the run file: the argument, else `run.toml` of the method folder, which need not exist.
+    /// `None` with `--sample` and no argument.
     fn run_file(&self) -> Option<PathBuf> {
         self.run.clone().or_else(|| (!self.options.sample).then(|| self.folder.join("run.toml")))
     }
@@ -121,8 +121,8 @@ impl Dev {
         Ok(settings)
     }
 
-    /// Returns the method folder as a path that cannot be mistaken for the name of a built-in method: `dpo` becomes `./dpo`.
-    /// A path that begins with `.`, `..` or `/` stays as it is.
+    /// Returns the method folder as a path that cannot be mistaken for the name of a built-in method: `dpo` becomes
+    /// `./dpo`. A path that begins with `.`, `..` or `/` stays as it is.
     fn method_folder(&self) -> PathBuf {
         match self.folder.components().next() {
             Some(Component::Normal(_)) => Path::new(".").join(&self.folder),

@@ -23,8 +23,8 @@ pub(crate) struct Doctor {
 }
 
 impl Doctor {
-    /// Shows cores, memory, devices, what the system denies to a worker and to the child of a command, methods and build
-    /// tools; with `--fix` installs the WebAssembly target first. Exit code 1 if methods cannot be built.
+    /// Shows cores, memory, devices, what the system denies to a worker and to the child of a command, methods and
+    /// build tools; with `--fix` installs the WebAssembly target first. Exit code 1 if methods cannot be built.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         if self.fix {
             let installed = toolchain::install()?;

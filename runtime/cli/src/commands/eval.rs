@@ -49,8 +49,8 @@ pub(crate) struct Eval {
     /// Examples scored in one batch; affects memory and speed, not results
     #[arg(long, default_value_t = 8, value_parser = clap::value_parser!(u32).range(1..=65_536))]
     batch: u32,
-    /// Run file whose `[[verifier]]` list judges the answers to prompts [default: that of the run's folder, if it lists only
-    /// built-in verifiers]
+    /// Run file whose `[[verifier]]` list judges the answers to prompts [default: that of the run's folder, if it lists
+    /// only built-in verifiers]
     #[arg(long, value_name = "RUN_FILE")]
     rewards: Option<PathBuf>,
     #[command(flatten)]
@@ -68,7 +68,8 @@ pub(crate) struct Eval {
     sampling: SamplingOptions,
 }
 
-/// Parses `FIGURE=VALUE` to (name, value). Fails without `=` or if the value is not a number; the name is checked later.
+/// Parses `FIGURE=VALUE` to (name, value). Fails without `=` or if the value is not a number; the name is checked
+/// later.
 fn parse_threshold(text: &str) -> Result<(String, f64), String> {
     let (name, value) = text.split_once('=').ok_or("write it as FIGURE=VALUE")?;
     let value: f64 = value.parse().map_err(|_| format!("`{value}` is not a number"))?;
@@ -76,9 +77,9 @@ fn parse_threshold(text: &str) -> Result<(String, f64), String> {
 }
 
 impl Eval {
-    /// In the parent, asks whether to accept what the run file of `--rewards` requests, fetches the model and compiles the
-    /// verifiers. Returns the files that the command reads; `None` if it computes on an accelerator. Fails if the data file
-    /// cannot be opened.
+    /// In the parent, asks whether to accept what the run file of `--rewards` requests, fetches the model and compiles
+    /// the verifiers. Returns the files that the command reads; `None` if it computes on an accelerator. Fails if the
+    /// data file cannot be opened.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         let data = self.find_files()?;
         data.iter().try_for_each(|file| files::open(file).map(drop))?;
@@ -142,9 +143,9 @@ impl Eval {
         })
     }
 
-    /// Reads the settings of the run whose verifiers judge completions: from the file of `--rewards`, else from `run.toml`
-    /// in the folder of the model. `None` without either, and, with a warning, if that `run.toml` names a verifier that is
-    /// not built in or asks for more than the defaults.
+    /// Reads the settings of the run whose verifiers judge completions: from the file of `--rewards`, else from
+    /// `run.toml` in the folder of the model. `None` without either, and, with a warning, if that `run.toml` names a
+    /// verifier that is not built in or asks for more than the defaults.
     fn reward_settings(&self, terminal: Terminal, offline: bool) -> Result<Option<RunSettings>, Failure> {
         let own = || self.model.existing_folder().map(|folder| folder.join("run.toml")).filter(|path| path.is_file());
         let settings = match &self.rewards {
@@ -156,9 +157,9 @@ impl Eval {
         Ok(Some(settings))
     }
 
-    /// Shows each threshold of `--at-least` and `--at-most` that the figures miss; returns exit code 1 if there is one. A
-    /// value equal to its threshold is no miss. Compares the adapted model's value if there is one, else the base model's.
-    /// Fails if a figure does not exist.
+    /// Shows each threshold of `--at-least` and `--at-most` that the figures miss; returns exit code 1 if there is one.
+    /// A value equal to its threshold is no miss. Compares the adapted model's value if there is one, else the base
+    /// model's. Fails if a figure does not exist.
     fn check_thresholds(&self, terminal: Terminal, result: &Evaluation) -> CommandResult {
         let mut status = ExitStatus::Success;
         let minimums = self.at_least.iter().map(|threshold| (threshold, true));
@@ -177,9 +178,9 @@ impl Eval {
     }
 }
 
-/// Loads the run file of a run's folder for its verifiers. Returns `None`, with a warning, if a verifier is not built in, or
-/// if the file asks for more than the defaults and this was not accepted before: such a file is used only if the user names
-/// it with `--rewards`. Never asks.
+/// Loads the run file of a run's folder for its verifiers. Returns `None`, with a warning, if a verifier is not built
+/// in, or if the file asks for more than the defaults and this was not accepted before: such a file is used only if the
+/// user names it with `--rewards`. Never asks.
 fn load_run_rewards(terminal: Terminal, file: &Path) -> Result<Option<RunSettings>, Failure> {
     let settings = RunSettings::load(file, &[])?;
     let foreign = settings.file.verifier.iter().find(|verifier| builtin::find_verifier(&verifier.r#use).is_none());

@@ -18,7 +18,8 @@ use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 /// Records that are looked at.
 const MAX_RECORDS: usize = 20;
 
-/// The built-in methods to propose, the usual one of each shape of records. Of those that fit the data, the first is taken.
+/// The built-in methods to propose, the usual one of each shape of records. Of those that fit the data, the first is
+/// taken.
 const PROPOSED: [&str; 6] = ["lora", "dpo", "kto", "grpo", "abliterate", "steer"];
 
 #[derive(Debug, Args)]
@@ -41,8 +42,9 @@ pub(crate) struct Init {
 }
 
 impl Init {
-    /// Writes the run file, and the JSON schema of run files into `.tunebox` beside it. Fails, with nothing written, if the
-    /// file exists and `--force` is not given, for data of no known shape, and for a method that does not learn from them.
+    /// Writes the run file, and the JSON schema of run files into `.tunebox` beside it. Fails, with nothing written, if
+    /// the file exists and `--force` is not given, for data of no known shape, and for a method that does not learn
+    /// from them.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         if self.file.exists() && !self.force {
             let what = format!("`{}` exists already", self.file.display());
@@ -153,8 +155,8 @@ fn is_model(path: &Path) -> bool {
         || (path.extension().is_some_and(|extension| extension == "gguf") && path.is_file())
 }
 
-/// Reads the first records of the data, and the shape of the first one. Fails if the data cannot be read, have no record, or
-/// the first one is of no shape.
+/// Reads the first records of the data, and the shape of the first one. Fails if the data cannot be read, have no
+/// record, or the first one is of no shape.
 fn read_data(data: &Path) -> Result<(Shape, Vec<Map<String, Value>>), Failure> {
     let beginning = read_beginning(data, MAX_RECORDS)?;
     let shape = beginning.shape.ok_or_else(|| {
@@ -182,8 +184,8 @@ fn propose_method(fitting: &[&str]) -> Option<String> {
     usual.map(|name| (*name).to_owned())
 }
 
-/// Opens a method. Fails if it is a verifier, or does not learn from records of `shape`, as `data` has; `fitting` are the
-/// built-in methods that do.
+/// Opens a method. Fails if it is a verifier, or does not learn from records of `shape`, as `data` has; `fitting` are
+/// the built-in methods that do.
 fn open_method(method: &str, shape: Shape, data: &Path, fitting: &[&str]) -> Result<Package, Failure> {
     let package = Reference::parse(method, Path::new("."))?.open()?;
     package.expect_world(World::Method)?;

@@ -148,9 +148,9 @@ fn later_version_in(lock: &Lock, manifest: &Manifest) -> Option<String> {
     Some(format!("{}@{version}", manifest.name))
 }
 
-/// Formats the description of a package: its manifest, who signed it (`signed`) and how it was made (`made`), the sizes of
-/// its `parts`, what each import permits, its settings and the default limits. Metrics and confinement are left out for a
-/// verifier and an environment.
+/// Formats the description of a package: its manifest, who signed it (`signed`) and how it was made (`made`), the sizes
+/// of its `parts`, what each import permits, its settings and the default limits. Metrics and confinement are left out
+/// for a verifier and an environment.
 fn describe_package(package: &Package, imports: &[String], [signed, made]: [&str; 2], parts: &[Part]) -> String {
     let manifest = &package.manifest;
     let mut lines = vec![format!("{} {}  {}", manifest.name, manifest.version, manifest.description)];

@@ -11,7 +11,8 @@ use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
 pub(crate) struct Key {
-    /// File for the secret key; the public key goes to `FILE.pub`. Neither may exist. On a terminal, asks for a password
+    /// File for the secret key; the public key goes to `FILE.pub`. Neither may exist. On a terminal, asks for a
+    /// password
     file: PathBuf,
 }
 
@@ -41,8 +42,8 @@ impl Key {
     }
 }
 
-/// Whether a file is in a git work tree. Does not ask git whether the file is ignored: the tree may be untrusted, and its
-/// configuration can name programs that git runs.
+/// Whether a file is in a git work tree. Does not ask git whether the file is ignored: the tree may be untrusted, and
+/// its configuration can name programs that git runs.
 fn is_in_git_tree(file: &Path) -> bool {
     resolve(file).ancestors().skip(1).any(|above| above.join(".git").exists())
 }

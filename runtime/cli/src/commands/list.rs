@@ -28,8 +28,9 @@ pub(crate) struct List {
 }
 
 impl List {
-    /// Prints runs, packages and models, or only one kind with `--packages` or `--runs`. Suggests to chat with the newest
-    /// printed run that has a model, else to inspect the last printed package of the store, else to train the sample.
+    /// Prints runs, packages and models, or only one kind with `--packages` or `--runs`. Suggests to chat with the
+    /// newest printed run that has a model, else to inspect the last printed package of the store, else to train the
+    /// sample.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         let (packages, models, runs) = (!self.runs, !self.runs && !self.packages, !self.packages);
         let mut next = "tunebox train --sample".to_owned();
@@ -85,8 +86,8 @@ fn print_packages(terminal: Terminal, stored: &[Stored]) {
 /// The files of which a finished run has one if it can answer: an adapter, a model, or steering vectors.
 const ANSWERING_FILES: [&str; 3] = ["adapter_config.json", "config.json", "vectors.safetensors"];
 
-/// Finds the most recently changed finished run with an adapter, a model or steering vectors; if there is none, the most
-/// recently changed unfinished run with a checkpoint.
+/// Finds the most recently changed finished run with an adapter, a model or steering vectors; if there is none, the
+/// most recently changed unfinished run with a checkpoint.
 fn newest_chat_run(runs: &[Listed]) -> Option<&Listed> {
     let has_model = |run: &&Listed| ANSWERING_FILES.iter().any(|name| run.folder.join(name).is_file());
     let saved = |run: &&Listed| newest_checkpoint(&run.folder).is_ok_and(|found| found.is_some());

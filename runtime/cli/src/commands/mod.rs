@@ -126,9 +126,9 @@ impl Command {
         }
     }
 
-    /// Does what a supervised command does before it reads untrusted files: asks the user, downloads models and compiles
-    /// components, all in the parent only. Returns what the command may reach from then on; `None` if that is not known
-    /// before, or if the command starts programs.
+    /// Does what a supervised command does before it reads untrusted files: asks the user, downloads models and
+    /// compiles components, all in the parent only. Returns what the command may reach from then on; `None` if that is
+    /// not known before, or if the command starts programs.
     pub(crate) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         match self {
             Self::Train(command) => command.prepare(terminal, global),
@@ -146,8 +146,8 @@ impl Command {
         }
     }
 
-    /// In the parent of a supervised command, after its child succeeded: gives what the child wrote its final name. Does
-    /// nothing for commands whose child does that itself.
+    /// In the parent of a supervised command, after its child succeeded: gives what the child wrote its final name.
+    /// Does nothing for commands whose child does that itself.
     pub(crate) fn publish(self, terminal: Terminal) -> Result<(), Failure> {
         match self {
             Self::Export(command) => command.publish(terminal),

@@ -71,7 +71,8 @@ impl New {
         } else {
             template.write(present, unpack)?
         };
-        // The user's own folder needs no note that building runs its code. If it cannot be remembered, the note appears.
+        // The user's own folder needs no note that building runs its code. If it cannot be remembered, the note
+        // appears.
         let _ = approval::record(&folder);
         self.show_created(terminal, &template, &folder);
         Ok(ExitStatus::Success)

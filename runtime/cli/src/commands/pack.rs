@@ -40,8 +40,8 @@ pub(crate) struct Pack {
 
 impl Pack {
     /// Writes the package file, and its signature beside it with `--sign`. Builds the component of a folder first where
-    /// [`open_or_build`](Self::open_or_build) says so, and adds what it was built from. Suggests `tunebox push`, or how to
-    /// sign.
+    /// [`open_or_build`](Self::open_or_build) says so, and adds what it was built from. Suggests `tunebox push`, or how
+    /// to sign.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         // The key is read first, because a build takes time.
         let key = self.read_key(terminal)?;
@@ -102,8 +102,8 @@ impl Pack {
         Ok(())
     }
 
-    /// Opens the component. A component file is opened as it is. The component of a folder is built first if it is missing,
-    /// stale or a debug build; with `--sign` always, in an empty target folder.
+    /// Opens the component. A component file is opened as it is. The component of a folder is built first if it is
+    /// missing, stale or a debug build; with `--sign` always, in an empty target folder.
     fn open_or_build(&self, terminal: Terminal, offline: bool) -> Result<Package, Failure> {
         if self.folder.is_file() {
             return Ok(Reference::File(self.folder.clone()).open()?);
@@ -149,8 +149,8 @@ impl Pack {
         Ok(Some(bounded::read_text(&path, LARGEST_DOCUMENT).map_err(FileError::at("used", &path))?))
     }
 
-    /// Reads the secret key of `--sign`, asking for its password if it has one, and shows the key's warning. `None` without
-    /// `--sign`.
+    /// Reads the secret key of `--sign`, asking for its password if it has one, and shows the key's warning. `None`
+    /// without `--sign`.
     fn read_key(&self, terminal: Terminal) -> Result<Option<SecretKey>, Failure> {
         let Some(path) = &self.sign else { return Ok(None) };
         let password = || terminal.ask_password(&format!("password of `{}`", path.display()));

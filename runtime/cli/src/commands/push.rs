@@ -18,8 +18,8 @@ use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 pub(crate) struct Push {
     /// Package file from `tunebox pack`; the signature is read from the `.minisig` file beside it
     file: PathBuf,
-    /// Destination: `registry.example/namespace/name`, or a folder such as `./stick` or `/media/stick`. An existing folder
-    /// needs no `./` if its name cannot be one of a registry
+    /// Destination: `registry.example/namespace/name`, or a folder such as `./stick` or `/media/stick`. An existing
+    /// folder needs no `./` if its name cannot be one of a registry
     place: String,
     /// Use HTTP instead of HTTPS, without a login. Registries on this machine always use HTTP
     #[arg(long)]

@@ -37,8 +37,8 @@ struct Item {
 }
 
 impl Score {
-    /// Fetches the model and returns the files that the command reads; `None` if it computes on an accelerator. Fails if the
-    /// file of `--file` cannot be opened.
+    /// Fetches the model and returns the files that the command reads; `None` if it computes on an accelerator. Fails
+    /// if the file of `--file` cannot be opened.
     pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
         if let Some(path) = &self.file {
             files::open(path)?;
@@ -67,8 +67,8 @@ impl Score {
         Ok(ExitStatus::Success)
     }
 
-    /// Reads what to score from `--text`, `--ids` or the non-blank lines of `--file`, and encodes texts with the model's
-    /// tokenizer. Fails if none of the three is given.
+    /// Reads what to score from `--text`, `--ids` or the non-blank lines of `--file`, and encodes texts with the
+    /// model's tokenizer. Fails if none of the three is given.
     fn read_items(&self, loaded: &LoadedModel) -> Result<Vec<Item>, Failure> {
         let encode = |text: String| -> Result<Item, Failure> {
             let ids = loaded.policy.model().tokenizer()?.encode(&text, true)?;
@@ -86,8 +86,8 @@ impl Score {
     }
 }
 
-/// Fails unless entry `number`, counted from 1, has at least two `tokens` and at most `window`, the most that the model was
-/// made for, since the time of a row grows with the square of its length.
+/// Fails unless entry `number`, counted from 1, has at least two `tokens` and at most `window`, the most that the model
+/// was made for, since the time of a row grows with the square of its length.
 fn check_length(number: usize, tokens: usize, window: usize) -> Result<(), Failure> {
     let (what, hint) = match tokens {
         0 | 1 => (

@@ -1,5 +1,5 @@
-//! `tunebox test`: runs a method's own tests, then compares its component with its native twin: the same method, compiled
-//! for this machine, or run by plain Python.
+//! `tunebox test`: runs a method's own tests, then compares its component with its native twin: the same method,
+//! compiled for this machine, or run by plain Python.
 
 mod native_build;
 mod twin_process;
@@ -103,8 +103,8 @@ impl Test {
         self.compare(terminal, &twin, settings, &next)
     }
 
-    /// Returns the settings of the sample run that component and twin both carry out, with its files under `place` and the
-    /// limits that the method needs.
+    /// Returns the settings of the sample run that component and twin both carry out, with its files under `place` and
+    /// the limits that the method needs.
     fn sample_settings(&self, global: &Global, built: &Built, place: &Path) -> Result<RunSettings, Failure> {
         let set = [self.limit_overrides(built.bytes.len())?, self.set.clone()].concat();
         let mut settings = twin::sample(&built.path, &built.imports, self.steps, place, &set)?;

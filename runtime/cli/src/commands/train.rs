@@ -33,7 +33,8 @@ pub(crate) struct Train {
     /// store. With `--help`, lists its settings [default: lora]
     #[arg(long)]
     method: Option<String>,
-    /// Precision of the frozen base model: `nf4`, quantized to 4 bits while loading [default: as in the model's files]
+    /// Precision of the frozen base model: `nf4` or `q8_0`, quantized to 4 or 8 bits while loading [default: as in the
+    /// model's files]
     #[arg(long)]
     precision: Option<String>,
     /// Check and plan the run without a step
@@ -98,8 +99,8 @@ impl Train {
         }
     }
 
-    /// Carries out the share of this process in a run that a launcher started on several ranks. Rank 0 alone writes to the
-    /// terminal and fails with the exit code of the rank that failed; another rank does so only if rank 0 is lost.
+    /// Carries out the share of this process in a run that a launcher started on several ranks. Rank 0 alone writes to
+    /// the terminal and fails with the exit code of the rank that failed; another rank does so only if rank 0 is lost.
     fn run_on_rank(self, launch: &Launch, terminal: Terminal, global: &Global) -> CommandResult {
         let transport = tunebox_ranks::connect(launch, CONNECT_TIMEOUT)?;
         let mut connection = Connection::open(transport, CONNECT_TIMEOUT)?;
@@ -243,8 +244,8 @@ fn find_own_launch() -> Result<Option<Launch>, Failure> {
     Ok(find_launch(|name| environment::variable(name)?.into_string().ok())?)
 }
 
-/// Shows what the `run.toml` of the method's folder asks for in a run on the sample: grants, raised limits and a folder for
-/// runs outside of this one, but not what `--set` asks for. Shows nothing if there is none.
+/// Shows what the `run.toml` of the method's folder asks for in a run on the sample: grants, raised limits and a folder
+/// for runs outside of this one, but not what `--set` asks for. Shows nothing if there is none.
 fn show_requests(terminal: Terminal, settings: &RunSettings) {
     let requests = settings.requests(false);
     if !requests.clauses.is_empty() {

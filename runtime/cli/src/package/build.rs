@@ -55,7 +55,8 @@ fn show_unchecked_types(terminal: Terminal, reason: &str) {
 }
 
 /// Checks the types of a method folder in Python and shows what was found as warnings, or why nothing was checked. Does
-/// nothing for another language, and for a folder that was not built here: `mypy` may run code that its configuration names.
+/// nothing for another language, and for a folder that was not built here: `mypy` may run code that its configuration
+/// names.
 pub(crate) fn show_types(terminal: Terminal, folder: &Path) {
     if !is_python(folder) || !approval::is_recorded(folder) {
         return;

@@ -38,9 +38,9 @@ pub(crate) fn describe_settings(title: &str, manifest: &Manifest) -> Vec<String>
 const NAMED_GRANTS: [Grant; 2] = [Grant::Weights, Grant::Text];
 
 /// Returns the command that trains the sample with a method whose component has `size` bytes and these imports. If the
-/// size is more than the default limit, as with an interpreter inside, the command also sets `limits.component-bytes` to
-/// the next power of two and raises `limits.compile-seconds`. It grants what the method imports and a run grants only by
-/// name, except to a built-in method, whose sample grants it.
+/// size is more than the default limit, as with an interpreter inside, the command also sets `limits.component-bytes`
+/// to the next power of two and raises `limits.compile-seconds`. It grants what the method imports and a run grants
+/// only by name, except to a built-in method, whose sample grants it.
 pub(crate) fn train_command(method: impl Display, size: u64, imports: &[String]) -> String {
     let method = method.to_string();
     let mut command = format!("tunebox train --sample --method {method}");
@@ -67,9 +67,10 @@ pub(crate) fn usage_command(package: &Package, imports: &[String], name: &str) -
     }
 }
 
-/// Returns the command that trains the sample with a built method, as [`train_command`] does. It names the method folder,
-/// or the component file if that was written elsewhere with `--out` (`is_elsewhere`) or wrapped from a core module (`folder`
-/// is a file). Raises no limit if the `run.toml` of that folder sets limits that suffice, which are used then.
+/// Returns the command that trains the sample with a built method, as [`train_command`] does. It names the method
+/// folder, or the component file if that was written elsewhere with `--out` (`is_elsewhere`) or wrapped from a core
+/// module (`folder` is a file). Raises no limit if the `run.toml` of that folder sets limits that suffice, which are
+/// used then.
 pub(crate) fn train_built_command(
     folder: &Path,
     is_elsewhere: bool,

@@ -97,9 +97,9 @@ impl TrustOptions {
         Ok(admit_packages(found, Path::new("."), if self.locked { None } else { Some(&mut ask) })?)
     }
 
-    /// Decides the question whether to accept a signer, or the replacement of an unsigned pin. With `--yes`: true unless
-    /// there are doubts. Else shows package, key, imports and doubts and asks on the terminal; false if no question can be
-    /// asked.
+    /// Decides the question whether to accept a signer, or the replacement of an unsigned pin. With `--yes`: true
+    /// unless there are doubts. Else shows package, key, imports and doubts and asks on the terminal; false if no
+    /// question can be asked.
     fn confirm_signer(self, terminal: Terminal, question: &Question) -> bool {
         if self.yes {
             return question.doubts.is_empty();

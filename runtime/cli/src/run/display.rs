@@ -53,9 +53,9 @@ struct LiveLines {
 const MIN_SECONDS_LEFT: f64 = 5.0;
 
 impl LiveLines {
-    /// Adds a line that is shown now. For a line `K of N: …` with K above 1, returns about how many seconds the rest takes,
-    /// by the time since the line `1 of N`; `None` below [`MIN_SECONDS_LEFT`], and for every other line. A line with K up to
-    /// 1 restarts that time.
+    /// Adds a line that is shown now. For a line `K of N: …` with K above 1, returns about how many seconds the rest
+    /// takes, by the time since the line `1 of N`; `None` below [`MIN_SECONDS_LEFT`], and for every other line. A line
+    /// with K up to 1 restarts that time.
     fn add(&mut self, line: &str) -> Option<f64> {
         self.shown.push_back(line.to_owned());
         let (done, total) = line.split_once(": ")?.0.split_once(" of ")?;
@@ -178,8 +178,8 @@ impl Observer for RunDisplay {
         self.status("Method", live_text(step + 1, line, left));
     }
 
-    /// Emits the event with `--json`, else shows it above the progress bar. `Planned` shows the plan and creates the bar;
-    /// `Saved` is shown only with `--verbose`.
+    /// Emits the event with `--json`, else shows it above the progress bar. `Planned` shows the plan and creates the
+    /// bar; `Saved` is shown only with `--verbose`.
     fn event(&mut self, event: &Event) {
         let terminal = self.terminal;
         self.has_begun = true;
@@ -285,9 +285,9 @@ const MAX_COLUMNS: usize = 4;
 /// Columns of a row for the step, the gradient's norm, the learning rate and the speed, and the peak of memory.
 const OTHER_COLUMNS: usize = 8 + 10 + 10 + 10 + 11;
 
-/// Iterates over the first metrics of a step as (name, value, column width): at most [`MAX_COLUMNS`], and only as many as fit
-/// into a row of `width` characters, but one in any case. The width of a column is that of the name and two more, and at least
-/// 10 characters.
+/// Iterates over the first metrics of a step as (name, value, column width): at most [`MAX_COLUMNS`], and only as many
+/// as fit into a row of `width` characters, but one in any case. The width of a column is that of the name and two
+/// more, and at least 10 characters.
 fn metric_columns(event: &StepEvent, width: usize) -> impl Iterator<Item = (&str, f64, usize)> {
     let columns = event.metrics.iter().take(MAX_COLUMNS);
     let columns = columns.map(|(name, value)| (name.as_str(), *value, name.chars().count().max(8) + 2));

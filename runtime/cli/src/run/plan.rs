@@ -123,8 +123,8 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
     }
 }
 
-/// Formats the method with its version, who signed it, and what it imports. The imports of a built-in method are left out
-/// unless `verbose` is true.
+/// Formats the method with its version, who signed it, and what it imports. The imports of a built-in method are left
+/// out unless `verbose` is true.
 fn method_text(plan: &PlanSummary, verbose: bool) -> String {
     let origin = match &plan.signer {
         Some(key) => format!("signed: by {key}"),
@@ -136,7 +136,8 @@ fn method_text(plan: &PlanSummary, verbose: bool) -> String {
     format!("{} {}, {origin}{imports}", plan.method, plan.method_version)
 }
 
-/// Formats the data file with its records and tokens, and how many of these are targets if weights are trained on targets.
+/// Formats the data file with its records and tokens, and how many of these are targets if weights are trained on
+/// targets.
 fn data_text(plan: &PlanSummary) -> String {
     let (records, report) = (counted(plan.records as u64, "record"), &plan.report);
     let (targets, all) = (grouped(report.targets as u64), grouped(report.tokens as u64));
@@ -152,17 +153,21 @@ fn data_text(plan: &PlanSummary) -> String {
 /// The most files of the data that are listed.
 const SHOWN_FILES: usize = 8;
 
-/// Says of each data file how many records it has, with the layout that is converted and its weight. Empty for a single file
-/// whose records have the fields of a shape.
+/// Says of each data file how many records it has, with the layout that is converted and its weight; of several files
+/// also their share of the examples of an epoch. Empty for a single file whose records have the fields of a shape.
 pub(crate) fn file_notes(report: &Report) -> Vec<String> {
     let files = &report.files;
     if files.len() < 2 && files.iter().all(|file| file.layout.is_none() && file.weight == 1.0) {
         return Vec::new();
     }
+    let examples = |file: &FileReport| (file.weight * file.records as f64).round();
+    let all: f64 = files.iter().map(examples).sum();
     let note = |file: &FileReport| {
         let layout = file.layout.as_ref().map_or_else(String::new, |layout| format!("{layout}, "));
         let weight = if file.weight == 1.0 { String::new() } else { format!(", weight {}", file.weight) };
-        format!("{}: {layout}{}{weight}", file.name, counted(file.records, "record"))
+        let share = 100.0 * examples(file) / all.max(1.0);
+        let share = if files.len() < 2 { String::new() } else { format!(", {share:.1} % of the examples") };
+        format!("{}: {layout}{}{weight}{share}", file.name, counted(file.records, "record"))
     };
     let mut notes: Vec<String> = files.iter().take(SHOWN_FILES).map(note).collect();
     if files.len() > SHOWN_FILES {
@@ -213,8 +218,11 @@ fn training_text(plan: &PlanSummary) -> String {
         return format!("no weights, {steps}: {reason}");
     }
     let share = 100.0 * plan.trainable as f64 / plan.parameters.max(1) as f64;
-    let adapter =
-        if plan.adapter == "full" { "every weight".to_owned() } else { format!("{} rank {}", plan.adapter, plan.rank) };
+    let adapter = match plan.modules_to_save.as_slice() {
+        _ if plan.adapter == "full" => "every weight".to_owned(),
+        [] => format!("{} rank {}", plan.adapter, plan.rank),
+        whole => format!("{} rank {} with whole {}", plan.adapter, plan.rank, whole.join(", ")),
+    };
     let trainable = grouped(plan.trainable);
     let optimizer = Some(plan.optimizer).filter(|kind| *kind != OptimizerKind::default());
     let optimizer = optimizer.map_or_else(String::new, |kind| format!("{kind}, "));
@@ -225,8 +233,8 @@ fn training_text(plan: &PlanSummary) -> String {
 /// Schedules whose rate does not depend on the number of steps of the run.
 const SCHEDULES_WITHOUT_END: [&str; 3] = ["constant", "constant-with-warmup", "inverse-sqrt"];
 
-/// Formats the schedule of the learning rate. Says for a run without an end that a schedule which ends with the run stays
-/// where it begins.
+/// Formats the schedule of the learning rate. Says for a run without an end that a schedule which ends with the run
+/// stays where it begins.
 fn schedule_text(schedule: &str, steps: u64) -> String {
     if steps != u64::from(ENDLESS) || SCHEDULES_WITHOUT_END.contains(&schedule) {
         return schedule.to_owned();

@@ -67,9 +67,9 @@ fn show_stopped(terminal: Terminal, summary: &Summary) -> ExitStatus {
     ExitStatus::Code(Exit::Interrupted)
 }
 
-/// Shows steps, time, last loss and accuracy, the written files and the report of a finished run, and how it ended. If the run
-/// wrote no `.safetensors` file, warns and returns; else shows the report of `sample`, if given, and suggests the next
-/// command. Returns success.
+/// Shows steps, time, last loss and accuracy, the written files and the report of a finished run, and how it ended. If
+/// the run wrote no `.safetensors` file, warns and returns; else shows the report of `sample`, if given, and suggests
+/// the next command. Returns success.
 fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleReport>) -> CommandResult {
     let metric = |name: &str| summary.last.as_ref().and_then(|step| step.metric(name));
     let loss = metric("loss").map_or(String::new(), |loss| format!(", loss {}", number(loss, 3, 12)));
@@ -275,8 +275,8 @@ fn greedy_sampling() -> Sampling {
     Sampling { temperature: 0.0, max_tokens: 48, ..Sampling::default() }
 }
 
-/// Shows the answers of the base model, with its label, and of each policy in `after` to one question, and emits them as
-/// one `asked` event.
+/// Shows the answers of the base model, with its label, and of each policy in `after` to one question, and emits them
+/// as one `asked` event.
 fn show_answers(
     terminal: Terminal,
     question: &str,

@@ -33,8 +33,8 @@ pub(crate) struct NewRunFile<'a> {
 }
 
 impl NewRunFile<'_> {
-    /// Returns the text of the run file. It gives model, data, method, the grants that the method needs, settings of the
-    /// method without a default, the teacher and the verifier; every other key is a comment.
+    /// Returns the text of the run file. It gives model, data, method, the grants that the method needs, settings of
+    /// the method without a default, the teacher and the verifier; every other key is a comment.
     pub(crate) fn text(&self) -> String {
         let introduction = format!(
             "Trains with `{}`. A line behind `#` shows a default: remove the `#` and change the value. `tunebox help run-file` \
@@ -84,8 +84,8 @@ impl NewRunFile<'_> {
     }
 
     /// Returns the lines of TOML that the run file has in the table `heading`: the `path` of `[model]`, `[data]` and
-    /// `[[teacher]]`, the `use` of `[method]`, with the grants that its imports need, and that of `[[verifier]]`. Empty for
-    /// another table, which has defaults only.
+    /// `[[teacher]]`, the `use` of `[method]`, with the grants that its imports need, and that of `[[verifier]]`. Empty
+    /// for another table, which has defaults only.
     fn value_lines(&self, heading: &str) -> String {
         let line = |key: &str, value: &str| format!("{key} = {}\n", toml::Value::String(value.to_owned()));
         match heading {

@@ -1,5 +1,5 @@
-//! Claims about the rings around the child of a command: whatever it does of its own will once it reads untrusted files, as
-//! after an escape from a parser, the system stops it.
+//! Claims about the rings around the child of a command: whatever it does of its own will once it reads untrusted
+//! files, as after an escape from a parser, the system stops it.
 
 use std::fs;
 use std::net::{TcpStream, UdpSocket};

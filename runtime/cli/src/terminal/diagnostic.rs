@@ -73,8 +73,8 @@ impl Failure {
         errors.map(|error| format_error(error, verbose)).collect::<Vec<_>>().join("\n")
     }
 
-    /// The failure as a JSON object with `"event": "error"`. Further errors are a list of such objects, without that key, in
-    /// `further`, which is left out if there are none.
+    /// The failure as a JSON object with `"event": "error"`. Further errors are a list of such objects, without that
+    /// key, in `further`, which is left out if there are none.
     pub(crate) fn json(&self) -> serde_json::Value {
         let first = self.escape_explanation();
         let mut event = error_json(&first);
@@ -99,8 +99,8 @@ impl Failure {
     }
 }
 
-/// Escapes every character that acts on a terminal in the texts of one error, except its further errors and the source line
-/// of its snippet.
+/// Escapes every character that acts on a terminal in the texts of one error, except its further errors and the source
+/// line of its snippet.
 fn escape_parts(explanation: &mut Explanation) {
     explanation.what = escape(&explanation.what);
     let Explanation { location, output, why, kept, hint, snippet, trace, .. } = explanation;
@@ -119,9 +119,9 @@ fn error_json(error: &Explanation) -> serde_json::Value {
     })
 }
 
-/// Formats one error, with colors: category and title, then the output if there is one, else location and source line, then
-/// why, what was kept, the hint, and the frames of the method. Frames are left out unless `verbose` is true or the method was
-/// built with line numbers.
+/// Formats one error, with colors: category and title, then the output if there is one, else location and source line,
+/// then why, what was kept, the hint, and the frames of the method. Frames are left out unless `verbose` is true or the
+/// method was built with line numbers.
 fn format_error(error: &Explanation, verbose: bool) -> String {
     let (red, bold, blue) = (bold(AnsiColor::Red), Style::new().bold(), bold(AnsiColor::Blue));
     let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", error.category, error.what);

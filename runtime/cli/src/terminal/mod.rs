@@ -45,8 +45,8 @@ impl Terminal {
         self.status("Note", text);
     }
 
-    /// Writes the command to type next to stderr, with the label `Next` and without line breaks of its own, so that it can be
-    /// copied. Writes nothing with `--quiet` or `--json`.
+    /// Writes the command to type next to stderr, with the label `Next` and without line breaks of its own, so that it
+    /// can be copied. Writes nothing with `--quiet` or `--json`.
     pub(crate) fn suggest(&self, command: impl Display) {
         self.write_stderr(&status_lines("Next", &command.to_string(), usize::MAX));
     }
@@ -88,19 +88,20 @@ impl Terminal {
         self.print(format!("{line}\n"));
     }
 
-    /// Writes rows of a label and a text to stdout, also with `--quiet`. Breaks texts at spaces where a row is longer than the
-    /// terminal is wide, as [`wrap_rows`] does. Adds the line end.
+    /// Writes rows of a label and a text to stdout, also with `--quiet`. Breaks texts at spaces where a row is longer
+    /// than the terminal is wide, as [`wrap_rows`] does. Adds the line end.
     pub(crate) fn print_rows(&self, rows: &str) {
         self.print_line(wrap_rows(rows, columns(&Term::stdout())));
     }
 
-    /// Writes text of a model to stdout: unchanged to a pipe or file, with unprintable characters escaped to a terminal.
+    /// Writes text of a model to stdout: unchanged to a pipe or file, with unprintable characters escaped to a
+    /// terminal.
     pub(crate) fn print_model_text(&self, text: &str) {
         if std::io::stdout().is_terminal() { self.print(escape_model_text(text)) } else { self.print(text) }
     }
 
-    /// Writes data to stdout and flushes it. If that fails, as when stdout is closed, ends the program with exit code 0,
-    /// as filters do.
+    /// Writes data to stdout and flushes it. If that fails, as when stdout is closed, ends the program with exit code
+    /// 0, as filters do.
     pub(crate) fn print(&self, text: impl AsRef<str>) {
         let mut out = std::io::stdout().lock();
         if out.write_all(text.as_ref().as_bytes()).and_then(|()| out.flush()).is_err() {
@@ -159,8 +160,8 @@ fn escape_model_text(text: &str) -> String {
     printable_except(text, usize::MAX, &['\n', '\t', '\u{200c}', '\u{200d}'])
 }
 
-/// Replaces every unprintable character of a JSON text by its JSON escape, which has the same meaning: in a JSON text such
-/// a character is inside a string.
+/// Replaces every unprintable character of a JSON text by its JSON escape, which has the same meaning: in a JSON text
+/// such a character is inside a string.
 fn escape_json(text: &str) -> String {
     let mut escaped = String::with_capacity(text.len());
     for character in text.chars() {
@@ -178,8 +179,9 @@ fn escape_json(text: &str) -> String {
 /// Columns of the label before a message.
 const MARGIN: usize = 11;
 
-/// Formats a text with a green label, right-aligned to [`MARGIN`] columns, before its first line; further lines are indented.
-/// Breaks lines of more than `width` characters at spaces. Escapes unprintable characters and ends the text with one line end.
+/// Formats a text with a green label, right-aligned to [`MARGIN`] columns, before its first line; further lines are
+/// indented. Breaks lines of more than `width` characters at spaces. Escapes unprintable characters and ends the text
+/// with one line end.
 fn status_lines(label: &str, text: &str, width: usize) -> String {
     let green = Style::new().bold().fg_color(Some(AnsiColor::Green.into()));
     let text = escape(text.trim_end_matches('\n'));

@@ -24,8 +24,8 @@ impl From<DType> for Build {
     }
 }
 
-/// The grid of a launch: the number of blocks on the axes x, y and z, the threads of each block, and (on CUDA alone) the
-/// bytes of dynamic shared memory of each block.
+/// The grid of a launch: the number of blocks on the axes x, y and z, the threads of each block, and (on CUDA alone)
+/// the bytes of dynamic shared memory of each block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Grid {
     pub(crate) blocks: (u32, u32, u32),
@@ -94,8 +94,8 @@ impl<'a> From<Option<&'a Tensor>> for Argument<'a> {
     }
 }
 
-/// Creates an array of [`Argument`]s in the order of a kernel's parameters. Each value is a `&Tensor`, an `Option<&Tensor>`
-/// (`None` is a null pointer), a `u32`, a `usize` (passed as a `u32`), a `u64` or an `f32`.
+/// Creates an array of [`Argument`]s in the order of a kernel's parameters. Each value is a `&Tensor`, an
+/// `Option<&Tensor>` (`None` is a null pointer), a `u32`, a `usize` (passed as a `u32`), a `u64` or an `f32`.
 macro_rules! arguments {
     ($($value:expr),* $(,)?) => {
         [$($crate::accelerator::Argument::from($value)),*]
@@ -165,8 +165,8 @@ impl<'a> MatrixView<'a> {
         Ok(if rows > 1 { pitch } else { columns }.max(1))
     }
 
-    /// Checks the operands of `into ← left · right` and returns `[rows, columns, depth]`: the shape of the result, and the
-    /// number of terms that each of its elements sums.
+    /// Checks the operands of `into ← left · right` and returns `[rows, columns, depth]`: the shape of the result, and
+    /// the number of terms that each of its elements sums.
     ///
     /// # Errors
     /// [`Error::Shape`] when the shapes do not fit or `into` is transposed; [`Error::Dtype`] when the operands differ

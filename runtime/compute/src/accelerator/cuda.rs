@@ -98,8 +98,8 @@ impl Cuda {
     /// Allocates `bytes` bytes, calls `fill` once to write them, and returns them. If `fill` fails, they are freed.
     ///
     /// # Errors
-    /// [`Error::Full`], with the free and the total memory (0 if the driver does not report them), when the device has no
-    /// memory left. [`Error::Stopped`] for every other error of the driver.
+    /// [`Error::Full`], with the free and the total memory (0 if the driver does not report them), when the device has
+    /// no memory left. [`Error::Stopped`] for every other error of the driver.
     fn allocate(&self, bytes: usize, fill: impl Fn(&Memory) -> std::result::Result<(), CallError>) -> Result<Memory> {
         let memory = self.context.allocate(bytes).and_then(|memory| fill(&memory).map(|()| memory));
         memory.map_err(|error| {
@@ -114,8 +114,8 @@ impl Cuda {
     /// Creates a contiguous tensor, outside any autograd graph, whose memory `fill` writes.
     ///
     /// # Errors
-    /// [`Error::Dtype`] for an element type that CUDA tensors do not have, [`Error::Full`] when the device has no memory
-    /// left, [`Error::Stopped`] for every other error of the driver.
+    /// [`Error::Dtype`] for an element type that CUDA tensors do not have, [`Error::Full`] when the device has no
+    /// memory left, [`Error::Stopped`] for every other error of the driver.
     fn tensor(
         &self,
         shape: &[usize],
@@ -138,8 +138,8 @@ impl Cuda {
         Ok(Tensor::from_storage(storage, shape, BackpropOp::none(), false))
     }
 
-    /// Checks `word`, the fault word as a read returned it. If a kernel met an index out of range, fails with that index,
-    /// and first resets the word in the device memory `fault` so that later reads do not fail for it again.
+    /// Checks `word`, the fault word as a read returned it. If a kernel met an index out of range, fails with that
+    /// index, and first resets the word in the device memory `fault` so that later reads do not fail for it again.
     fn expect_no_fault(&self, fault: &Memory, word: [u8; 8]) -> Result<()> {
         if word == FAULT_FREE {
             return Ok(());
@@ -245,8 +245,8 @@ mod tests {
     use crate::accelerator::Accelerator;
     use crate::parity::TestDevice;
 
-    /// Shows something on a GPU only, where the driver may copy while the test goes on: the stand-in copies at once. Small and
-    /// large numbers of bytes take other ways.
+    /// Shows something on a GPU only, where the driver may copy while the test goes on: the stand-in copies at once.
+    /// Small and large numbers of bytes take other ways.
     #[test]
     #[ignore = "needs cuda"]
     fn cuda_an_upload_has_read_its_numbers_when_it_returns() {

@@ -1,7 +1,7 @@
 //! The list of kernels that can be launched: the name of each, its module, and the kinds of its arguments.
 //!
-//! Every launch is checked against this list, and a test checks the list against the kernels' sources in `kernels/`. So a
-//! kernel never reads a scalar as a pointer, nor elements of one type as another.
+//! Every launch is checked against this list, and a test checks the list against the kernels' sources in `kernels/`. So
+//! a kernel never reads a scalar as a pointer, nor elements of one type as another.
 
 use candle_core::DType;
 
@@ -38,9 +38,9 @@ impl Module {
 pub(crate) struct Kernel {
     pub(crate) name: &'static str,
     pub(crate) module: Module,
-    /// The kinds of the arguments in order, one letter for each. Pointers: `a` to elements of the activation type, `f` to
-    /// f32, `d` to f64 (on a device without f64, to pairs of f32), `b` to bf16, `h` to f16, `u` to 32-bit words, `y` to
-    /// bytes, `w` to 64-bit words (the fault word). Scalars: `n` u32, `l` u64, `x` f32.
+    /// The kinds of the arguments in order, one letter for each. Pointers: `a` to elements of the activation type, `f`
+    /// to f32, `d` to f64 (on a device without f64, to pairs of f32), `b` to bf16, `h` to f16, `u` to 32-bit words, `y`
+    /// to bytes, `w` to 64-bit words (the fault word). Scalars: `n` u32, `l` u64, `x` f32.
     pub(super) signature: &'static str,
 }
 
@@ -136,8 +136,8 @@ impl Kernel {
         })
     }
 
-    /// Checks number, kinds and tensor types of `arguments` against the kernel's signature, with activations of the type
-    /// `build.act`.
+    /// Checks number, kinds and tensor types of `arguments` against the kernel's signature, with activations of the
+    /// type `build.act`.
     ///
     /// # Errors
     /// [`Error::Argument`] with what the kernel takes and what it was given.
@@ -153,9 +153,9 @@ impl Kernel {
     }
 }
 
-/// Whether an argument is of the kind that `letter` stands for in [`Kernel::signature`], with activations of type `act`.
-/// A tensor fits a pointer to its element type, and [`Argument::Nothing`] every pointer. An f32 tensor `[…, 2]` also fits
-/// `d`: its pairs stand for f64. [`Argument::Size`] fits `n`, whatever its value.
+/// Whether an argument is of the kind that `letter` stands for in [`Kernel::signature`], with activations of type
+/// `act`. A tensor fits a pointer to its element type, and [`Argument::Nothing`] every pointer. An f32 tensor `[…, 2]`
+/// also fits `d`: its pairs stand for f64. [`Argument::Size`] fits `n`, whatever its value.
 fn fits(letter: char, argument: &Argument<'_>, act: DType) -> bool {
     match argument {
         Argument::Tensor(tensor) => {
@@ -170,8 +170,8 @@ fn fits(letter: char, argument: &Argument<'_>, act: DType) -> bool {
     }
 }
 
-/// The element type behind a pointer with this letter of [`Kernel::signature`], with activations of type `act`. `None` if
-/// the letter stands for a scalar or for nothing.
+/// The element type behind a pointer with this letter of [`Kernel::signature`], with activations of type `act`. `None`
+/// if the letter stands for a scalar or for nothing.
 fn pointee(letter: char, act: DType) -> Option<DType> {
     Some(match letter {
         'a' => act,

@@ -108,7 +108,8 @@ impl Metal {
     /// Reads the fault word. If a kernel met an index out of range, fails with that index, and first resets the word so
     /// that later reads do not fail for it again. No work may be under way.
     fn expect_no_fault(&self) -> Result<()> {
-        // SAFETY: 8 bytes that processor and GPU share; one thread at a time computes on a device, and this one has waited.
+        // SAFETY: 8 bytes that processor and GPU share; one thread at a time computes on a device, and this one has
+        // waited.
         let word = unsafe { self.fault.contents().cast::<u64>().read() };
         if word == FAULT_FREE {
             return Ok(());
@@ -136,8 +137,8 @@ fn expect_type(dtype: DType) -> Result<()> {
 }
 
 impl Driver for Metal {
-    /// Takes a buffer with unspecified content from the pool and wraps it as a contiguous tensor. Also accepts f64, each
-    /// element of which holds a pair of f32 for kernels.
+    /// Takes a buffer with unspecified content from the pool and wraps it as a contiguous tensor. Also accepts f64,
+    /// each element of which holds a pair of f32 for kernels.
     fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         if dtype != DType::F64 {
             expect_type(dtype)?;
@@ -147,15 +148,15 @@ impl Driver for Metal {
         Ok(self.tensor(buffer, dtype, shape))
     }
 
-    /// Creates a tensor of zeros in a new buffer outside the pool. Fails with [`Error::Full`] when the device has no memory
-    /// left.
+    /// Creates a tensor of zeros in a new buffer outside the pool. Fails with [`Error::Full`] when the device has no
+    /// memory left.
     fn zeros(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         self.expect_room(shape.iter().product::<usize>() * dtype.size_in_bytes())?;
         Ok(Tensor::zeros(shape, dtype, &Device::Metal(self.device.clone()))?)
     }
 
-    /// Copies the bytes `numbers` (host) into a new buffer outside the pool and wraps it as a contiguous tensor. Fails for a
-    /// type that [`expect_type`] refuses, and with [`Error::Full`] when the device has no memory left.
+    /// Copies the bytes `numbers` (host) into a new buffer outside the pool and wraps it as a contiguous tensor. Fails
+    /// for a type that [`expect_type`] refuses, and with [`Error::Full`] when the device has no memory left.
     fn upload(&self, numbers: &[u8], dtype: DType, shape: &[usize]) -> Result<Tensor> {
         expect_type(dtype)?;
         self.expect_room(numbers.len())?;
@@ -174,8 +175,8 @@ impl Driver for Metal {
     }
 
     /// Waits for all queued work and copies the elements of a contiguous tensor into the host buffer `into`, which has
-    /// exactly as many bytes. If a kernel met an index out of range, resets the fault word and fails. Also fails for a type
-    /// that [`expect_type`] refuses, and for a buffer that the CPU cannot read or that is too short.
+    /// exactly as many bytes. If a kernel met an index out of range, resets the fault word and fails. Also fails for a
+    /// type that [`expect_type`] refuses, and for a buffer that the CPU cannot read or that is too short.
     fn read(&self, tensor: &Tensor, into: &mut [u8]) -> Result<()> {
         expect_type(tensor.dtype())?;
         let (buffer, start) = launch::buffer(self, tensor, "a read")?;
@@ -186,8 +187,8 @@ impl Driver for Metal {
         if buffer.as_ref().storageMode() != MTLStorageMode::Shared || start + into.len() > buffer.length() {
             return Err(Error::argument("a tensor to be read lies where the processor does not see it"));
         }
-        // SAFETY: memory that processor and GPU share, with as many bytes. One thread at a time computes on a device, so what
-        // it waited for was all of the work, and has written what it reads.
+        // SAFETY: memory that processor and GPU share, with as many bytes. One thread at a time computes on a device,
+        // so what it waited for was all of the work, and has written what it reads.
         into.copy_from_slice(unsafe {
             std::slice::from_raw_parts(buffer.contents().cast::<u8>().add(start), into.len())
         });

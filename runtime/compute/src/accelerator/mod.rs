@@ -1,8 +1,8 @@
 //! Accelerators (GPUs through CUDA or Metal): allocating, filling and reading tensors, launching kernels, multiplying
 //! matrices.
 //!
-//! [`Accelerator`] checks arguments; `cuda` and `metal` implement [`Driver`]. CUDA is in every build for Linux, Metal in
-//! every build for macOS. The libraries of CUDA are opened only when a device is asked for.
+//! [`Accelerator`] checks arguments; `cuda` and `metal` implement [`Driver`]. CUDA is in every build for Linux, Metal
+//! in every build for macOS. The libraries of CUDA are opened only when a device is asked for.
 
 #![cfg_attr(
     not(any(target_os = "linux", target_os = "macos")),
@@ -33,7 +33,8 @@ use kernel::Kernel;
 
 /// Elements that a block of an element-wise kernel handles at a time: 8 for each of its 256 threads.
 const FLAT_BLOCK: u64 = 8 * 256;
-/// The most blocks for each multiprocessor in the grid of an element-wise kernel, or of one whose blocks loop over rows.
+/// The most blocks for each multiprocessor in the grid of an element-wise kernel, or of one whose blocks loop over
+/// rows.
 const BLOCKS: u64 = 16;
 
 /// An open accelerator. Clones share the device.
@@ -42,8 +43,8 @@ pub(crate) struct Accelerator {
     pub(crate) driver: Arc<dyn Driver>,
 }
 
-/// Opens the device `kind:ordinal`, where `kind` is `cuda` or `metal` and `ordinal` counts from 0. Each device is opened
-/// once per process: later calls return the same device.
+/// Opens the device `kind:ordinal`, where `kind` is `cuda` or `metal` and `ordinal` counts from 0. Each device is
+/// opened once per process: later calls return the same device.
 ///
 /// # Errors
 /// [`Error::Unavailable`] with the reason, also for a kind that this build does not have.
@@ -57,8 +58,8 @@ pub(crate) fn open(kind: &str, ordinal: usize) -> Result<Device> {
     }
 }
 
-/// Whether a user would expect a usable device of this kind: for `cuda` on Linux if the driver's library can be opened, for
-/// `metal` on every Mac. False for other kinds and systems.
+/// Whether a user would expect a usable device of this kind: for `cuda` on Linux if the driver's library can be opened,
+/// for `metal` on every Mac. False for other kinds and systems.
 pub(crate) fn is_expected(kind: &str) -> bool {
     match kind {
         #[cfg(target_os = "linux")]
@@ -100,7 +101,8 @@ impl Accelerator {
     /// Allocates a contiguous tensor with unspecified content.
     ///
     /// # Errors
-    /// [`Error::Dtype`] for a type that the device does not support, [`Error::Full`] when it does not have enough memory.
+    /// [`Error::Dtype`] for a type that the device does not support, [`Error::Full`] when it does not have enough
+    /// memory.
     pub(crate) fn empty(&self, shape: &[usize], dtype: DType) -> Result<Tensor> {
         self.driver.empty(shape, dtype)
     }
@@ -119,8 +121,8 @@ impl Accelerator {
     /// Copies `numbers` from the host, in row-major order, into a new contiguous tensor of `shape`.
     ///
     /// # Errors
-    /// [`Error::Shape`] if a tensor of `shape` does not have as many elements as there are `numbers`, [`Error::Dtype`] for
-    /// a type that the device does not support, [`Error::Full`] when the device does not have enough memory.
+    /// [`Error::Shape`] if a tensor of `shape` does not have as many elements as there are `numbers`, [`Error::Dtype`]
+    /// for a type that the device does not support, [`Error::Full`] when the device does not have enough memory.
     pub(crate) fn upload<T: WithDType + Pod>(&self, numbers: &[T], shape: &[usize]) -> Result<Tensor> {
         if shape.iter().product::<usize>() != numbers.len() {
             return Err(Error::shape(format!("{} numbers are no tensor of shape {shape:?}", numbers.len())));
@@ -205,10 +207,10 @@ impl Accelerator {
         Ok(result)
     }
 
-    /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. `into` is
-    /// `[rows, columns]`, `left` is `[rows, depth]` and `right` is `[depth, columns]`; the last two may be transposed
-    /// views. Both operands have one element type, and `into` has that type or f32. Sums are in f32. The rows of a matrix
-    /// may have gaps between them, the elements of a row may not. Does nothing if the result is empty. Does not treat a
+    /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. `into` is `[rows,
+    /// columns]`, `left` is `[rows, depth]` and `right` is `[depth, columns]`; the last two may be transposed views.
+    /// Both operands have one element type, and `into` has that type or f32. Sums are in f32. The rows of a matrix may
+    /// have gaps between them, the elements of a row may not. Does nothing if the result is empty. Does not treat a
     /// `depth` of 0 specially: callers check for it.
     ///
     /// # Errors
@@ -230,14 +232,14 @@ impl Accelerator {
         self.driver.multiply([into, left, right], sides, factor, add)
     }
 
-    /// The grid of an element-wise kernel over `count` elements: blocks of 256 threads, one block for every 2048 elements
-    /// (rounded up), but at most [`BLOCKS`] for each multiprocessor. No blocks for 0 elements.
+    /// The grid of an element-wise kernel over `count` elements: blocks of 256 threads, one block for every 2048
+    /// elements (rounded up), but at most [`BLOCKS`] for each multiprocessor. No blocks for 0 elements.
     pub(crate) fn flat(&self, count: usize) -> Grid {
         self.limited_grid((count as u64).div_ceil(FLAT_BLOCK), 256)
     }
 
-    /// The grid of a kernel whose blocks loop over rows: blocks of `threads` threads, one block for each row, but at most
-    /// [`BLOCKS`] for each multiprocessor. No blocks for 0 rows.
+    /// The grid of a kernel whose blocks loop over rows: blocks of `threads` threads, one block for each row, but at
+    /// most [`BLOCKS`] for each multiprocessor. No blocks for 0 rows.
     pub(crate) fn over_rows(&self, rows: usize, threads: u32) -> Grid {
         self.limited_grid(rows as u64, threads)
     }
@@ -248,8 +250,8 @@ impl Accelerator {
         Grid::of(u32::try_from(blocks.min(most)).unwrap_or(u32::MAX), threads)
     }
 
-    /// Queues converting a contiguous tensor between f32, bf16 and f16 and returns the result, a new tensor. Returns `x`
-    /// itself if its type is `dtype` already. Fails with [`Error::Dtype`] for another pair of types.
+    /// Queues converting a contiguous tensor between f32, bf16 and f16 and returns the result, a new tensor. Returns
+    /// `x` itself if its type is `dtype` already. Fails with [`Error::Dtype`] for another pair of types.
     pub(crate) fn cast(&self, x: &Tensor, dtype: DType) -> Result<Tensor> {
         if x.dtype() == dtype {
             return Ok(x.clone());
@@ -259,9 +261,9 @@ impl Accelerator {
         Ok(y)
     }
 
-    /// Queues converting the elements of `x` to the type of `y` and writing them into `y`. The caller ensures that `y` has
-    /// as many elements. Both tensors are contiguous, and their types are two different ones of f32, bf16 and f16; else
-    /// this fails.
+    /// Queues converting the elements of `x` to the type of `y` and writing them into `y`. The caller ensures that `y`
+    /// has as many elements. Both tensors are contiguous, and their types are two different ones of f32, bf16 and f16;
+    /// else this fails.
     pub(crate) fn cast_into(&self, y: &Tensor, x: &Tensor) -> Result<()> {
         let kernel = match (x.dtype(), y.dtype()) {
             (DType::F32, DType::BF16) => &kernel::F32_TO_BF16,

@@ -1,8 +1,8 @@
 //! The sources of kernels: which files make up a module, and which of its pointers a kernel only reads.
 //!
-//! Most kernels are written once for both languages; `kernels/dialect.h` says how. Each language has a prelude, and its own
-//! files where its matrix instructions differ. Tests include the sources of both languages on every system, so they compare
-//! the list of kernels with the sources without a GPU.
+//! Most kernels are written once for both languages; `kernels/dialect.h` says how. Each language has a prelude, and its
+//! own files where its matrix instructions differ. Tests include the sources of both languages on every system, so they
+//! compare the list of kernels with the sources without a GPU.
 
 use candle_core::DType;
 
@@ -79,7 +79,8 @@ impl Language {
     }
 
     /// Returns the whole source of a module: a `#define` of `ACTIVATION` (0 for f32, 1 for bf16, 2 for f16), those of
-    /// `HEAD_DIM` and `GROUP` where `build.head` and `build.group` are not 0, the prelude, then the files of the module.
+    /// `HEAD_DIM` and `GROUP` where `build.head` and `build.group` are not 0, the prelude, then the files of the
+    /// module.
     ///
     /// # Errors
     /// [`Error::Dtype`] for an activation type other than f32, bf16 and f16.
@@ -102,8 +103,8 @@ impl Language {
         Ok(text)
     }
 
-    /// Returns a bit mask of a kernel's parameters, bit 0 for the first: a bit is set if the parameter is a pointer that
-    /// the kernel only reads (`GLOBAL const`). `None` if the module has no such kernel.
+    /// Returns a bit mask of a kernel's parameters, bit 0 for the first: a bit is set if the parameter is a pointer
+    /// that the kernel only reads (`GLOBAL const`). `None` if the module has no such kernel.
     #[cfg(any(test, target_os = "macos"))]
     pub(super) fn reads(self, module: Module, kernel: &str) -> Option<u32> {
         let parameters = self.files(module).iter().find_map(|text| parameters_of(text, kernel))?;
@@ -121,8 +122,8 @@ fn trim_declaration(parameter: &str) -> &str {
     parameter.trim_matches(|letter: char| letter.is_whitespace() || letter == '\\')
 }
 
-/// Finds the parameter list of a kernel, without its parentheses, in the source `text`. The kernel is declared directly, or
-/// by a macro whose first argument is its name. `None` if the source does not declare it.
+/// Finds the parameter list of a kernel, without its parentheses, in the source `text`. The kernel is declared
+/// directly, or by a macro whose first argument is its name. `None` if the source does not declare it.
 #[cfg(any(test, target_os = "macos"))]
 fn parameters_of<'a>(text: &'a str, kernel: &str) -> Option<&'a str> {
     let by_macro = text.lines().find_map(|line| {

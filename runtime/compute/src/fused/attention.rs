@@ -3,8 +3,8 @@
 //! The forward pass uses an online softmax (Milakov & Gimelshein 2018; Dao et al. 2022), per tile of queries and per
 //! key-value head. Tiles of queries and blocks of keys begin at fixed positions, and products are batch-invariant, so a
 //! token's result has the same bits whatever else is in the batch, and whether or not other sequences share its prefix.
-//! The gradients are in `attention/backward.rs`, attention of one new token per sequence in `attention/cached.rs`, kernel
-//! launches in `attention/device.rs`.
+//! The gradients are in `attention/backward.rs`, attention of one new token per sequence in `attention/cached.rs`,
+//! kernel launches in `attention/device.rs`.
 
 mod backward;
 mod cached;
@@ -54,8 +54,8 @@ impl AttentionShape {
         self.heads / self.kv_heads
     }
 
-    /// The number of features of all query heads that share a key-value head, `group · head_dim`. They are adjacent in a
-    /// token's row of q.
+    /// The number of features of all query heads that share a key-value head, `group · head_dim`. They are adjacent in
+    /// a token's row of q.
     fn group_features(&self) -> usize {
         self.group() * self.head_dim
     }
@@ -71,8 +71,8 @@ impl AttentionShape {
         self.soft_cap.map_or(self.scale, |cap| self.scale / cap)
     }
 
-    /// Returns which of the key positions `keys` the query at position `query` sees (causal mask and window), as a range
-    /// relative to `keys.start`. The range is empty if it sees none of them.
+    /// Returns which of the key positions `keys` the query at position `query` sees (causal mask and window), as a
+    /// range relative to `keys.start`. The range is empty if it sees none of them.
     fn visible(&self, query: usize, keys: &Range<usize>) -> Range<usize> {
         let end = (query + 1).clamp(keys.start, keys.end);
         let start = self.first_key(query).clamp(keys.start, end);
@@ -127,10 +127,11 @@ impl<'a> Layer<'a> {
         Matrix::new(source.skip(start), rows.len(), self.shape.head_dim, stride)
     }
 
-    /// Returns the keys or values (`source`) of one key-value head at `positions` of a sequence, `[positions, head_dim]`.
-    /// `path` lists the spans of tokens that the sequence consists of, with those of the sequences that it continues. If
-    /// one span covers all positions, the result is a view of `source`. Otherwise the rows are copied into `spare`, which
-    /// has room for `positions · head_dim` numbers at least, with zeros for positions past the end of the path.
+    /// Returns the keys or values (`source`) of one key-value head at `positions` of a sequence, `[positions,
+    /// head_dim]`. `path` lists the spans of tokens that the sequence consists of, with those of the sequences that it
+    /// continues. If one span covers all positions, the result is a view of `source`. Otherwise the rows are copied
+    /// into `spare`, which has room for `positions · head_dim` numbers at least, with zeros for positions past the end
+    /// of the path.
     fn rows_at(
         &self,
         source: Data<'a>,
@@ -156,9 +157,9 @@ impl<'a> Layer<'a> {
         Matrix::new(copy_rows(source, starts, dim, &mut spare[..positions.len() * dim]), positions.len(), dim, dim)
     }
 
-    /// Copies from the rows `rows` of `source`, `[tokens, heads · head_dim]`, the features of the query heads that share
-    /// `kv_head` into `into`, and returns the copy, `[rows, group · head_dim]`, in the type of `source`. `into` has
-    /// exactly as many elements as the copy.
+    /// Copies from the rows `rows` of `source`, `[tokens, heads · head_dim]`, the features of the query heads that
+    /// share `kv_head` into `into`, and returns the copy, `[rows, group · head_dim]`, in the type of `source`. `into`
+    /// has exactly as many elements as the copy.
     fn gather<'b>(&self, source: Data<'_>, rows: Range<usize>, kv_head: usize, into: &'b mut [f32]) -> Data<'b> {
         let (width, stride) = (self.shape.group_features(), self.shape.heads * self.shape.head_dim);
         copy_rows(source, rows.map(|row| row * stride + kv_head * width), width, into)
@@ -250,8 +251,8 @@ struct SoftmaxState {
 /// `out`, `[tokens, group · head_dim]`, and the log Σ exp of the scores to `log`, `[tokens, group]`.
 ///
 /// Goes through the keys in blocks of [`KEYS`], from the block of the first visible key on. The last block ends where a
-/// whole tile of queries would end, even past the end of the sequence; keys past the end are masked. So the products have
-/// the same shape however short the tile is.
+/// whole tile of queries would end, even past the end of the sequence; keys past the end are masked. So the products
+/// have the same shape however short the tile is.
 fn attend_tile(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut Tile<'_>, log: &mut Tile<'_>) {
     let shape = layer.shape;
     let (group, dim) = (shape.group(), shape.head_dim);
@@ -288,9 +289,9 @@ fn attend_tile(layer: Layer<'_>, tile: &QueryTile<'_>, kv_head: usize, out: &mut
 
 /// Adds a block of scores to the running softmax of a query row. Replaces the scores of visible keys by exp(score − the
 /// largest score so far), after the soft cap, and the other scores by 0. If the largest score grows, rescales
-/// `running.sum` and `sums`, the weighted sums of values. Then adds the new weights to `running.sum`. `visible` is a range
-/// of indices in `scores`; if it is empty, only the zeros are written. With a soft cap, `scores` are given divided by the
-/// cap.
+/// `running.sum` and `sums`, the weighted sums of values. Then adds the new weights to `running.sum`. `visible` is a
+/// range of indices in `scores`; if it is empty, only the zeros are written. With a soft cap, `scores` are given
+/// divided by the cap.
 #[inline(always)]
 fn fold_scores(
     scores: &mut [f32],

@@ -11,12 +11,12 @@ use crate::device::describe;
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
 
-/// Returns the accelerator that all operands are on; `None` if they are on the CPU or there are no operands. Each operand
-/// comes with its name for errors.
+/// Returns the accelerator that all operands are on; `None` if they are on the CPU or there are no operands. Each
+/// operand comes with its name for errors.
 ///
 /// # Errors
-/// [`Error::Argument`], which names both devices, if two operands are on different ones. [`Error::Unavailable`] for a device
-/// that was not opened by [`parse`](crate::device::parse).
+/// [`Error::Argument`], which names both devices, if two operands are on different ones. [`Error::Unavailable`] for a
+/// device that was not opened by [`parse`](crate::device::parse).
 pub(super) fn accelerator_of<const N: usize>(operands: [(&Tensor, &str); N]) -> Result<Option<Accelerator>> {
     let Some((first, name)) = operands.first() else { return Ok(None) };
     for (operand, other) in &operands {
@@ -28,12 +28,12 @@ pub(super) fn accelerator_of<const N: usize>(operands: [(&Tensor, &str); N]) -> 
     Accelerator::of(first.device())
 }
 
-/// Returns the accelerator that all operands and a weight in any format are on; `None` if they are on the CPU. Each operand
-/// comes with its name for errors. Without operands, the weight alone decides.
+/// Returns the accelerator that all operands and a weight in any format are on; `None` if they are on the CPU. Each
+/// operand comes with its name for errors. Without operands, the weight alone decides.
 ///
 /// # Errors
-/// [`Error::Argument`], which names both devices, if two operands, or the first operand and the weight, are on different
-/// ones. [`Error::Unavailable`] for a device that was not opened by [`parse`](crate::device::parse).
+/// [`Error::Argument`], which names both devices, if two operands, or the first operand and the weight, are on
+/// different ones. [`Error::Unavailable`] for a device that was not opened by [`parse`](crate::device::parse).
 pub(super) fn accelerator_with<const N: usize>(
     operands: [(&Tensor, &str); N],
     weight: WeightRef<'_>,

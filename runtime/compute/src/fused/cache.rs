@@ -98,8 +98,8 @@ impl KvCache {
     }
 
     /// Begins a pass that adds tokens to sequences: `growth` yields slots, each with its number of new tokens. The rows
-    /// of the pass are those of the first slot, then those of the second, and so on. [`length`](Self::length) counts the
-    /// new tokens at once; [`append`](Self::append) adds their keys and values.
+    /// of the pass are those of the first slot, then those of the second, and so on. [`length`](Self::length) counts
+    /// the new tokens at once; [`append`](Self::append) adds their keys and values.
     ///
     /// # Errors
     /// [`Error::Argument`] if a slot does not exist or comes twice; no length has changed then. On a device, also if
@@ -164,8 +164,8 @@ impl KvCache {
     }
 
     /// Attends with one query per sequence of the pass, that of its last token, to the keys and values that its slot
-    /// holds at `layer`: to all of them, or to the last ones if `shape` has a window. `q` is `[slots of the pass, heads ·
-    /// head_dim]`, and the result is shaped like `q`. A sequence's result does not depend on the other sequences.
+    /// holds at `layer`: to all of them, or to the last ones if `shape` has a window. `q` is `[slots of the pass, heads
+    /// · head_dim]`, and the result is shaped like `q`. A sequence's result does not depend on the other sequences.
     ///
     /// # Errors
     /// If `heads` of `shape` is not a positive multiple of `kv_heads`, `head_dim` or the window is 0, `q` has another
@@ -204,8 +204,8 @@ impl KvCache {
         Ok(())
     }
 
-    /// Empties a slot: its length becomes 0. The CPU releases the memory of the sequence; on a device, other sequences can
-    /// use it. Does nothing for a slot that does not exist.
+    /// Empties a slot: its length becomes 0. The CPU releases the memory of the sequence; on a device, other sequences
+    /// can use it. Does nothing for a slot that does not exist.
     pub fn clear_slot(&mut self, slot: usize) {
         match &mut self.kept {
             SlotStorage::Cpu(sequences) => {
@@ -219,8 +219,8 @@ impl KvCache {
     }
 }
 
-/// Creates the [`Error::Argument`] for a pass that a cache of the CPU began and that is used with a cache of a device, or
-/// the reverse.
+/// Creates the [`Error::Argument`] for a pass that a cache of the CPU began and that is used with a cache of a device,
+/// or the reverse.
 fn wrong_cache() -> Error {
     Error::argument("a pass of one cache was used with another")
 }

@@ -12,10 +12,11 @@ use super::product::Data;
 use super::scratch;
 use crate::error::Result;
 
-/// Computes `O` tensors from `I` tensors of one shape, f32 or bf16, on the CPU; the results have the shape and type of the
-/// first operand. Calls `fill` with the index of each chunk of `size` numbers (at least 1), the chunk of each operand,
-/// and for each result the numbers to write, all in f32, in tasks on several threads. `fill` must write all of them:
-/// they hold unspecified numbers before. The last chunk may be shorter. Each operand comes with its name for errors.
+/// Computes `O` tensors from `I` tensors of one shape, f32 or bf16, on the CPU; the results have the shape and type of
+/// the first operand. Calls `fill` with the index of each chunk of `size` numbers (at least 1), the chunk of each
+/// operand, and for each result the numbers to write, all in f32, in tasks on several threads. `fill` must write all of
+/// them: they hold unspecified numbers before. The last chunk may be shorter. Each operand comes with its name for
+/// errors.
 ///
 /// # Errors
 /// If an operand has another shape than the first, is neither f32 nor bf16, not on the CPU, or not contiguous.
@@ -50,8 +51,8 @@ pub(super) fn map_chunks<const I: usize, const O: usize>(
     }))
 }
 
-/// Returns numbers as f32: f32 as they are, bf16 converted into `buffer`. The caller passes a `buffer` of the same length
-/// for bf16; without one, the result is empty.
+/// Returns numbers as f32: f32 as they are, bf16 converted into `buffer`. The caller passes a `buffer` of the same
+/// length for bf16; without one, the result is empty.
 fn floats<'a>(data: Data<'a>, buffer: Option<&'a mut [f32]>) -> &'a [f32] {
     match data {
         Data::F32(numbers) => numbers,
@@ -63,9 +64,9 @@ fn floats<'a>(data: Data<'a>, buffer: Option<&'a mut [f32]>) -> &'a [f32] {
     }
 }
 
-/// Makes `O` tensors of `shape` on the CPU. Calls `fill` with the index of each chunk of `size` numbers and with that chunk
-/// of each tensor, filled with zeros, in tasks on several threads. The last chunk may be shorter; none is empty. `size` is
-/// at least 1.
+/// Makes `O` tensors of `shape` on the CPU. Calls `fill` with the index of each chunk of `size` numbers and with that
+/// chunk of each tensor, filled with zeros, in tasks on several threads. The last chunk may be shorter; none is empty.
+/// `size` is at least 1.
 fn tensors_of_chunks<T: WithDType + Default, const O: usize>(
     shape: &[usize],
     size: usize,

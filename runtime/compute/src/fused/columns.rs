@@ -10,8 +10,8 @@ use super::norm::device_weight_gradient;
 use crate::accelerator::{Accelerator, Argument, arguments, kernel};
 use crate::error::{Error, Result};
 
-/// Splits `joined`, `[rows, Σ widths]`, by columns into one contiguous matrix `[rows, width]` for each width, in order. A
-/// width may be 0. Returns [`Error::Shape`] if the widths do not add up to the columns of `joined`.
+/// Splits `joined`, `[rows, Σ widths]`, by columns into one contiguous matrix `[rows, width]` for each width, in order.
+/// A width may be 0. Returns [`Error::Shape`] if the widths do not add up to the columns of `joined`.
 pub fn split_columns(joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let (rows, _) = host::matrix_dims(joined, "joined")?;
     host::expect_shape(joined, "joined", &[rows, widths.iter().sum()])?;
@@ -44,8 +44,8 @@ pub fn concat_columns(parts: &[Tensor]) -> Result<Tensor> {
 }
 
 /// Multiplies each column by its factor and adds its bias, if there is a bias: `x ⊙ factors + bias`. `x` is `[rows,
-/// columns]`, `factors` and `bias` are `[columns]` f32. The result has the type of `x`. Returns an error if the shapes or
-/// devices do not fit each other.
+/// columns]`, `factors` and `bias` are `[columns]` f32. The result has the type of `x`. Returns an error if the shapes
+/// or devices do not fit each other.
 pub fn scale_columns(x: &Tensor, factors: &Tensor, bias: Option<&Tensor>) -> Result<Tensor> {
     let (rows, columns) = host::matrix_dims(x, "x")?;
     host::expect_shape(factors, "factors", &[columns])?;
@@ -79,8 +79,8 @@ pub fn scale_columns_gradient(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Splits a matrix by columns into parts of these widths, in order, on a device. Queues one copy for each part that is not
-/// empty. The caller has checked that the widths add up to the columns.
+/// Splits a matrix by columns into parts of these widths, in order, on a device. Queues one copy for each part that is
+/// not empty. The caller has checked that the widths add up to the columns.
 fn split_on_device(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> Result<Vec<Tensor>> {
     let act = expect_type(joined, "joined")?;
     let (rows, columns) = host::matrix_dims(joined, "joined")?;
@@ -97,8 +97,8 @@ fn split_on_device(device: &Accelerator, joined: &Tensor, widths: &[usize]) -> R
     Ok(parts)
 }
 
-/// Joins matrices of `rows` rows side by side, in order, on a device, in the type of the first. Queues one copy for each
-/// part that is not empty. Fails if the types differ.
+/// Joins matrices of `rows` rows side by side, in order, on a device, in the type of the first. Queues one copy for
+/// each part that is not empty. Fails if the types differ.
 fn concat_on_device(device: &Accelerator, parts: &[Tensor], rows: usize) -> Result<Tensor> {
     let act = parts.first().map_or(Ok(DType::F32), |first| expect_type(first, "columns"))?;
     let columns = parts.iter().filter_map(|part| part.dims().last()).sum();

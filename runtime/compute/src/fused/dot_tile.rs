@@ -9,16 +9,16 @@ pub(super) const ROWS: usize = 6;
 /// The most tokens whose sums are in registers at once.
 pub(super) const TOKENS: usize = 4;
 
-/// Computes the dot products of a few rows of weights, `rows`, with a few tokens, `tokens`: both have `depth` f32 numbers
-/// a row. Writes them to `found[token][row]`.
+/// Computes the dot products of a few rows of weights, `rows`, with a few tokens, `tokens`: both have `depth` f32
+/// numbers a row. Writes them to `found[token][row]`.
 pub(super) struct DotTile<'a> {
     pub(super) rows: &'a [f32],
     pub(super) tokens: &'a [f32],
     pub(super) depth: usize,
     /// The number of rows, at most [`ROWS`], and of tokens, at most [`TOKENS`].
     pub(super) count: (usize, usize),
-    /// Bytes that are read after this tile. They are prefetched bit by bit between the products, because a processor has few
-    /// loads on the way at a time and would wait for them.
+    /// Bytes that are read after this tile. They are prefetched bit by bit between the products, because a processor
+    /// has few loads on the way at a time and would wait for them.
     pub(super) next: &'a [u8],
     pub(super) found: &'a mut [[f32; ROWS]; TOKENS],
 }

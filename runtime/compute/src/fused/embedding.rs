@@ -53,8 +53,8 @@ pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dt
 }
 
 /// Computes the gradient of the embedding table, `[rows, hidden]` f32, from that of the embeddings, `dy` `[tokens,
-/// hidden]`: row `id` is `scale · Σ dy` over the tokens with that id, in order, and 0 if there are none. Returns an error if
-/// `dy` has not one row for each id, or for an id of `rows` or more.
+/// hidden]`: row `id` is `scale · Σ dy` over the tokens with that id, in order, and 0 if there are none. Returns an
+/// error if `dy` has not one row for each id, or for an id of `rows` or more.
 pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Result<Tensor> {
     let (_, hidden) = host::matrix_dims(dy, "dy")?;
     host::expect_shape(dy, "dy", &[ids.len(), hidden])?;
@@ -77,9 +77,9 @@ pub fn embed_gradient(ids: &Indices, dy: &Tensor, scale: f32, rows: usize) -> Re
     host::tensor(result, &[rows, hidden])
 }
 
-/// Sums rows by index on a device: row n of the result, `[rows, width]` in type `dtype`, is `scale` times the sum of the
-/// rows i of `dy` with `numbers[i] == n`, in order, and 0 if there are none. `kernel` must write sums of type `dtype`. The
-/// caller has checked that `dy` has a row for each number and that every number is below `rows`.
+/// Sums rows by index on a device: row n of the result, `[rows, width]` in type `dtype`, is `scale` times the sum of
+/// the rows i of `dy` with `numbers[i] == n`, in order, and 0 if there are none. `kernel` must write sums of type
+/// `dtype`. The caller has checked that `dy` has a row for each number and that every number is below `rows`.
 pub(super) fn sum_rows_by_index(
     device: &Accelerator,
     kernel: &'static Kernel,
@@ -116,8 +116,8 @@ struct Runs {
 }
 
 impl Runs {
-    /// Groups the positions in `numbers` by the number at them, numbers ascending. The positions of one number keep their
-    /// order. Returns [`Error::Shape`](crate::error::Error::Shape) for 2³² numbers or more.
+    /// Groups the positions in `numbers` by the number at them, numbers ascending. The positions of one number keep
+    /// their order. Returns [`Error::Shape`](crate::error::Error::Shape) for 2³² numbers or more.
     fn of(numbers: &[u32]) -> Result<Self> {
         let end = extent(numbers.len())?;
         let mut order: Vec<u32> = (0..end).collect();

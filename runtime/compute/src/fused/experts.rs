@@ -2,8 +2,8 @@
 //! logits, the weighted sum of what the experts give, and the gradients of both.
 //!
 //! Leaves the experts themselves to the caller, who runs each over the tokens of its [`ExpertTokens`]. Runs on the CPU
-//! only. Every number of a token is computed from that token's numbers alone and in a fixed order, so a token has the same
-//! bits alone and in a batch.
+//! only. Every number of a token is computed from that token's numbers alone and in a fixed order, so a token has the
+//! same bits alone and in a batch.
 
 use candle_core::Tensor;
 use rayon::prelude::*;
@@ -37,12 +37,12 @@ pub struct ExpertTokens {
     pub weights: Vec<f32>,
 }
 
-/// Chooses the experts of each token from the router's logits, `[tokens, experts]` f32 or bf16: the `active` experts with
-/// the largest softmax over all experts, in f32, of equal ones the lower index. That softmax is the expert's weight;
-/// with `normalized`, it is divided by the sum over the token's experts. Returns an error unless `active` is from 1 to the
-/// number of experts.
+/// Chooses the experts of each token from the router's logits, `[tokens, experts]` f32 or bf16: the `active` experts
+/// with the largest softmax over all experts, in f32, of equal ones the lower index. That softmax is the expert's
+/// weight; with `normalized`, it is divided by the sum over the token's experts. Returns an error unless `active` is
+/// from 1 to the number of experts.
 pub fn route(logits: &Tensor, active: usize, normalized: bool) -> Result<Routes> {
-    let (tokens, experts) = host::matrix(logits, "logits")?;
+    let (tokens, experts) = host::matrix_dims(logits, "logits")?;
     if active == 0 || active > experts {
         return Err(Error::argument(format!("`{active}` experts of a token are asked for, there are `{experts}`")));
     }
@@ -74,8 +74,8 @@ fn softmax(logits: &[f32]) -> Vec<f32> {
     shares
 }
 
-/// Writes the experts with the largest shares and their weights, as many as `chosen` has room for, in ascending order of
-/// the experts.
+/// Writes the experts with the largest shares and their weights, as many as `chosen` has room for, in ascending order
+/// of the experts.
 fn choose(chosen: &mut [(u32, f32)], shares: Vec<f32>, normalized: bool) {
     let mut order: Vec<(u32, f32)> = (0..).zip(shares).collect();
     order.select_nth_unstable_by(chosen.len() - 1, |(a, one), (b, other)| other.total_cmp(one).then(a.cmp(b)));
@@ -101,15 +101,15 @@ impl Routes {
         self.groups.iter().map(|group| group.tokens.len() * 8).sum()
     }
 
-    /// Adds up what the experts gave, each times its weight in the token's sum: `outputs` has `[tokens, width]` of every
-    /// group, the result is `[all tokens, width]`, shaped and typed like `like`. Sums in f32, in ascending order of the
-    /// experts. Returns an error if shapes do not fit.
+    /// Adds up what the experts gave, each times its weight in the token's sum: `outputs` has `[tokens, width]` of
+    /// every group, the result is `[all tokens, width]`, shaped and typed like `like`. Sums in f32, in ascending order
+    /// of the experts. Returns an error if shapes do not fit.
     pub fn mix(&self, outputs: &[Tensor], like: &Tensor) -> Result<Tensor> {
         self.combine(outputs, like, |group, row| group.weights[row])
     }
 
-    /// Adds up the gradients of the rows that each expert read, as [`mix`](Self::mix) does, without weights: the gradient
-    /// of the rows of all tokens.
+    /// Adds up the gradients of the rows that each expert read, as [`mix`](Self::mix) does, without weights: the
+    /// gradient of the rows of all tokens.
     pub fn sum(&self, gradients: &[Tensor], like: &Tensor) -> Result<Tensor> {
         self.combine(gradients, like, |_, _| 1.0)
     }
@@ -121,13 +121,13 @@ impl Routes {
         like: &Tensor,
         factor: impl Fn(&ExpertTokens, usize) -> f32 + Sync,
     ) -> Result<Tensor> {
-        let (tokens, width) = host::matrix(like, "like")?;
+        let (tokens, width) = host::matrix_dims(like, "like")?;
         if rows.len() != self.groups.len() {
             return Err(Error::shape(format!("rows of {} experts, tokens of {}", rows.len(), self.groups.len())));
         }
         let mut places: Vec<Vec<(usize, usize)>> = vec![Vec::new(); tokens];
         for (number, group) in self.groups.iter().enumerate() {
-            host::expect(&rows[number], "rows", &[group.tokens.len(), width])?;
+            host::expect_shape(&rows[number], "rows", &[group.tokens.len(), width])?;
             for (row, token) in group.tokens.iter().enumerate() {
                 places[*token as usize].push((number, row));
             }
@@ -147,7 +147,7 @@ impl Routes {
     /// The gradient of the router's logits, `[tokens, experts]` in the type of `logits`, which are those of [`route`].
     /// `weight_gradients` has those of every group's weights. The choice itself has no gradient.
     pub fn backward(&self, logits: &Tensor, weight_gradients: &[Vec<f32>]) -> Result<Tensor> {
-        let (tokens, experts) = host::matrix(logits, "logits")?;
+        let (tokens, experts) = host::matrix_dims(logits, "logits")?;
         let entries = || {
             let groups = self.groups.iter().zip(weight_gradients);
             groups.flat_map(|(group, gradients)| {
@@ -177,11 +177,11 @@ impl Routes {
     }
 }
 
-/// Multiplies each row of `x`, `[rows, width]` f32 or bf16 on the CPU, by its factor. Returns an error unless there is one
-/// factor for each row.
+/// Multiplies each row of `x`, `[rows, width]` f32 or bf16 on the CPU, by its factor. Returns an error unless there is
+/// one factor for each row.
 pub fn scale_rows(x: &Tensor, factors: &[f32]) -> Result<Tensor> {
-    let (_, width) = host::matrix(x, "x")?;
-    host::expect(x, "x", &[factors.len(), width])?;
+    let (_, width) = host::matrix_dims(x, "x")?;
+    host::expect_shape(x, "x", &[factors.len(), width])?;
     let [scaled] = map_chunks([(x, "x")], width.max(1), |row, [x], [scaled]| {
         let factor = factors[row];
         vectorize!(scaled.iter_mut().zip(x).for_each(|(scaled, x)| *scaled = x * factor));
@@ -192,8 +192,8 @@ pub fn scale_rows(x: &Tensor, factors: &[f32]) -> Result<Tensor> {
 /// Computes the dot product of each row of `a` with the same row of `b`, both `[rows, width]` f32 or bf16 on the CPU.
 /// Returns an error if shapes differ.
 pub fn row_dots(a: &Tensor, b: &Tensor) -> Result<Vec<f32>> {
-    let (_, width) = host::matrix(a, "a")?;
-    host::expect(b, "b", a.dims())?;
+    let (_, width) = host::matrix_dims(a, "a")?;
+    host::expect_shape(b, "b", a.dims())?;
     let (a, b) = (&*Floats::activations(a, "a")?, &*Floats::activations(b, "b")?);
     let rows = a.par_chunks(width.max(1)).zip(b.par_chunks(width.max(1)));
     Ok(rows.with_min_len(TASK_TOKENS).map(|(a, b)| vectorize!(dot(a, b))).collect())

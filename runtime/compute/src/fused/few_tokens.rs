@@ -44,9 +44,10 @@ impl<'x> LinearInput<'x> {
         Self { x, whole: IntegerTokens::default() }
     }
 
-    /// Computes `x·Wᵀ + b`, plus `s·(x·Aᵀ)·Bᵀ` with an adapter (`low`): `[tokens, out]` in the type of the tokens. `weight`
-    /// is `[out, in]` in any stored format, `bias` is `[out]` f32. On a CPU with AVX-512 VNNI, a quantized weight other than
-    /// NF4 is multiplied with the tokens rounded to 16-bit integers; the first such call rounds them for all later ones.
+    /// Computes `x·Wᵀ + b`, plus `s·(x·Aᵀ)·Bᵀ` with an adapter (`low`): `[tokens, out]` in the type of the tokens.
+    /// `weight` is `[out, in]` in any stored format, `bias` is `[out]` f32. On a CPU with AVX-512 VNNI, a quantized
+    /// weight other than NF4 is multiplied with the tokens rounded to 16-bit integers; the first such call rounds them
+    /// for all later ones.
     ///
     /// # Errors
     /// If the shapes do not fit each other, the operands are on different devices, or a weight that is a tensor is not
@@ -67,8 +68,8 @@ impl<'x> LinearInput<'x> {
     }
 }
 
-/// Computes one linear layer without an adapter, `x·Wᵀ + b`, over a few tokens: `x` is `[tokens, in]`, `weight` is `[out,
-/// in]` in any stored format, `bias` is `[out]` f32; the result is `[tokens, out]` in the type of `x`. Calls
+/// Computes one linear layer without an adapter, `x·Wᵀ + b`, over a few tokens: `x` is `[tokens, in]`, `weight` is
+/// `[out, in]` in any stored format, `bias` is `[out]` f32; the result is `[tokens, out]` in the type of `x`. Calls
 /// [`LinearInput::linear`], whose errors it returns.
 pub fn linear_few_tokens<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
     LinearInput::of(x).linear(weight, bias, None)
@@ -145,8 +146,8 @@ impl<'a> Adapter<'a> {
 }
 
 /// Computes the dot products of every token with the weight's rows from `first` on, one row for each column of the
-/// tile. `x` is `[tokens, in]`; the tile has a row for each token. Calls `put` with each number of the tile, which `put` may
-/// change, and the dot product of the number's token and weight row.
+/// tile. `x` is `[tokens, in]`; the tile has a row for each token. Calls `put` with each number of the tile, which
+/// `put` may change, and the dot product of the number's token and weight row.
 fn for_each_dot(weight: View<'_>, x: &[f32], first: usize, tile: &mut Tile<'_>, put: impl Fn(&mut f32, f32)) {
     let (depth, tokens, features) = (weight.columns, tile.rows(), tile.columns());
     if let (1, Some((format, rows))) = (tokens, weight.blocks(first..first + features)) {

@@ -1,8 +1,9 @@
 //! The output head without the matrix of its logits: log-probabilities and other values per token (taps).
 //!
-//! A *word* here is an entry of the vocabulary. The vocabulary is cut into a fixed number of groups, a group into tiles; a
-//! tile of logits lives only until it is added to the running sums of its rows (online logsumexp). The backward pass,
-//! in `head/backward.rs`, computes the logits again. `head/device.rs` has the version for devices, with larger tiles.
+//! A *word* here is an entry of the vocabulary. The vocabulary is cut into a fixed number of groups, a group into
+//! tiles; a tile of logits lives only until it is added to the running sums of its rows (online logsumexp). The
+//! backward pass, in `head/backward.rs`, computes the logits again. `head/device.rs` has the version for devices, with
+//! larger tiles.
 
 mod backward;
 mod device;
@@ -53,8 +54,8 @@ pub struct HeadOptions {
     pub logit_scale: f32,
     /// Which taps to take.
     pub taps: TapSet,
-    /// The time after which the CPU stops, before its next block of rows, with [`Error::PastDeadline`]. `None`: it works
-    /// to the end. A device ignores it.
+    /// The time after which the CPU stops, before its next block of rows, with [`Error::PastDeadline`]. `None`: it
+    /// works to the end. A device ignores it.
     pub deadline: Option<Instant>,
 }
 
@@ -141,13 +142,14 @@ impl Inputs<'_> {
     }
 }
 
-/// Computes the taps of each row without keeping its logits. `hidden` is `[rows, hidden]`, f32 or bf16, with only the rows
-/// that have a target; `weight` is the head, `[vocabulary, hidden]` in any stored format; `targets` has a token id for
-/// each row. The log-probability is always among the taps. Waits for a device once.
+/// Computes the taps of each row without keeping its logits. `hidden` is `[rows, hidden]`, f32 or bf16, with only the
+/// rows that have a target; `weight` is the head, `[vocabulary, hidden]` in any stored format; `targets` has a token id
+/// for each row. The log-probability is always among the taps. Waits for a device once.
 ///
 /// # Errors
 /// If the shapes do not fit each other, the vocabulary is empty, a target is outside it, or the inputs are on different
-/// devices. On the CPU, [`Error::PastDeadline`] if the deadline of `options` passes before the last block of [`ROWS`] rows.
+/// devices. On the CPU, [`Error::PastDeadline`] if the deadline of `options` passes before the last block of [`ROWS`]
+/// rows.
 pub fn head_taps<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -198,17 +200,17 @@ impl<'a> Head<'a> {
         Self { weight, options, width: weight.columns }
     }
 
-    /// Splits the vocabulary into at most [`GROUPS`] ranges of token ids. All but the last have the same size, a multiple
-    /// of [`WORDS`].
+    /// Splits the vocabulary into at most [`GROUPS`] ranges of token ids. All but the last have the same size, a
+    /// multiple of [`WORDS`].
     fn groups(&self) -> Vec<Range<usize>> {
         let tiles = self.weight.rows.div_ceil(WORDS);
         let size = tiles.div_ceil(GROUPS) * WORDS;
         steps(0..self.weight.rows, size).collect()
     }
 
-    /// Multiplies rows of hidden states, `[rows, hidden]`, with the weight's rows for the vocabulary entries `words`. Calls
-    /// `work` with the products, `[rows, words]`, times [`HeadOptions::factor`] and before the soft cap, and with these
-    /// rows of the weight, `[words, hidden]`.
+    /// Multiplies rows of hidden states, `[rows, hidden]`, with the weight's rows for the vocabulary entries `words`.
+    /// Calls `work` with the products, `[rows, words]`, times [`HeadOptions::factor`] and before the soft cap, and with
+    /// these rows of the weight, `[words, hidden]`.
     fn with_products(&self, hidden: Matrix<'_>, words: &Range<usize>, work: impl FnOnce(&mut [f32], Matrix<'_>)) {
         let rows = hidden.rows();
         scratch::with(rows * words.len(), |tile| {

@@ -118,8 +118,8 @@ pub(super) fn matrix_dims(tensor: &Tensor, name: &str) -> Result<(usize, usize)>
     }
 }
 
-/// Returns [`Error::Shape`] unless a tensor has the shape `shape`, which follows from the other operands. `name` is what the
-/// message calls the tensor.
+/// Returns [`Error::Shape`] unless a tensor has the shape `shape`, which follows from the other operands. `name` is
+/// what the message calls the tensor.
 pub(super) fn expect_shape(tensor: &Tensor, name: &str, shape: &[usize]) -> Result<()> {
     expect_dims(tensor.dims(), name, shape)
 }
@@ -160,8 +160,8 @@ pub(super) fn no_activations(dtype: DType) -> Error {
     Error::dtype(format!("activations are f32 or bf16, {} was asked for", dtype.as_str()))
 }
 
-/// Converts numbers on all threads: calls `convert_all` with each [`TASK_NUMBERS`] numbers (the last part may be shorter)
-/// and the part of the result to write for them. Returns as many numbers, in order.
+/// Converts numbers on all threads: calls `convert_all` with each [`TASK_NUMBERS`] numbers (the last part may be
+/// shorter) and the part of the result to write for them. Returns as many numbers, in order.
 fn convert<A: Sync, B: Copy + Default + Send + Sync>(numbers: &[A], convert_all: fn(&[A], &mut [B])) -> Vec<B> {
     let mut converted = zeros(numbers.len());
     let parts = converted.par_chunks_mut(TASK_NUMBERS).zip(numbers.par_chunks(TASK_NUMBERS));
@@ -169,8 +169,8 @@ fn convert<A: Sync, B: Copy + Default + Send + Sync>(numbers: &[A], convert_all:
     converted
 }
 
-/// Makes a list of `count` default values (zeros). From [`TASK_NUMBERS`] on writes them on all threads, because memory that
-/// is touched for the first time is slow.
+/// Makes a list of `count` default values (zeros). From [`TASK_NUMBERS`] on writes them on all threads, because memory
+/// that is touched for the first time is slow.
 pub(super) fn zeros<T: Copy + Default + Send + Sync>(count: usize) -> Vec<T> {
     const PIECE: usize = 1024;
     if count < TASK_NUMBERS {

@@ -29,8 +29,8 @@ impl Indices {
     }
 }
 
-/// Returns [`Error::Argument`] for the first number that is `count` or more. `what` and `known` are words of the message:
-/// `["row", "that are there"]` gives "row 7 is past the 5 that are there".
+/// Returns [`Error::Argument`] for the first number that is `count` or more. `what` and `known` are words of the
+/// message: `["row", "that are there"]` gives "row 7 is past the 5 that are there".
 pub(super) fn check_below(numbers: &[u32], count: usize, [what, known]: [&str; 2]) -> Result<()> {
     match numbers.iter().find(|number| **number as usize >= count) {
         Some(number) => Err(Error::argument(format!("{what} {number} is past the {count} {known}"))),

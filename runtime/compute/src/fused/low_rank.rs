@@ -41,9 +41,9 @@ impl LowRank {
     }
 }
 
-/// Computes a linear layer with an adapter (`low`), `x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ`: `x` is `[tokens, in]`, `weight` is `[out, in]`
-/// in any stored format, `bias` is `[out]` f32. Returns the output, `[tokens, out]`, and `x·Aᵀ`, `[tokens, rank]`, which
-/// the gradient of B needs. Both have the type of `x`. With dropout, both are computed with `drop(x)·Aᵀ` in the
+/// Computes a linear layer with an adapter (`low`), `x·Wᵀ + b + s·(x·Aᵀ)·Bᵀ`: `x` is `[tokens, in]`, `weight` is `[out,
+/// in]` in any stored format, `bias` is `[out]` f32. Returns the output, `[tokens, out]`, and `x·Aᵀ`, `[tokens, rank]`,
+/// which the gradient of B needs. Both have the type of `x`. With dropout, both are computed with `drop(x)·Aᵀ` in the
 /// place of `x·Aᵀ`; `x·Wᵀ` has no dropout. Returns an error if shapes or devices do not fit each other.
 pub fn adapted_linear<'w>(
     x: &Tensor,
@@ -78,8 +78,8 @@ pub fn adapted_linear<'w>(
     Ok((result, down))
 }
 
-/// Computes the gradient of `x·Aᵀ` in [`adapted_linear`], `s·dy·B`, `[tokens, rank]` in the type of `dy`: `dy` is the gradient
-/// of the output, `[tokens, out]`. Returns an error if shapes or devices do not fit each other.
+/// Computes the gradient of `x·Aᵀ` in [`adapted_linear`], `s·dy·B`, `[tokens, rank]` in the type of `dy`: `dy` is the
+/// gradient of the output, `[tokens, out]`. Returns an error if shapes or devices do not fit each other.
 ///
 /// The gradients of the adapter follow from it as [`linear_weight_gradient`](super::linear_weight_gradient): A's is
 /// `(s·dy·B)ᵀ·x`, with dropout `(s·dy·B)ᵀ·drop(x)`, and B's is `s·dyᵀ·(x·Aᵀ)`.
@@ -96,10 +96,11 @@ pub fn reduced_gradient(dy: &Tensor, low: &LowRank) -> Result<Tensor> {
     thin_product(dy, rank, |tile, dy| tile.multiply(false, low.scale, dy, b))
 }
 
-/// Computes the gradient of [`adapted_linear`] with respect to its input, `dy·W + drop(reduced·A)`, `[tokens, in]` in the type
-/// of `dy`: `dy` is the gradient of the output, `[tokens, out]`, and `reduced` is what [`reduced_gradient`] returned for it.
-/// `dropout` must be that of the forward pass. Adds the result to `total`, if given, which is overwritten on a device: no
-/// other tensor may share its memory. Returns an error if shapes or devices do not fit each other.
+/// Computes the gradient of [`adapted_linear`] with respect to its input, `dy·W + drop(reduced·A)`, `[tokens, in]` in
+/// the type of `dy`: `dy` is the gradient of the output, `[tokens, out]`, and `reduced` is what [`reduced_gradient`]
+/// returned for it. `dropout` must be that of the forward pass. Adds the result to `total`, if given, which is
+/// overwritten on a device: no other tensor may share its memory. Returns an error if shapes or devices do not fit each
+/// other.
 pub fn adapted_input_gradient<'w>(
     dy: &Tensor,
     reduced: &Tensor,
@@ -163,16 +164,16 @@ fn adapted_linear_on_device(
     expect_type(&low.b, "b")?;
     let (dropped, a, b) = (drop_values(x, dropout)?, device.cast(&low.a, act)?, device.cast(&low.b, act)?);
     let down = product(device, MatrixView::plain(&dropped), MatrixView::transposed(&a), act, 1.0)?;
-    // The thin product comes first: the large one adds to it while it computes, where a thin one would read and write the
-    // whole output once more.
+    // The thin product comes first: the large one adds to it while it computes, where a thin one would read and write
+    // the whole output once more.
     let up = product(device, MatrixView::plain(&down), MatrixView::transposed(&b), act, low.scale)?;
     let y = add_linear(device, up, x, weight)?;
     bias.map_or(Ok(()), |bias| add_bias(device, &y, bias))?;
     Ok((y, down))
 }
 
-/// Computes `dy·W + drop(reduced·A)`, plus `total` if given, on a device; without dropout if `dropout` is `None`. Writes
-/// into the memory of `total`, which no other tensor may share. The caller has checked the shapes.
+/// Computes `dy·W + drop(reduced·A)`, plus `total` if given, on a device; without dropout if `dropout` is `None`.
+/// Writes into the memory of `total`, which no other tensor may share. The caller has checked the shapes.
 fn input_gradient_on_device(
     device: &Accelerator,
     dy: &Tensor,

@@ -2,10 +2,11 @@
 //!
 //! Activations are contiguous `[tokens, features]`, f32 or bf16, sequences packed one after another ([`Segments`]);
 //! weights are `[out, in]` in any stored format, converted block by block inside a product or read without conversion.
-//! An operation is one function that checks its operands and has a branch for the CPU and one for accelerators; those of
-//! `experts` run on the CPU alone. Work is cut into fixed tasks, so that results do not depend on the number of threads.
-//! On an accelerator an operation queues kernels and returns before they run, unless its doc says that it waits; it
-//! also fails with [`Error::Full`](crate::Error::Full) if there is no memory, or if a kernel does not compile or start.
+//! An operation is one function that checks its operands and has a branch for the CPU and one for accelerators; those
+//! of `experts` run on the CPU alone. Work is cut into fixed tasks, so that results do not depend on the number of
+//! threads. On an accelerator an operation queues kernels and returns before they run, unless its doc says that it
+//! waits; it also fails with [`Error::Full`](crate::Error::Full) if there is no memory, or if a kernel does not compile
+//! or start.
 
 mod attention;
 mod backend;

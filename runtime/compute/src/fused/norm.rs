@@ -23,9 +23,9 @@ const WARPS: u32 = THREADS / 32;
 /// Rows of one task are those that hold about so many numbers.
 const TASK_NUMBERS: usize = 1 << 15;
 
-/// Normalizes every row of `x`, `[…, width]`, by its root mean square and multiplies it by `weight`, `[width]` f32:
-/// `y = x·r·w` with `r = 1/√(mean(x²) + epsilon)`. `unit_offset` adds one to the weight. Returns `y`, shaped like `x`
-/// and of its type, and `r`, `[rows]` f32, which the gradients need; all axes of `x` but the last together are the rows.
+/// Normalizes every row of `x`, `[…, width]`, by its root mean square and multiplies it by `weight`, `[width]` f32: `y
+/// = x·r·w` with `r = 1/√(mean(x²) + epsilon)`. `unit_offset` adds one to the weight. Returns `y`, shaped like `x` and
+/// of its type, and `r`, `[rows]` f32, which the gradients need; all axes of `x` but the last together are the rows.
 /// Returns an error unless `x` is f32 or bf16 and the width is above 0 and that of the weight.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) -> Result<(Tensor, Tensor)> {
     let (width, offset) = (checked_width(x, weight)?, weight_offset(unit_offset));
@@ -52,10 +52,10 @@ pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) ->
     Ok((host::tensor_in(x.dtype(), y, x.dims())?, host::tensor(rates, &[rows])?))
 }
 
-/// Computes the gradient of [`rms_norm`] with respect to `x`, in its shape and type: `dx = r·(dy·w) − x·r³·mean(dy·w·x)`.
-/// `dy` is the gradient of the result, `rstd` the r that the forward pass returned, `[rows]` f32; w is `weight`, plus 1 with
-/// `unit_offset`. Adds `plus`, if given, in the shape and type of `x`: the gradient through a residual connection around the
-/// norm. Returns an error if shapes or devices do not fit each other.
+/// Computes the gradient of [`rms_norm`] with respect to `x`, in its shape and type: `dx = r·(dy·w) −
+/// x·r³·mean(dy·w·x)`. `dy` is the gradient of the result, `rstd` the r that the forward pass returned, `[rows]` f32; w
+/// is `weight`, plus 1 with `unit_offset`. Adds `plus`, if given, in the shape and type of `x`: the gradient through a
+/// residual connection around the norm. Returns an error if shapes or devices do not fit each other.
 pub fn rms_norm_backward(
     dy: &Tensor,
     x: &Tensor,

@@ -16,9 +16,9 @@ use crate::error::Result;
 /// Threads of a device's block, which has a row.
 const THREADS: u32 = 128;
 
-/// Adds `vector`, `[1, width]` f32, to every row of `rows`, `[tokens, width]`, and returns the sums in the type of `rows`.
-/// With `marks`, `[tokens, 1]` f32 of zeros and ones, adds it only to the rows marked 1. Returns an error if shapes or
-/// devices do not fit each other.
+/// Adds `vector`, `[1, width]` f32, to every row of `rows`, `[tokens, width]`, and returns the sums in the type of
+/// `rows`. With `marks`, `[tokens, 1]` f32 of zeros and ones, adds it only to the rows marked 1. Returns an error if
+/// shapes or devices do not fit each other.
 pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Result<Tensor> {
     let (tokens, width) = host::matrix_dims(rows, "rows")?;
     host::expect_shape(vector, "vector", &[1, width])?;
@@ -37,9 +37,9 @@ pub fn add_vector(rows: &Tensor, vector: &Tensor, marks: Option<&Tensor>) -> Res
     }
 }
 
-/// Removes the component along `direction`, a vector r of length 1, `[1, width]` f32, from every row x of `rows`, `[tokens,
-/// width]`: returns `x − (x·r) r` in the type of `rows`. The caller ensures that r has length 1. Returns an error if
-/// shapes or devices do not fit each other.
+/// Removes the component along `direction`, a vector r of length 1, `[1, width]` f32, from every row x of `rows`,
+/// `[tokens, width]`: returns `x − (x·r) r` in the type of `rows`. The caller ensures that r has length 1. Returns an
+/// error if shapes or devices do not fit each other.
 pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
     match check_direction(rows, direction)? {
         None => host::in_f32(rows, |rows| rows - component_along(rows, direction)?.matmul(direction)?),
@@ -47,9 +47,9 @@ pub fn remove_component(rows: &Tensor, direction: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Sets the component of every row x of `rows`, `[tokens, width]`, along `direction`, a vector r of length 1, `[1, width]`
-/// f32, to `value`: returns `x + (value − x·r) r` in the type of `rows`. The caller ensures that r has length 1.
-/// Returns an error if shapes or devices do not fit each other.
+/// Sets the component of every row x of `rows`, `[tokens, width]`, along `direction`, a vector r of length 1, `[1,
+/// width]` f32, to `value`: returns `x + (value − x·r) r` in the type of `rows`. The caller ensures that r has that
+/// length. Returns an error if shapes or devices do not fit each other.
 pub fn set_component(rows: &Tensor, direction: &Tensor, value: f64) -> Result<Tensor> {
     match check_direction(rows, direction)? {
         None => host::in_f32(rows, |rows| {

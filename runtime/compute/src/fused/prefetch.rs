@@ -17,8 +17,9 @@ pub(super) fn prefetch(bytes: &[u8]) {
     let _ = (bytes, LINE);
 }
 
-/// Cuts `bytes` into `parts` pieces of equal size, rounded up, and returns the piece with index `part`. The last pieces may
-/// be shorter or empty. With 0 `parts`, piece 0 is all of `bytes`. Used to spread a prefetch over the steps of a loop.
+/// Cuts `bytes` into `parts` pieces of equal size, rounded up, and returns the piece with index `part`. The last pieces
+/// may be shorter or empty. With 0 `parts`, piece 0 is all of `bytes`. Used to spread a prefetch over the steps of a
+/// loop.
 #[inline(always)]
 pub(super) fn nth_chunk(bytes: &[u8], part: usize, parts: usize) -> &[u8] {
     let size = bytes.len().div_ceil(parts.max(1));

@@ -59,8 +59,8 @@ impl<'a> Matrix<'a> {
         Self { data: data.part(0..extent), rows, columns, row_stride: stride, column_stride: 1 }
     }
 
-    /// Makes a view of `rows` rows of `columns` f32 numbers; each row starts `stride` numbers after the one before. Panics
-    /// if `data` is too short.
+    /// Makes a view of `rows` rows of `columns` f32 numbers; each row starts `stride` numbers after the one before.
+    /// Panics if `data` is too short.
     pub(super) fn strided(data: &'a [f32], rows: usize, columns: usize, stride: usize) -> Self {
         Self::new(Data::F32(data), rows, columns, stride)
     }
@@ -103,8 +103,8 @@ pub(super) fn steps(range: Range<usize>, size: usize) -> impl Iterator<Item = Ra
 
 impl Tile<'_> {
     /// Overwrites the tile by `factor · left · right`, or adds the product to it if `accumulate`. If one operand is
-    /// bf16, rounds the other one to bf16; sums are f32. Runs on the calling thread. Panics if the shapes do not fit. With
-    /// a bf16 operand and an inner dimension of 0, leaves the tile as it is.
+    /// bf16, rounds the other one to bf16; sums are f32. Runs on the calling thread. Panics if the shapes do not fit.
+    /// With a bf16 operand and an inner dimension of 0, leaves the tile as it is.
     pub(super) fn multiply(&mut self, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
         assert_eq!((left.rows, left.columns), (self.rows, right.rows), "rows of a product");
         assert_eq!(right.columns, self.columns, "columns of a product");

@@ -13,8 +13,8 @@ use crate::error::Result;
 /// Numbers of one task.
 const TASK_NUMBERS: usize = 1 << 14;
 
-/// Computes `a + b` of two tensors of one shape and type, f32 or bf16, in f32, and rounds to that type. Returns an error if
-/// shapes or devices differ.
+/// Computes `a + b` of two tensors of one shape and type, f32 or bf16, in f32, and rounds to that type. Returns an
+/// error if shapes or devices differ.
 pub fn add(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::expect_shape(b, "b", a.dims())?;
     if let Some(device) = accelerator_of([(a, "a"), (b, "b")])? {

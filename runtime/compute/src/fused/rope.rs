@@ -38,8 +38,8 @@ pub struct RopeTable {
 
 impl RopeTable {
     /// Computes cosines and sines, `[positions, inv_freq.len()]` each, for positions 0 … `positions` − 1: of position ·
-    /// inverse frequency, times `attention_factor`. Computes in f64 and rounds to f32. `attention_factor` is 1 except for
-    /// scalings that sharpen attention (YaRN and its relatives).
+    /// inverse frequency, times `attention_factor`. Computes in f64 and rounds to f32. `attention_factor` is 1 except
+    /// for scalings that sharpen attention (YaRN and its relatives).
     #[must_use]
     pub fn from_frequencies(inv_freq: &[f64], positions: usize, attention_factor: f64) -> Self {
         let angles =
@@ -52,8 +52,8 @@ impl RopeTable {
         }
     }
 
-    /// Appends the rows of `other` to the table: position 0 of `other` becomes the first position after the table's last
-    /// one. Drops the copies on a device.
+    /// Appends the rows of `other` to the table: position 0 of `other` becomes the first position after the table's
+    /// last one. Drops the copies on a device.
     ///
     /// # Errors
     /// [`Error::Shape`] if `other` rotates another number of features.
@@ -82,10 +82,10 @@ impl RopeTable {
     }
 }
 
-/// Rotates each head of `x`, `[tokens, heads · head_dim]`, by the position of its token; `inverse` rotates by the negative
-/// angle, as the backward pass needs. `positions` has a row of `table` for each token. Features i and i + half of a head are
-/// rotated together, for i below the table's `half`; features from `2 · half` on stay as they are. The result has the type
-/// of `x`.
+/// Rotates each head of `x`, `[tokens, heads · head_dim]`, by the position of its token; `inverse` rotates by the
+/// negative angle, as the backward pass needs. `positions` has a row of `table` for each token. Features i and i + half
+/// of a head are rotated together, for i below the table's `half`; features from `2 · half` on stay as they are. The
+/// result has the type of `x`.
 ///
 /// # Errors
 /// [`Error::Shape`] if `x` is not `heads` heads of at least `2 · half` features, or there is not one position for each
@@ -152,8 +152,9 @@ fn rotate_head(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32], sign: f32) {
     }
 }
 
-/// Returns an error if `heads` does not divide `features`, a head has fewer than the table's `2 · half` features, there is
-/// not one position per token, or a position is past the table. Positions are not checked if the table has no frequencies.
+/// Returns an error if `heads` does not divide `features`, a head has fewer than the table's `2 · half` features, there
+/// is not one position per token, or a position is past the table. Positions are not checked if the table has no
+/// frequencies.
 fn check_operands(tokens: usize, features: usize, heads: usize, positions: &[u32], table: &RopeTable) -> Result<()> {
     if heads == 0 || !features.is_multiple_of(heads) || 2 * table.half > features / heads {
         return Err(Error::shape(format!("{features} features are not {heads} heads of at least {}", 2 * table.half)));

@@ -15,12 +15,12 @@ use crate::weight::WeightRef;
 /// Threads of a block of a device, which sums a row.
 const THREADS: u32 = 128;
 
-/// Computes the norm of each row of `W + s·B·A`, `[out]` f32, without computing that matrix: the root of ‖W‖² + 2s·Σ B ⊙
-/// (W·Aᵀ) + s²·Σ B ⊙ (B·(A·Aᵀ)).
+/// Computes the norm of each row of `W + s·B·A`, `[out]` f32, without computing that matrix: the root of ‖W‖² + 2s·Σ B
+/// ⊙ (W·Aᵀ) + s²·Σ B ⊙ (B·(A·Aᵀ)).
 ///
 /// `base_squares` is ‖W‖² of each row of W (`weight`), `[out]` f32; A, B and s are those of `low`, A and B in f32. On a
-/// device, W is multiplied with A in the type `dtype`, that of activations; the CPU ignores `dtype` and uses f32. A square
-/// that rounding leaves below 0 counts as 0. Returns an error if shapes or devices do not fit each other.
+/// device, W is multiplied with A in the type `dtype`, that of activations; the CPU ignores `dtype` and uses f32. A
+/// square that rounding leaves below 0 counts as 0. Returns an error if shapes or devices do not fit each other.
 pub fn adapted_row_norms<'w>(
     base_squares: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -52,8 +52,8 @@ pub fn adapted_row_norms<'w>(
     Ok(((base_squares + crossed)? + own)?.maximum(0.0)?.sqrt()?)
 }
 
-/// Computes `a / b` elementwise, for f32 tensors of one shape. Does not check for zeros in `b`. Returns an error if shapes
-/// or devices differ.
+/// Computes `a / b` elementwise, for f32 tensors of one shape. Does not check for zeros in `b`. Returns an error if
+/// shapes or devices differ.
 pub fn divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     host::expect_shape(b, "b", a.dims())?;
     match accelerator_of([(a, "a"), (b, "b")])? {
@@ -62,8 +62,8 @@ pub fn divide(a: &Tensor, b: &Tensor) -> Result<Tensor> {
     }
 }
 
-/// Queues updating the number of each row in `sums`, `[rows]` f32, to `keep · sums + scale · Σ a ⊙ b`, with the sum over the
-/// row; `a` and `b` are `[rows, width]` f32. With a `keep` of 0, `sums` may be uninitialized.
+/// Queues updating the number of each row in `sums`, `[rows]` f32, to `keep · sums + scale · Σ a ⊙ b`, with the sum
+/// over the row; `a` and `b` are `[rows, width]` f32. With a `keep` of 0, `sums` may be uninitialized.
 fn row_dots(device: &Accelerator, sums: &Tensor, a: &Tensor, b: &Tensor, [keep, scale]: [f32; 2]) -> Result<()> {
     let (rows, width) = host::matrix_dims(a, "a")?;
     let arguments = arguments![sums, a, b, rows, width, keep, scale];

@@ -26,9 +26,9 @@ pub fn gather_rows(from: &Tensor, rows: &Indices) -> Result<Tensor> {
     }
 }
 
-/// Computes the gradient of [`gather_rows`], `[count, width]` in the type of `selected`: adds row i of `selected` to row
-/// `rows[i]` of zeros, in f32 and in order. Returns an error for an index of `count` or more, or if `selected` has not one
-/// row for each index.
+/// Computes the gradient of [`gather_rows`], `[count, width]` in the type of `selected`: adds row i of `selected` to
+/// row `rows[i]` of zeros, in f32 and in order. Returns an error for an index of `count` or more, or if `selected` has
+/// not one row for each index.
 pub fn scatter_rows(selected: &Tensor, rows: &Indices, count: usize) -> Result<Tensor> {
     let (_, width) = host::matrix_dims(selected, "selected")?;
     host::expect_shape(selected, "selected", &[rows.len(), width])?;

@@ -1,4 +1,5 @@
-//! Sampling of next tokens: on a device by a kernel that does not copy the logits; for the CPU, the weights of all tokens.
+//! Sampling of next tokens: on a device by a kernel that does not copy the logits; for the CPU, the weights of all
+//! tokens.
 
 use candle_core::{DType, Tensor};
 use rayon::prelude::*;
@@ -41,12 +42,12 @@ pub struct SampledToken {
 
 /// Samples one token for each row of logits on their device. `logits` are `[rows, vocabulary]` f32, already divided by
 /// the temperature, and are overwritten. `streams` gives each row its random stream at the position of its draw; the
-/// caller still has to advance each stream by one draw (two words). Returns the tokens in the order of the rows. Waits for
-/// the device. Copies forty bytes to the device and eight back for each row, but not the logits.
+/// caller still has to advance each stream by one draw (two words). Returns the tokens in the order of the rows. Waits
+/// for the device. Copies forty bytes to the device and eight back for each row, but not the logits.
 ///
 /// Returns `None`, without a side effect, where the caller has to sample by [`map_rows`] and [`token_weights`]: on the
-/// CPU, and for a vocabulary of more than 524,288 tokens, for which the kernel has no room. A device samples the token that
-/// the CPU would for the same logits, unless a draw lies within some 10⁻¹³ of the border between two tokens.
+/// CPU, and for a vocabulary of more than 524,288 tokens, for which the kernel has no room. A device samples the token
+/// that the CPU would for the same logits, unless a draw lies within some 10⁻¹³ of the border between two tokens.
 ///
 /// # Errors
 /// If a logit is not finite ([`Error::NonFinite`]), the vocabulary is empty, there is not one stream for each row, or
@@ -138,7 +139,8 @@ fn no_logits() -> Error {
     Error::shape("there are no logits to choose from")
 }
 
-/// Sums numbers in f64: adds number i of each whole group of 32 to sum i, then adds the 32 sums and the remaining numbers.
+/// Sums numbers in f64: adds number i of each whole group of 32 to sum i, then adds the 32 sums and the remaining
+/// numbers.
 #[inline(always)]
 fn sum_in_f64(numbers: &[f32]) -> f64 {
     const LANES: usize = 32;
@@ -152,8 +154,8 @@ fn sum_in_f64(numbers: &[f32]) -> f64 {
     lanes.iter().sum::<f64>() + rest.iter().copied().map(f64::from).sum::<f64>()
 }
 
-/// Calls `work(index, row)` for each row of an f32 matrix, in parallel, and returns the results in the order of the rows.
-/// A matrix on a device is first copied to the host as a whole. Without columns, `work` is not called.
+/// Calls `work(index, row)` for each row of an f32 matrix, in parallel, and returns the results in the order of the
+/// rows. A matrix on a device is first copied to the host as a whole. Without columns, `work` is not called.
 ///
 /// # Errors
 /// If the tensor is no contiguous matrix of f32. If `work` fails for a row, the error of the first such row; `work` is

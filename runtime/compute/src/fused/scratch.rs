@@ -22,8 +22,8 @@ pub(super) fn with_parts<R, const N: usize>(lengths: [usize; N], work: impl FnOn
 }
 
 /// Calls `work` with a buffer of `length` numbers of unknown content and returns the result of `work`. Takes the buffer
-/// that the thread used last and does not use now, or a new one, and enlarges it if needed; keeps it afterwards for later
-/// calls of the thread. The numbers begin at a multiple of 64 bytes where possible. Calls may nest.
+/// that the thread used last and does not use now, or a new one, and enlarges it if needed; keeps it afterwards for
+/// later calls of the thread. The numbers begin at a multiple of 64 bytes where possible. Calls may nest.
 pub(super) fn with<R>(length: usize, work: impl FnOnce(&mut [f32]) -> R) -> R {
     let mut buffer = BUFFERS.with_borrow_mut(|buffers| buffers.pop()).unwrap_or_default();
     if buffer.len() < length + SLACK {

@@ -70,8 +70,8 @@ impl Segments {
     /// Packs sequences, in order, each given as its length and the index of the sequence that it continues, if any.
     ///
     /// # Errors
-    /// [`Error::Argument`] unless the sequence that a sequence continues is the one just before it in the list, or one that
-    /// the one just before it continues, directly or not. So all that continue a sequence must follow it before an
+    /// [`Error::Argument`] unless the sequence that a sequence continues is the one just before it in the list, or one
+    /// that the one just before it continues, directly or not. So all that continue a sequence must follow it before an
     /// unrelated one begins.
     pub fn branching(pieces: &[(usize, Option<usize>)]) -> Result<Self> {
         let mut segments = Self::default();
@@ -85,9 +85,9 @@ impl Segments {
         Ok(segments)
     }
 
-    /// Appends a sequence of `length` tokens after all others. It continues the sequence with index `parent`, if any: its
-    /// positions begin at the end of that sequence's, else at 0. Extends the reach of `parent`, and of all sequences that
-    /// `parent` continues, to the new end. Panics if `parent` does not exist.
+    /// Appends a sequence of `length` tokens after all others. It continues the sequence with index `parent`, if any:
+    /// its positions begin at the end of that sequence's, else at 0. Extends the reach of `parent`, and of all
+    /// sequences that `parent` continues, to the new end. Panics if `parent` does not exist.
     fn push(&mut self, length: usize, parent: Option<usize>) {
         let (start, end) = (self.tokens(), self.tokens() + length);
         let first = parent.map_or(0, |parent| self.sequences[parent].own.positions().end);
@@ -96,8 +96,8 @@ impl Segments {
         self.sequences.push(Sequence { own: Span { first, rows: start..end }, parent, reach: end });
     }
 
-    /// Yields the index `from`, then the index of the sequence that sequence `from` continues, and so on up to a sequence
-    /// that continues none. Yields nothing for `None`.
+    /// Yields the index `from`, then the index of the sequence that sequence `from` continues, and so on up to a
+    /// sequence that continues none. Yields nothing for `None`.
     fn self_and_ancestors(&self, from: Option<usize>) -> impl Iterator<Item = usize> {
         std::iter::successors(from, |one| self.sequences[*one].parent)
     }
@@ -139,16 +139,16 @@ impl Segments {
         self.sequences[number].own.clone()
     }
 
-    /// Returns all tokens that the last token of the sequence with index `number` attends to if attention has no window:
-    /// the spans of the sequences that it continues, directly or not, the outermost first, then its own span.
+    /// Returns all tokens that the last token of the sequence with index `number` attends to if attention has no
+    /// window: the spans of the sequences that it continues, directly or not, the outermost first, then its own span.
     pub(super) fn path(&self, number: usize) -> Vec<Span> {
         let mut path: Vec<Span> = self.self_and_ancestors(Some(number)).map(|one| self.span(one)).collect();
         path.reverse();
         path
     }
 
-    /// Yields the tokens of the sequence with index `number`, then those of each sequence that continues it, directly or
-    /// not. Their rows are adjacent.
+    /// Yields the tokens of the sequence with index `number`, then those of each sequence that continues it, directly
+    /// or not. Their rows are adjacent.
     pub(super) fn family(&self, number: usize) -> impl Iterator<Item = Span> {
         let reach = self.sequences[number].reach;
         let rest = self.sequences[number..].iter().map(|sequence| sequence.own.clone());

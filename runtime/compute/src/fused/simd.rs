@@ -42,8 +42,8 @@ pub(super) fn dispatch<W: pulp::WithSimd>(work: W) -> W::Output {
 }
 
 /// Folds the pairs of `a` and `b`, which have equal length, with `step(sum, a, b)`, from 0. Pairs in whole groups of
-/// [`LANES`] go to [`LANES`] sums side by side; these are added up, and the remaining pairs are folded into the total one by
-/// one.
+/// [`LANES`] go to [`LANES`] sums side by side; these are added up, and the remaining pairs are folded into the total
+/// one by one.
 #[inline(always)]
 pub(super) fn fold2<A: Copy, B: Copy>(a: &[A], b: &[B], step: impl Fn(f32, A, B) -> f32) -> f32 {
     let mut lanes = [0f32; LANES];
@@ -141,8 +141,8 @@ pub(super) fn sigmoid(x: f32) -> f32 {
     1.0 / (1.0 + exp(-x))
 }
 
-/// Computes the hyperbolic tangent: as 2·sigmoid(2x) − 1, but by its series to x⁹ for |x| below 0.25, where that difference
-/// would lose digits.
+/// Computes the hyperbolic tangent: as 2·sigmoid(2x) − 1, but by its series to x⁹ for |x| below 0.25, where that
+/// difference would lose digits.
 #[inline(always)]
 pub(super) fn tanh(x: f32) -> f32 {
     let square = x * x;

@@ -159,14 +159,15 @@ impl View<'_> {
         }
     }
 
-    /// Writes the row with index `row` as f32 to the first `columns` numbers of `into`. Panics if the row does not exist or
-    /// `into` is shorter.
+    /// Writes the row with index `row` as f32 to the first `columns` numbers of `into`. Panics if the row does not
+    /// exist or `into` is shorter.
     pub(super) fn copy_row(&self, row: usize, into: &mut [f32]) {
         self.numbers.widen(row * self.columns, &mut into[..self.columns]);
     }
 
-    /// Calls `work` with the rows `rows` as f32 numbers, one row after another, and returns the result of `work`. Stored
-    /// f32 is not copied; other formats are widened into a scratch buffer. Panics if the rows end past the matrix.
+    /// Calls `work` with the rows `rows` as f32 numbers, one row after another, and returns the result of `work`.
+    /// Stored f32 is not copied; other formats are widened into a scratch buffer. Panics if the rows end past the
+    /// matrix.
     pub(super) fn with_numbers<R>(&self, rows: Range<usize>, work: impl FnOnce(&[f32]) -> R) -> R {
         let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
         if let Numbers::F32(numbers) = self.numbers {
@@ -193,9 +194,9 @@ impl View<'_> {
         &bytes[size(bytes)]
     }
 
-    /// Returns whole rows as a format and the blocks that [`dot_blocks`](super::unpack::dot_blocks) reads: the quantized
-    /// GGML formats, and bf16 in rows of a multiple of 32 numbers. `None` for f32, f16, NF4, other bf16, and a matrix
-    /// without columns.
+    /// Returns whole rows as a format and the blocks that [`dot_blocks`](super::unpack::dot_blocks) reads: the
+    /// quantized GGML formats, and bf16 in rows of a multiple of 32 numbers. `None` for f32, f16, NF4, other bf16, and
+    /// a matrix without columns.
     pub(super) fn blocks(&self, rows: Range<usize>) -> Option<(Format, &[u8])> {
         let (start, count) = (rows.start * self.columns, rows.len() * self.columns);
         match self.numbers {
@@ -258,8 +259,8 @@ impl WeightRef<'_> {
     }
 }
 
-/// Returns the rows `rows` of a packed matrix on the host as f32, one row after another. Unpacks on all threads. Panics if
-/// the rows end past the matrix.
+/// Returns the rows `rows` of a packed matrix on the host as f32, one row after another. Unpacks on all threads. Panics
+/// if the rows end past the matrix.
 pub(crate) fn unpacked(packed: &Packed, rows: Range<usize>) -> Vec<f32> {
     /// Numbers of one task: whole blocks of every format.
     const TASK: usize = 1 << 16;

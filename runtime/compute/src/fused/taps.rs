@@ -48,8 +48,8 @@ impl Tap {
         }
     }
 
-    /// Whether a loss may depend on the tap, as a backward pass takes a gradient by it: the log-probability, the entropy, the
-    /// mean log-probability and the divergence.
+    /// Whether a loss may depend on the tap, as a backward pass takes a gradient by it: the log-probability, the
+    /// entropy, the mean log-probability and the divergence.
     #[must_use]
     pub const fn is_differentiable(self) -> bool {
         matches!(self, Self::Logprob | Self::Entropy | Self::MeanLogprob | Self::Divergence)

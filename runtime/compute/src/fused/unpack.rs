@@ -54,8 +54,8 @@ fn block_functions(format: Format) -> Option<(Unpack, Dots)> {
     }
 }
 
-/// Converts whole blocks of NF4 to f32 numbers in `into`. `scales` are those of the whole matrix; `first` is the index in
-/// the matrix of the first of these blocks.
+/// Converts whole blocks of NF4 to f32 numbers in `into`. `scales` are those of the whole matrix; `first` is the index
+/// in the matrix of the first of these blocks.
 pub(super) fn unpack_nested(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f32]) {
     vectorize!(unpack_nf4(scales, first, blocks, into));
 }
@@ -146,9 +146,9 @@ pub(super) enum Rows<'a> {
     Numbered(&'a Tensor),
 }
 
-/// Queues unpacking rows of a matrix on a device and multiplying them by `scale`; returns the result, `[count, columns]` in
-/// type `act`. Returns an error if the matrix is not on a device, its format is f32, f16 or bf16, or a range of rows ends
-/// past the matrix.
+/// Queues unpacking rows of a matrix on a device and multiplying them by `scale`; returns the result, `[count,
+/// columns]` in type `act`. Returns an error if the matrix is not on a device, its format is f32, f16 or bf16, or a
+/// range of rows ends past the matrix.
 pub(super) fn unpacked(
     device: &Accelerator,
     packed: &Packed,
@@ -171,8 +171,8 @@ pub(super) fn unpacked(
     device.compute(unpack_kernel(packed.format())?, act, device.flat(number * columns), &[number, columns], &arguments)
 }
 
-/// Queues unpacking consecutive rows of a matrix on the matrix's device; returns them as `[rows, columns]` f32. Returns an
-/// error if the matrix is on the CPU or the rows end past the matrix.
+/// Queues unpacking consecutive rows of a matrix on the matrix's device; returns them as `[rows, columns]` f32. Returns
+/// an error if the matrix is on the CPU or the rows end past the matrix.
 pub(crate) fn rows_on_device(packed: &Packed, rows: Range<usize>) -> Result<Tensor> {
     match Accelerator::of(packed.device())? {
         Some(device) => unpacked(&device, packed, Rows::Between(rows), 1.0, DType::F32),

@@ -1,5 +1,5 @@
-//! Element-wise operations on two tensors, broadcast as in NumPy: arithmetic, minimum and maximum, `where`; comparisons and
-//! logic, which return `u8` tensors of 0 and 1 and have no gradient.
+//! Element-wise operations on two tensors, broadcast as in NumPy: arithmetic, minimum and maximum, `where`; comparisons
+//! and logic, which return `u8` tensors of 0 and 1 and have no gradient.
 
 use candle_core::{DType, Tensor};
 
@@ -9,7 +9,8 @@ use super::{Estimate, Kind, Meter, Output, check, number};
 use crate::error::Result;
 
 /// Checks that both operands are floating-point of one type, charges `budget`, computes `value` on the broadcast
-/// operands (in at least 32 bits), and records `pulls`, which compute the gradients of a and of b, in the autograd graph.
+/// operands (in at least 32 bits), and records `pulls`, which compute the gradients of a and of b, in the autograd
+/// graph.
 fn apply(
     budget: &mut dyn Meter,
     a: &Tensor,
@@ -112,8 +113,8 @@ fn extreme(a: &Tensor, b: &Tensor, wins: fn(&Tensor, &Tensor) -> CandleResult<Te
     first.where_cond(a, b)
 }
 
-/// Returns the gradient of `operand`, which is `pair.a` or `pair.b`, in the shape of the result: the result's gradient where
-/// `wins(operand, other)` is 1, half of it where both operands are equal, and 0 elsewhere.
+/// Returns the gradient of `operand`, which is `pair.a` or `pair.b`, in the shape of the result: the result's gradient
+/// where `wins(operand, other)` is 1, half of it where both operands are equal, and 0 elsewhere.
 fn gradient_share(
     pair: &Pair,
     wins: fn(&Tensor, &Tensor) -> CandleResult<Tensor>,
@@ -147,8 +148,8 @@ pub fn where_(budget: &mut dyn Meter, condition: &Tensor, a: &Tensor, b: &Tensor
     })
 }
 
-/// Checks that both operands have one element type, charges `budget`, and returns `relation` of the broadcast operands, a
-/// `u8` tensor of 0 and 1. No gradient.
+/// Checks that both operands have one element type, charges `budget`, and returns `relation` of the broadcast operands,
+/// a `u8` tensor of 0 and 1. No gradient.
 fn compare(
     budget: &mut dyn Meter,
     a: &Tensor,

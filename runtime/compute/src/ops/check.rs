@@ -69,8 +69,8 @@ pub(super) fn resized(dims: &[usize], axis: usize, length: usize) -> Vec<usize> 
     dims.iter().enumerate().map(|(place, held)| if place == axis { length } else { *held }).collect()
 }
 
-/// Returns [`Error::Shape`] unless two tensors have the same number of axes and the same lengths on all of them but `axis`.
-/// `role` names the second tensor in the error.
+/// Returns [`Error::Shape`] unless two tensors have the same number of axes and the same lengths on all of them but
+/// `axis`. `role` names the second tensor in the error.
 pub(super) fn same_but(x: &Tensor, other: &Tensor, axis: usize, role: &str) -> Result<()> {
     let (x, other) = (x.dims(), other.dims());
     let is_same = |(at, (a, b)): (usize, (&usize, &usize))| at == axis || a == b;
@@ -124,9 +124,9 @@ pub(super) fn expect_finite(value: f64, role: &str) -> Result<()> {
     ensure(value.is_finite(), || Error::argument(format!("`{role}` is {value}, which is not finite")))
 }
 
-/// Returns an index tensor outside the graph and contiguous, after checking that it is `u32` ([`Error::Dtype`]) and every
-/// index is below `bound` ([`Error::Argument`]). Copies a tensor that is not contiguous; the caller must have charged the
-/// copy. Waits for the device.
+/// Returns an index tensor outside the graph and contiguous, after checking that it is `u32` ([`Error::Dtype`]) and
+/// every index is below `bound` ([`Error::Argument`]). Copies a tensor that is not contiguous; the caller must have
+/// charged the copy. Waits for the device.
 pub(super) fn checked_indices(index: &Tensor, bound: usize) -> Result<Tensor> {
     expect_dtype(index, DType::U32, "the index")?;
     let index = index.detach().contiguous()?;

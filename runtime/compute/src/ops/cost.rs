@@ -1,7 +1,7 @@
 //! The cost of operations: the table of formulas, and the estimate that each operation makes before it computes.
 //!
-//! Costs count units of work, not time, so that a limit means the same on every machine and in every version of the tensor
-//! library. A change of a number in the table raises [`VERSION`].
+//! Costs count units of work, not time, so that a limit means the same on every machine and in every version of the
+//! tensor library. A change of a number in the table raises [`VERSION`].
 
 use candle_core::{DType, Tensor};
 
@@ -63,8 +63,8 @@ pub enum Kind {
     Gradient,
 }
 
-/// How operations of one kind are charged. Every number read from an operand or written to the result is one unit of work.
-/// Each backward pass through the operation is charged twice its work.
+/// How operations of one kind are charged. Every number read from an operand or written to the result is one unit of
+/// work. Each backward pass through the operation is charged twice its work.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Formula {
     /// Temporaries as large as the operands and the result together; at most this many are alive at once.
@@ -77,13 +77,15 @@ pub struct Formula {
     pub measure: &'static str,
 }
 
-/// A formula that charges only the numbers read and written. At most `copies` temporaries of that size are alive at once.
+/// A formula that charges only the numbers read and written. At most `copies` temporaries of that size are alive at
+/// once.
 const fn plain(copies: u64) -> Formula {
     Formula { copies, work: 0, scratch: 0, measure: "" }
 }
 
-/// The formula of sorting and running sums: besides the numbers read and written, charges each number once for each doubling
-/// from 1 to the length of its lane, about log₂ of that length. At most `copies` temporaries are alive at once.
+/// The formula of sorting and running sums: besides the numbers read and written, charges each number once for each
+/// doubling from 1 to the length of its lane, about log₂ of that length. At most `copies` temporaries are alive at
+/// once.
 const fn sorted(copies: u64) -> Formula {
     Formula { copies, work: 1, scratch: 0, measure: "numbers times the doublings of a lane" }
 }
@@ -126,15 +128,15 @@ pub struct Cost {
 }
 
 impl Cost {
-    /// The cost of a backward pass through an operation that cost `self`: twice the work, as many temporaries, and no bytes
-    /// that stay reserved.
+    /// The cost of a backward pass through an operation that cost `self`: twice the work, as many temporaries, and no
+    /// bytes that stay reserved.
     fn backward(self) -> Self {
         let (work, numbers) = (self.work.saturating_mul(2), self.numbers.saturating_mul(2));
         Self { kind: self.kind, work, numbers, scratch: self.scratch, bytes: 0 }
     }
 
-    /// Returns the seconds that the work takes on a slow machine. Time limits are checked against this before an operation
-    /// begins, because a running operation cannot be stopped.
+    /// Returns the seconds that the work takes on a slow machine. Time limits are checked against this before an
+    /// operation begins, because a running operation cannot be stopped.
     #[must_use]
     pub fn seconds(&self) -> f64 {
         let number = match self.kind {
@@ -149,15 +151,16 @@ impl Cost {
 // The three rates are above what was measured of tensors of four million numbers on two cores of a server that other
 // processes used at the same time: by a factor of 1.2 above the slowest operation, and of 50 above the fastest.
 
-/// Seconds per multiply-add of a matrix product; 0.06 to 0.11 ns were measured in `f32` and `bf16`, up to 0.18 ns in `f64`.
+/// Seconds per multiply-add of a matrix product; 0.06 to 0.11 ns were measured in `f32` and `bf16`, up to 0.18 ns in
+/// `f64`.
 const MULTIPLY_ADD_SECONDS: f64 = 0.5e-9;
 
-/// Seconds per number of an operation that reads and writes memory in order; 1 to 43 ns were measured in `f32` and `bf16`,
-/// up to 12 ns of processor time in `f64`.
+/// Seconds per number of an operation that reads and writes memory in order; 1 to 43 ns were measured in `f32` and
+/// `bf16`, up to 12 ns of processor time in `f64`.
 const NUMBER_SECONDS: f64 = 50e-9;
 
-/// Seconds per number that is drawn, sorted, read at an index or reduced; 10 to 79 ns were measured in `f32` and `bf16`,
-/// 151 ns for normal numbers, up to 64 ns of processor time in `f64`.
+/// Seconds per number that is drawn, sorted, read at an index or reduced; 10 to 79 ns were measured in `f32` and
+/// `bf16`, 151 ns for normal numbers, up to 64 ns of processor time in `f64`.
 const SLOW_NUMBER_SECONDS: f64 = 200e-9;
 
 /// The parts of a cost estimate: numbers read and written, temporaries, and bytes that the autograd graph keeps.
@@ -206,16 +209,16 @@ impl Estimate {
         self
     }
 
-    /// Sets the bytes that the autograd graph keeps for the backward pass besides the operands and the result. They count
-    /// only if an operand is in the graph.
+    /// Sets the bytes that the autograd graph keeps for the backward pass besides the operands and the result. They
+    /// count only if an operand is in the graph.
     pub(super) fn saved(mut self, bytes: u64) -> Self {
         self.saved = bytes;
         self
     }
 
-    /// Computes the cost by the formula of the kind. The bytes are those of the result, plus the saved ones if an operand is
-    /// in the autograd graph. Elements of temporaries count as at least 4 bytes each. Results that overflow are clamped to
-    /// the largest `u64`.
+    /// Computes the cost by the formula of the kind. The bytes are those of the result, plus the saved ones if an
+    /// operand is in the autograd graph. Elements of temporaries count as at least 4 bytes each. Results that overflow
+    /// are clamped to the largest `u64`.
     fn cost(&self) -> Cost {
         let formula = self.kind.formula();
         let saved = if self.tracked { self.saved } else { 0 };
@@ -236,9 +239,9 @@ impl Estimate {
         }
     }
 
-    /// Charges the estimated cost to `budget`, runs `make`, and then releases the bytes of temporaries. If `budget` rejects
-    /// the cost, returns its error without running `make`. If `make` fails, releases all bytes and returns that error. The
-    /// output's backward cost is zero if no operand is in the autograd graph.
+    /// Charges the estimated cost to `budget`, runs `make`, and then releases the bytes of temporaries. If `budget`
+    /// rejects the cost, returns its error without running `make`. If `make` fails, releases all bytes and returns that
+    /// error. The output's backward cost is zero if no operand is in the autograd graph.
     pub(super) fn run_within_budget<V: Into<Value>>(
         self,
         budget: &mut dyn Meter,
@@ -252,8 +255,8 @@ impl Estimate {
     }
 }
 
-/// The cost of a backward pass through a view: four units of work for each element, twice those of reading and writing it.
-/// Zero if the view is in no graph.
+/// The cost of a backward pass through a view: four units of work for each element, twice those of reading and writing
+/// it. Zero if the view is in no graph.
 pub(super) fn backward_of_view(view: &Tensor) -> Cost {
     if !view.track_op() {
         return Cost::default();
@@ -266,8 +269,9 @@ pub(super) fn backward_of_view(view: &Tensor) -> Cost {
 const TENSOR_BYTES: u64 = 512;
 
 /// The cost of a backward pass over a graph of `nodes` tensors whose elements take `bytes` bytes: its temporaries only.
-/// `largest` is the most bytes of temporaries of the backward pass through one operation, which can exceed `bytes` where a
-/// result is smaller than the operands. The work is charged separately, from [`Output::backward`] of each operation.
+/// `largest` is the most bytes of temporaries of the backward pass through one operation, which can exceed `bytes`
+/// where a result is smaller than the operands. The work is charged separately, from [`Output::backward`] of each
+/// operation.
 pub(super) fn gradient(bytes: u64, nodes: u64, largest: u64) -> Cost {
     let numbers = bytes.saturating_mul(Kind::Gradient.formula().copies).saturating_add(largest);
     let scratch = numbers.saturating_add(nodes.saturating_mul(TENSOR_BYTES));

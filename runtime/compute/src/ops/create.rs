@@ -1,5 +1,6 @@
-//! Creates tensors: constants, arithmetic sequences, lists, and random numbers from a seeded stream. Every function checks
-//! the shape and charges the budget before it computes a number; the stream advances only if the numbers are computed.
+//! Creates tensors: constants, arithmetic sequences, lists, and random numbers from a seeded stream. Every function
+//! checks the shape and charges the budget before it computes a number; the stream advances only if the numbers are
+//! computed.
 
 use candle_core::{DType, Device, Tensor};
 

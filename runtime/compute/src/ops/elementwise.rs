@@ -9,8 +9,8 @@ use super::number::{self, filled, is_finite, times, where_or_zero};
 use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result};
 
-/// Charges `budget` by [`Kind::Elementwise`], computes `value` in at least 32 bits and rounds it to the type of x. Records
-/// `slope(x, y)` times the gradient of the result y as the gradient of x, and 0 where the gradient of y is 0.
+/// Charges `budget` by [`Kind::Elementwise`], computes `value` in at least 32 bits and rounds it to the type of x.
+/// Records `slope(x, y)` times the gradient of the result y as the gradient of x, and 0 where the gradient of y is 0.
 /// [`Error::Dtype`] if x is not floating-point.
 fn apply(
     budget: &mut dyn Meter,
@@ -21,9 +21,9 @@ fn apply(
     apply_with(budget, Kind::Elementwise, x, value, move |x, y, grad| times(grad, &slope(x, y)?))
 }
 
-/// Checks that x is floating-point, charges `budget` by the formula of `kind`, computes `value` in at least 32 bits, and
-/// rounds it to the type of x. Records `pull(x, y, grad)`, the gradient of x, in the autograd graph; y is the result, `grad`
-/// its gradient.
+/// Checks that x is floating-point, charges `budget` by the formula of `kind`, computes `value` in at least 32 bits,
+/// and rounds it to the type of x. Records `pull(x, y, grad)`, the gradient of x, in the autograd graph; y is the
+/// result, `grad` its gradient.
 fn apply_with<F>(
     budget: &mut dyn Meter,
     kind: Kind,
@@ -204,8 +204,8 @@ pub fn round(budget: &mut dyn Meter, x: &Tensor) -> Result<Output> {
     apply_without_gradient(budget, x, number::round_half_to_even)
 }
 
-/// Charges `budget` by [`Kind::Elementwise`], computes `value` in at least 32 bits and rounds it to the type of x. The result
-/// is in no graph. [`Error::Dtype`] if x is not floating-point.
+/// Charges `budget` by [`Kind::Elementwise`], computes `value` in at least 32 bits and rounds it to the type of x. The
+/// result is in no graph. [`Error::Dtype`] if x is not floating-point.
 fn apply_without_gradient(
     budget: &mut dyn Meter,
     x: &Tensor,
@@ -237,8 +237,8 @@ pub fn scale(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Result<Output> {
     apply_with(budget, Kind::Scalar, x, |x| x.affine(value, 0.), move |_, _, grad| grad.affine(value, 0.))
 }
 
-/// Returns x to the power `exponent`; NaN for a negative base with a fractional exponent. With `exponent` 0 the gradient is
-/// 0 everywhere.
+/// Returns x to the power `exponent`; NaN for a negative base with a fractional exponent. With `exponent` 0 the
+/// gradient is 0 everywhere.
 ///
 /// # Errors
 /// [`Error::Argument`] if `exponent` is not finite, [`Error::Dtype`] if x is not floating-point, and the error of

@@ -1,7 +1,8 @@
-//! Backward functions of operations: one [`GradFn`] each, written beside the operation and called by [`super::gradients`].
+//! Backward functions of operations: one [`GradFn`] each, written beside the operation and called by
+//! [`super::gradients`].
 //!
-//! [`derive`] puts a value that was computed outside the graph into the graph, with its backward function. One operation is
-//! one node, whatever it computed inside; no temporaries stay alive.
+//! [`derive`] puts a value that was computed outside the graph into the graph, with its backward function. One
+//! operation is one node, whatever it computed inside; no temporaries stay alive.
 
 use std::collections::HashMap;
 use std::collections::hash_map::Entry;
@@ -38,8 +39,8 @@ impl From<Tensor> for Value {
     }
 }
 
-/// A backward function: from the operands, the result and the gradient of the result, adds the gradients of the operands to
-/// the sums.
+/// A backward function: from the operands, the result and the gradient of the result, adds the gradients of the
+/// operands to the sums.
 type BackwardFn = dyn Fn(&[Tensor], &Tensor, &Tensor, &mut Gradients) -> CandleResult<()> + Send + Sync;
 
 /// The operands of one operation and its backward function.
@@ -76,13 +77,14 @@ impl fmt::Debug for GradFn {
     }
 }
 
-/// The gradients that a backward pass has computed so far, summed for each tensor. No sum shares memory with another tensor.
+/// The gradients that a backward pass has computed so far, summed for each tensor. No sum shares memory with another
+/// tensor.
 #[derive(Default)]
 pub(super) struct Gradients(HashMap<TensorId, Tensor>);
 
 impl Gradients {
-    /// Adds `gradient`, in shape and type of `tensor`, to the sum of `tensor`. The first gradient of a tensor is copied.
-    /// Does nothing for a tensor in no graph.
+    /// Adds `gradient`, in shape and type of `tensor`, to the sum of `tensor`. The first gradient of a tensor is
+    /// copied. Does nothing for a tensor in no graph.
     pub(super) fn add(&mut self, tensor: &Tensor, gradient: &Tensor) -> CandleResult<()> {
         if !tensor.track_op() {
             return Ok(());
@@ -121,8 +123,8 @@ pub(super) fn view_backward(
     GradFn::new(&[x], move |operands, _, grad, sums| operands.iter().try_for_each(|x| sums.add(x, &pull(x, grad)?)))
 }
 
-/// Creates the backward function of the slice of `x` that begins at `start` on `axis`. It adds to that slice of the gradient
-/// of `x` only, so that many slices of a large tensor cost no more than their lengths.
+/// Creates the backward function of the slice of `x` that begins at `start` on `axis`. It adds to that slice of the
+/// gradient of `x` only, so that many slices of a large tensor cost no more than their lengths.
 pub(super) fn slice_backward(x: &Tensor, axis: usize, start: usize) -> GradFn {
     GradFn::new(&[x], move |operands, _, grad, sums| {
         operands.iter().try_for_each(|x| sums.add_to_slice(x, axis, start, grad))
@@ -171,9 +173,9 @@ pub(super) struct Pair<'a> {
 pub(super) type Pull = fn(&Pair) -> CandleResult<Tensor>;
 
 /// Puts `value`, which was computed from `a` and `b` outside the autograd graph, into the graph as one node, rounded to
-/// `dtype`. `pulls` compute the gradients of `a` and of `b` in the shape of the result; these are summed back to the shapes
-/// of broadcast operands. The pull of an operand that is in no graph is not called. If neither operand is in a graph,
-/// neither is the result.
+/// `dtype`. `pulls` compute the gradients of `a` and of `b` in the shape of the result; these are summed back to the
+/// shapes of broadcast operands. The pull of an operand that is in no graph is not called. If neither operand is in a
+/// graph, neither is the result.
 pub(super) fn derive_pair<A, B>(a: &Tensor, b: &Tensor, dtype: DType, value: &Tensor, pulls: (A, B)) -> Result<Value>
 where
     A: Fn(&Pair) -> CandleResult<Tensor> + Send + Sync + 'static,
@@ -200,8 +202,8 @@ where
     Ok(Value { tensor: to_variable(value, dtype)?, grad_fn: Some(grad_fn) })
 }
 
-/// Sums a gradient over the axes that broadcasting added or repeated, so that the result has the shape `dims`. Returns the
-/// gradient itself if it has that shape. `dims` must be broadcastable to the gradient's shape.
+/// Sums a gradient over the axes that broadcasting added or repeated, so that the result has the shape `dims`. Returns
+/// the gradient itself if it has that shape. `dims` must be broadcastable to the gradient's shape.
 pub(super) fn sum_to(gradient: &Tensor, dims: &[usize]) -> CandleResult<Tensor> {
     if gradient.dims() == dims {
         return Ok(gradient.clone());

@@ -1,5 +1,5 @@
-//! Reads and adds at the indices in another tensor. Every index is checked before candle sees it, because its device kernels
-//! do not check.
+//! Reads and adds at the indices in another tensor. Every index is checked before candle sees it, because its device
+//! kernels do not check.
 
 use candle_core::{DType, Tensor};
 
@@ -108,8 +108,8 @@ pub fn segment_sum(budget: &mut dyn Meter, x: &Tensor, segments: &Tensor, count:
     })
 }
 
-/// Returns [`Error::Dtype`] unless an index tensor is `u32`, and [`Error::Shape`] unless it has one axis. `role` names the
-/// tensor in the error.
+/// Returns [`Error::Dtype`] unless an index tensor is `u32`, and [`Error::Shape`] unless it has one axis. `role` names
+/// the tensor in the error.
 fn check_one_axis(index: &Tensor, role: &str) -> Result<()> {
     check::expect_dtype(index, DType::U32, role)?;
     ensure(index.rank() == 1, || Error::shape(format!("{role} has {} axes, one is needed", index.rank())))

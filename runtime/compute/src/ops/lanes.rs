@@ -1,5 +1,5 @@
-//! A view of a tensor along one axis: `[outer, length, inner]`, whatever its rank. A lane is the `length` entries along the
-//! axis at one index of `outer` and one of `inner`; without an axis, the whole tensor is one lane.
+//! A view of a tensor along one axis: `[outer, length, inner]`, whatever its rank. A lane is the `length` entries along
+//! the axis at one index of `outer` and one of `inner`; without an axis, the whole tensor is one lane.
 //!
 //! Reductions and scans work on this view only, so each of them is written for one shape.
 
@@ -9,8 +9,8 @@ use super::check;
 use super::graph::CandleResult;
 use crate::error::Result;
 
-/// How a tensor is cut into lanes along an axis. `length` is that of the axis; `outer` and `inner` are the products of the
-/// lengths of the axes before and after it.
+/// How a tensor is cut into lanes along an axis. `length` is that of the axis; `outer` and `inner` are the products of
+/// the lengths of the axes before and after it.
 #[derive(Debug, Clone)]
 pub(super) struct Lanes {
     dims: Vec<usize>,
@@ -40,8 +40,8 @@ impl Lanes {
         Ok(Self { axis: Some(axis), outer, length: check::length(&dims, axis), inner, dims })
     }
 
-    /// Reshapes a tensor of the original shape to `[outer, length, inner]`, outside the graph. f16 and bf16 are widened to
-    /// f32; other types stay.
+    /// Reshapes a tensor of the original shape to `[outer, length, inner]`, outside the graph. f16 and bf16 are widened
+    /// to f32; other types stay.
     pub(super) fn view(&self, x: &Tensor) -> CandleResult<Tensor> {
         super::graph::wide(x)?.reshape((self.outer, self.length, self.inner))
     }

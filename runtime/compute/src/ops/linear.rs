@@ -40,9 +40,9 @@ fn split_dims(x: &Tensor) -> Option<(&[usize], [usize; 2])> {
     x.dims().split_last_chunk::<2>().map(|(batch, last)| (batch, *last))
 }
 
-/// Multiplies matrices over the last two axes; the axes before them are broadcast. The caller has checked the shapes and
-/// passes tensors outside the graph. Copies both operands to `[batch, rows, columns]` if either has two or more leading
-/// axes: candle multiplies any layout with one leading axis, but only some with several.
+/// Multiplies matrices over the last two axes; the axes before them are broadcast. The caller has checked the shapes
+/// and passes tensors outside the graph. Copies both operands to `[batch, rows, columns]` if either has two or more
+/// leading axes: candle multiplies any layout with one leading axis, but only some with several.
 fn broadcast_matmul(a: &Tensor, b: &Tensor) -> CandleResult<Tensor> {
     let (Some((a_batch, [rows, inner])), Some((b_batch, [_, columns]))) = (split_dims(a), split_dims(b)) else {
         return a.broadcast_matmul(b);

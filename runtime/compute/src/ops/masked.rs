@@ -40,8 +40,8 @@ enum Divisor {
     Mask,
 }
 
-/// Returns Σ x·m over one axis, or over all if `axis` is `None`, divided by `divisor`, with the gradients of x and of the
-/// mask. A `u8` mask counts as 0 and 1 and has no gradient. `keep` leaves reduced axes with length 1.
+/// Returns Σ x·m over one axis, or over all if `axis` is `None`, divided by `divisor`, with the gradients of x and of
+/// the mask. A `u8` mask counts as 0 and 1 and has no gradient. `keep` leaves reduced axes with length 1.
 fn reduce_masked(
     budget: &mut dyn Meter,
     x: &Tensor,
@@ -120,8 +120,8 @@ impl MaskedSum {
     }
 
     /// Returns the gradient of the mask in the common (broadcast) shape: the result's gradient, divided by the lane's
-    /// divisor, times x. In a mean y over a lane with Σ m above 1, x − y takes the place of x. The gradient is 0 where the
-    /// mask is 0 and x is NaN.
+    /// divisor, times x. In a mean y over a lane with Σ m above 1, x − y takes the place of x. The gradient is 0 where
+    /// the mask is 0 and x is NaN.
     fn pull_mask(&self, pair: &Pair) -> CandleResult<Tensor> {
         let (x, mask) = (self.view(pair.a)?, self.view(pair.b)?);
         let mut slope = x.clone();

@@ -1,10 +1,11 @@
-//! The checked operations behind `wit/tensor.wit`: one function each, over candle tensors, with backward functions of their
-//! own (`graph`) instead of candle's autograd.
+//! The checked operations behind `wit/tensor.wit`: one function each, over candle tensors, with backward functions of
+//! their own (`graph`) instead of candle's autograd.
 //!
-//! Every function checks its arguments first, then charges its cost to a [`Meter`], and only then computes. None of them can
-//! panic, loop without bound or read out of bounds, whatever the arguments. Gradients are those that `wit/tensor.wit`
-//! documents. Floating-point numbers of 16 bits are computed in `f32` and rounded once. A gradient of exactly 0 stays 0 in
-//! the backward pass, even where a slope is NaN or infinite, so that masked entries cannot poison the others.
+//! Every function checks its arguments first, then charges its cost to a [`Meter`], and only then computes. None of
+//! them can panic, loop without bound or read out of bounds, whatever the arguments. Gradients are those that
+//! `wit/tensor.wit` documents. Floating-point numbers of 16 bits are computed in `f32` and rounded once. A gradient of
+//! exactly 0 stays 0 in the backward pass, even where a slope is NaN or infinite, so that masked entries cannot poison
+//! the others.
 //!
 //! Handles, scopes and traps belong to the sandbox.
 #![cfg_attr(
@@ -105,7 +106,8 @@ pub struct Output {
     pub reservation: Option<Reservation>,
     /// The cost of one backward pass through this operation; zero if the result is not in the autograd graph.
     pub backward: Cost,
-    /// The backward function, which passes a gradient to the operands; `None` if the result is not in the autograd graph.
+    /// The backward function, which passes a gradient to the operands; `None` if the result is not in the autograd
+    /// graph.
     pub grad_fn: Option<GradFn>,
 }
 

@@ -1,7 +1,7 @@
 //! The nodes of the autograd graph: tensors with their reserved memory, and the backward pass through them.
 //!
-//! The backward pass and the release of nodes are loops, not recursion, so that a long graph cannot overflow the stack. The
-//! caller can stop the backward pass between two nodes.
+//! The backward pass and the release of nodes are loops, not recursion, so that a long graph cannot overflow the stack.
+//! The caller can stop the backward pass between two nodes.
 
 use std::collections::HashSet;
 use std::sync::Arc;
@@ -31,17 +31,17 @@ pub struct Node {
 }
 
 impl Node {
-    /// Creates a node that no operation made: a tensor outside the graph, or a leaf of it. `bytes` is the reservation for
-    /// its elements, `own` the one for all its other memory.
+    /// Creates a node that no operation made: a tensor outside the graph, or a leaf of it. `bytes` is the reservation
+    /// for its elements, `own` the one for all its other memory.
     #[must_use]
     pub fn new(tensor: Tensor, bytes: Arc<Reservation>, own: Reservation) -> Self {
         let operands = Operands(Vec::new());
         Self { tensor, bytes, _own: own, depth: 0, backward: Cost::default(), grad_fn: None, operands }
     }
 
-    /// Connects the node to the operands from which its tensor was computed, and keeps them alive as long as it lives. Sets
-    /// its depth to one more than that of the deepest operand. `grad_fn` passes a gradient to the operands, at the cost
-    /// `backward`; `None` if the operation has no gradient.
+    /// Connects the node to the operands from which its tensor was computed, and keeps them alive as long as it lives.
+    /// Sets its depth to one more than that of the deepest operand. `grad_fn` passes a gradient to the operands, at the
+    /// cost `backward`; `None` if the operation has no gradient.
     #[must_use]
     pub fn with_operands(self, operands: Vec<Arc<Self>>, grad_fn: Option<GradFn>, backward: Cost) -> Self {
         let depth = 1 + depth_of(&operands);
@@ -65,8 +65,9 @@ impl Node {
         self.operands.0.iter().map(Arc::as_ref).filter(|operand| operand.tensor.track_op())
     }
 
-    /// Lists this node and every node that a backward pass from it reaches, each before its operands. The order is always
-    /// the same (a depth-first search, reversed), so that sums of several gradients have the same bits each time.
+    /// Lists this node and every node that a backward pass from it reaches, each before its operands. The order is
+    /// always the same (a depth-first search, reversed), so that sums of several gradients have the same bits each
+    /// time.
     #[must_use]
     pub fn order(&self) -> Vec<&Self> {
         let (mut order, mut seen) = (Vec::new(), HashSet::from([std::ptr::from_ref(self)]));
@@ -91,13 +92,14 @@ pub fn depth_of(nodes: &[Arc<Node>]) -> u32 {
     nodes.iter().map(|node| node.depth).max().unwrap_or(0)
 }
 
-/// Computes the gradients of a loss (one element) with respect to leaves, in the order of `leaves`; `None` for a leaf that
-/// the loss does not depend on, and where a leaf is listed again. `order` is what [`Node::order`] of the loss returned. If
-/// `order` is empty or the loss is in no graph, all gradients are `None`.
+/// Computes the gradients of a loss (one element) with respect to leaves, in the order of `leaves`; `None` for a leaf
+/// that the loss does not depend on, and where a leaf is listed again. `order` is what [`Node::order`] of the loss
+/// returned. If `order` is empty or the loss is in no graph, all gradients are `None`.
 ///
-/// Gradients are outside the graph, in shape and type of their leaf. Reserves six times the bytes of the graph in `budget`
-/// during the pass, and the temporaries of its largest operation. Charges no work: the caller must have charged the sum of
-/// [`Node::backward`] over the graph. [`Meter::continue_gradient`] can stop the pass before each operation.
+/// Gradients are outside the graph, in shape and type of their leaf. Reserves six times the bytes of the graph in
+/// `budget` during the pass, and the temporaries of its largest operation. Charges no work: the caller must have
+/// charged the sum of [`Node::backward`] over the graph. [`Meter::continue_gradient`] can stop the pass before each
+/// operation.
 ///
 /// # Errors
 /// [`Error::Shape`] if the loss has more than one element, [`Error::Dtype`] if it is not floating-point, the error of

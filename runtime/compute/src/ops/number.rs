@@ -54,8 +54,8 @@ pub(super) fn log1p(x: &Tensor) -> CandleResult<Tensor> {
     same.where_cond(x, &exact)
 }
 
-/// Returns eˣ − 1, accurate near 0: (u − 1) · x / log(u) with u = eˣ as rounded (Kahan). Returns u − 1 where |x| ≥ 1, and
-/// x where u is rounded to 1.
+/// Returns eˣ − 1, accurate near 0: (u − 1) · x / log(u) with u = eˣ as rounded (Kahan). Returns u − 1 where |x| ≥ 1,
+/// and x where u is rounded to 1.
 pub(super) fn expm1(x: &Tensor) -> CandleResult<Tensor> {
     let u = x.exp()?;
     let less = u.affine(1., -1.)?;
@@ -84,7 +84,8 @@ pub(super) fn positive_part(x: &Tensor) -> CandleResult<Tensor> {
 
 /// Returns the nearest whole number, of two as near the even one. NaN and infinities stay.
 pub(super) fn round_half_to_even(x: &Tensor) -> CandleResult<Tensor> {
-    // The tensor library rounds halves away from 0. Half of such an x is a quarter off, so twice its rounded half is even.
+    // The tensor library rounds halves away from 0. Half of such an x is a quarter off, so twice its rounded half is
+    // even.
     let half = x.affine(0.5, 0.)?.round()?;
     let is_tie = x.sub(&x.floor()?)?.eq(&filled(x, 0.5, x.dtype())?)?;
     is_tie.where_cond(&half.add(&half)?, &x.round()?)

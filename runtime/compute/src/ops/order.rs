@@ -1,7 +1,7 @@
 //! Sorting, the largest entries, and quantiles.
 //!
-//! The order is computed on the host, whatever the device: the sort is stable, puts NaN last, and has no size limit of a
-//! kernel. Values and gradients are then moved on the device.
+//! The order is computed on the host, whatever the device: the sort is stable, puts NaN last, and has no size limit of
+//! a kernel. Values and gradients are then moved on the device.
 
 use std::cmp::Ordering;
 
@@ -12,8 +12,8 @@ use super::lanes::Lanes;
 use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result, ensure};
 
-/// Sorts the entries along an axis, ascending or, if `descending`, descending. The sort is stable, and NaN comes last in
-/// either direction. Takes any element type. Waits for the device.
+/// Sorts the entries along an axis, ascending or, if `descending`, descending. The sort is stable, and NaN comes last
+/// in either direction. Takes any element type. Waits for the device.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a memory,
@@ -24,8 +24,8 @@ pub fn sort(budget: &mut dyn Meter, x: &Tensor, axis: i32, descending: bool) -> 
     sort_lanes(budget, x, lanes, descending, count)
 }
 
-/// Returns the `count` largest entries along an axis, largest first (`topk`); NaN counts as the smallest. Of equal entries
-/// the one with the lower index comes first. Takes any element type. Waits for the device.
+/// Returns the `count` largest entries along an axis, largest first (`topk`); NaN counts as the smallest. Of equal
+/// entries the one with the lower index comes first. Takes any element type. Waits for the device.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that does not exist, or a `count` of 0 or above the axis length, and the error of
@@ -38,8 +38,8 @@ pub fn topk(budget: &mut dyn Meter, x: &Tensor, axis: i32, count: u32) -> Result
     sort_lanes(budget, x, lanes, true, count)
 }
 
-/// Sorts each lane, stably and with NaN last, and returns its first `count` entries. The gradient of an entry goes back to
-/// where the entry was; entries that are left out get 0. Waits for the device.
+/// Sorts each lane, stably and with NaN last, and returns its first `count` entries. The gradient of an entry goes back
+/// to where the entry was; entries that are left out get 0. Waits for the device.
 fn sort_lanes(budget: &mut dyn Meter, x: &Tensor, lanes: Lanes, descending: bool, count: usize) -> Result<Output> {
     let dims = lanes.resized(count);
     let numbers = x.elem_count() as u64;
@@ -61,8 +61,8 @@ fn sort_lanes(budget: &mut dyn Meter, x: &Tensor, lanes: Lanes, descending: bool
     })
 }
 
-/// Returns the indices that sort the entries along an axis, ascending or, if `descending`, descending, as `u32`. The sort is
-/// stable, and NaN comes last in either direction. No gradient. Waits for the device.
+/// Returns the indices that sort the entries along an axis, ascending or, if `descending`, descending, as `u32`. The
+/// sort is stable, and NaN comes last in either direction. No gradient. Waits for the device.
 ///
 /// # Errors
 /// [`Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a memory,
@@ -75,8 +75,8 @@ pub fn argsort(budget: &mut dyn Meter, x: &Tensor, axis: i32, descending: bool) 
         .run_within_budget(budget, || Ok(places_in_order(&lanes, &x, descending)?.reshape(lanes.dims())?))
 }
 
-/// Sorts each lane on the host, stably and with NaN last, and returns the indices of its entries in sorted order: `[outer,
-/// length, inner]`, as `u32`, on the device of x. Waits for the device.
+/// Sorts each lane on the host, stably and with NaN last, and returns the indices of its entries in sorted order:
+/// `[outer, length, inner]`, as `u32`, on the device of x. Waits for the device.
 fn places_in_order(lanes: &Lanes, x: &Tensor, descending: bool) -> CandleResult<Tensor> {
     let rows = lanes.view(x)?.transpose(1, 2)?.contiguous()?.flatten_all()?;
     let places = if rows.dtype().is_float() {
@@ -108,8 +108,8 @@ fn sorted_places<T>(numbers: &[T], length: usize, order: impl Fn(&T, &T) -> Orde
     places
 }
 
-/// Inverts the indices of [`places_in_order`], on the host: returns for each entry its position in sorted order, `[outer,
-/// length, inner]`, as `u32`. Waits for the device.
+/// Inverts the indices of [`places_in_order`], on the host: returns for each entry its position in sorted order,
+/// `[outer, length, inner]`, as `u32`. Waits for the device.
 fn ranks_of(lanes: &Lanes, places: &Tensor) -> CandleResult<Tensor> {
     let rows = places.transpose(1, 2)?.contiguous()?.flatten_all()?.to_vec1::<u32>()?;
     let mut ranks = vec![0_u32; rows.len()];
@@ -143,8 +143,8 @@ pub fn quantile(budget: &mut dyn Meter, x: &Tensor, q: f64) -> Result<Output> {
     })
 }
 
-/// Sorts the n numbers and returns the value at index q · (n − 1), by linear interpolation between neighbors. There must be
-/// at least one number, and none may be NaN.
+/// Sorts the n numbers and returns the value at index q · (n − 1), by linear interpolation between neighbors. There
+/// must be at least one number, and none may be NaN.
 fn interpolate_quantile(numbers: &mut [f64], q: f64) -> f64 {
     numbers.sort_by(f64::total_cmp);
     let place = q * (numbers.len() - 1) as f64;

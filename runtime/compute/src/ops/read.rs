@@ -1,4 +1,5 @@
-//! Copies elements from the device to the host, as `f32` or `u32`. The caller must charge [`read_bytes`] to a budget first.
+//! Copies elements from the device to the host, as `f32` or `u32`. The caller must charge [`read_bytes`] to a budget
+//! first.
 
 use candle_core::{DType, Tensor};
 

@@ -1,5 +1,5 @@
-//! Reductions over one axis, or over everything when no axis is given; and functions whose result is as long as the axis:
-//! running sums, softmax.
+//! Reductions over one axis, or over everything when no axis is given; and functions whose result is as long as the
+//! axis: running sums, softmax.
 //!
 //! Those that skip NaN, and variances, are in `statistics`; those with a mask in `masked`.
 
@@ -59,8 +59,8 @@ pub fn mean(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -
     reduce(budget, x, axis, keep, value, move |lanes, _, _, grad| lanes.spread(&divided(lanes, grad)?)?.contiguous())
 }
 
-/// Returns the largest entry over one axis, or over all if `axis` is `None`; NaN if an entry is NaN. `keep` leaves reduced
-/// axes with length 1. The first of equal entries gets the gradient. Takes any element type.
+/// Returns the largest entry over one axis, or over all if `axis` is `None`; NaN if an entry is NaN. `keep` leaves
+/// reduced axes with length 1. The first of equal entries gets the gradient. Takes any element type.
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a
@@ -69,8 +69,8 @@ pub fn max(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) ->
     extreme(budget, x, axis, keep, Tensor::max_keepdim)
 }
 
-/// Returns the smallest entry over one axis, or over all if `axis` is `None`; NaN if an entry is NaN. `keep` leaves reduced
-/// axes with length 1. The first of equal entries gets the gradient. Takes any element type.
+/// Returns the smallest entry over one axis, or over all if `axis` is `None`; NaN if an entry is NaN. `keep` leaves
+/// reduced axes with length 1. The first of equal entries gets the gradient. Takes any element type.
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a
@@ -82,9 +82,9 @@ pub fn min(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) ->
 /// A candle function that returns the largest or the smallest entry along an axis, which stays with length 1.
 type Extreme = fn(&Tensor, usize) -> CandleResult<Tensor>;
 
-/// Returns the largest or smallest entry (`pick`) over one axis, or over all if `axis` is `None`: the first NaN if there
-/// is one, else the first of equal entries. Only this entry gets the gradient. `keep` leaves reduced axes with length 1.
-/// Takes any element type.
+/// Returns the largest or smallest entry (`pick`) over one axis, or over all if `axis` is `None`: the first NaN if
+/// there is one, else the first of equal entries. Only this entry gets the gradient. `keep` leaves reduced axes with
+/// length 1. Takes any element type.
 fn extreme(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, pick: Extreme) -> Result<Output> {
     let lanes = Lanes::over(x, axis)?;
     let dims = lanes.reduced(keep);
@@ -120,9 +120,9 @@ fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> CandleResult<Tenso
     hits.where_cond(&places, &nowhere)?.min_keepdim(1)
 }
 
-/// Returns the index along `axis` of the largest entry, as `u32`, or its row-major index in the whole tensor if `axis` is
-/// `None`. The first NaN counts as the largest entry; of equal entries the first counts. `keep` leaves reduced axes with
-/// length 1. Takes any element type. No gradient.
+/// Returns the index along `axis` of the largest entry, as `u32`, or its row-major index in the whole tensor if `axis`
+/// is `None`. The first NaN counts as the largest entry; of equal entries the first counts. `keep` leaves reduced axes
+/// with length 1. Takes any element type. No gradient.
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, and the error of `budget` if the operation exceeds a
@@ -164,9 +164,9 @@ pub(super) fn lane_peak(x: &Tensor) -> CandleResult<Tensor> {
     super::number::is_finite(&peak)?.where_cond(&peak, &peak.zeros_like()?)
 }
 
-/// Returns the Euclidean norm √Σ x² over one axis, or over all if `axis` is `None`. Divides by the largest magnitude before
-/// it squares, so that squares do not overflow. `keep` leaves reduced axes with length 1. Where the norm is 0, the gradient
-/// is 0.
+/// Returns the Euclidean norm √Σ x² over one axis, or over all if `axis` is `None`. Divides by the largest magnitude
+/// before it squares, so that squares do not overflow. `keep` leaves reduced axes with length 1. Where the norm is 0,
+/// the gradient is 0.
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
@@ -213,8 +213,8 @@ pub fn all(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) ->
     reduce_truth(budget, x, axis, keep, DType::U8, |lanes, x| lanes.count_nonzero(&x.eq(&x.zeros_like()?)?)?.eq(0_u32))
 }
 
-/// Reduces a `u8` tensor over one axis, or over all if `axis` is `None`; `keep` leaves reduced axes with length 1. `value`
-/// gets the tensor as `[outer, length, inner]` and returns `[outer, 1, inner]` of type `dtype`. No gradient.
+/// Reduces a `u8` tensor over one axis, or over all if `axis` is `None`; `keep` leaves reduced axes with length 1.
+/// `value` gets the tensor as `[outer, length, inner]` and returns `[outer, 1, inner]` of type `dtype`. No gradient.
 /// [`crate::Error::Dtype`] if x is not `u8`.
 fn reduce_truth(
     budget: &mut dyn Meter,
@@ -233,8 +233,8 @@ fn reduce_truth(
 
 /// Checks that x is floating-point, charges `budget`, computes `value` along an axis, and records the gradient in the
 /// autograd graph. `value` gets x and returns the result, in the shape of x. `pull` gets the result and the result's
-/// gradient and returns the gradient of x. All are `[outer, length, inner]` in at least 32 bits; the result is rounded to
-/// the type of x.
+/// gradient and returns the gradient of x. All are `[outer, length, inner]` in at least 32 bits; the result is rounded
+/// to the type of x.
 fn scan(
     budget: &mut dyn Meter,
     x: &Tensor,

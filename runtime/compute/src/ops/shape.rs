@@ -1,5 +1,5 @@
-//! Operations that change the shape of a tensor or join tensors, and compute no number. Most results are views that share
-//! the memory of their operand; the gradient is the inverse operation.
+//! Operations that change the shape of a tensor or join tensors, and compute no number. Most results are views that
+//! share the memory of their operand; the gradient is the inverse operation.
 
 use candle_core::Tensor;
 
@@ -40,8 +40,8 @@ pub fn chunk(x: &Tensor, axis: i32, count: u32) -> Result<Vec<Output>> {
 /// Returns the elements, in row-major order, in another shape: a view if x is contiguous, else a copy.
 ///
 /// # Errors
-/// [`Error::Shape`] if the shape is not allowed or has another number of elements than x, and the error of `budget` if the
-/// operation exceeds a memory, work or time limit.
+/// [`Error::Shape`] if the shape is not allowed or has another number of elements than x, and the error of `budget` if
+/// the operation exceeds a memory, work or time limit.
 pub fn reshape(budget: &mut dyn Meter, x: &Tensor, shape: &[u32]) -> Result<Output> {
     let dims = check::shape(shape)?;
     let differ = || Error::shape(format!("{:?} cannot become {dims:?}: another number of elements", x.dims()));
@@ -180,8 +180,8 @@ pub fn stack(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<O
     )
 }
 
-/// Attaches a backward function to `tensor`, which [`concat`] or [`stack`] joined from `parts` along `axis`: it cuts the
-/// gradient of `tensor` along `axis` into the gradients of `parts`. Attaches none if `tensor` is in no graph.
+/// Attaches a backward function to `tensor`, which [`concat`] or [`stack`] joined from `parts` along `axis`: it cuts
+/// the gradient of `tensor` along `axis` into the gradients of `parts`. Attaches none if `tensor` is in no graph.
 fn with_join_backward(parts: &[&Tensor], tensor: Tensor, axis: usize) -> Value {
     let backward = move |parts: &[Tensor], y: &Tensor, grad: &Tensor, sums: &mut Gradients| {
         let mut start = 0;
@@ -196,8 +196,8 @@ fn with_join_backward(parts: &[&Tensor], tensor: Tensor, axis: usize) -> Value {
     Value { grad_fn: tensor.track_op().then(|| GradFn::new(parts, backward)), tensor }
 }
 
-/// Returns the bytes of the elements of those tensors that are not contiguous. A join copies each of them first, and the
-/// autograd graph keeps the copy.
+/// Returns the bytes of the elements of those tensors that are not contiguous. A join copies each of them first, and
+/// the autograd graph keeps the copy.
 fn copied_bytes(tensors: &[&Tensor]) -> u64 {
     let scattered = tensors.iter().filter(|tensor| !tensor.is_contiguous());
     scattered.map(|tensor| tensor.elem_count() as u64 * tensor.dtype().size_in_bytes() as u64).sum()

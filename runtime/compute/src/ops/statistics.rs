@@ -23,8 +23,9 @@ pub fn var(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool, co
     })
 }
 
-/// Returns the square root of the variance with divisor n − `correction` over one axis, or over all if `axis` is `None`; NaN
-/// if the divisor is not positive. `keep` leaves reduced axes with length 1. The gradient where the deviation is 0 is 0.
+/// Returns the square root of the variance with divisor n − `correction` over one axis, or over all if `axis` is
+/// `None`; NaN if the divisor is not positive. `keep` leaves reduced axes with length 1. The gradient where the
+/// deviation is 0 is 0.
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
@@ -82,9 +83,9 @@ pub fn nanmean(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool
     })
 }
 
-/// Returns the standard deviation, with divisor n − `correction`, of the n entries that are not NaN over one axis, or over
-/// all if `axis` is `None`; NaN if the divisor is not positive. Infinite entries count. `keep` leaves reduced axes with
-/// length 1. No gradient.
+/// Returns the standard deviation, with divisor n − `correction`, of the n entries that are not NaN over one axis, or
+/// over all if `axis` is `None`; NaN if the divisor is not positive. Infinite entries count. `keep` leaves reduced axes
+/// with length 1. No gradient.
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and

@@ -1,7 +1,7 @@
 //! AdamW (Loshchilov & Hutter 2019) with torch's semantics.
 //!
-//! On an accelerator the update is one kernel launch. Given the same gradients, its results have the bits of the CPU's; with
-//! clipping only if the factor has, see [`Norm`].
+//! On an accelerator the update is one kernel launch. Given the same gradients, its results have the bits of the CPU's;
+//! with clipping only if the factor has, see [`Norm`].
 
 use candle_core::DType;
 
@@ -54,9 +54,9 @@ impl AdamWSettings {
         })
     }
 
-    /// Queues the update on the accelerator, with the gradients times the clip factor of `norm`. Also rewrites the operand copy
-    /// of the values, if there is one. The kernel writes nothing if the norm is not finite, or if an earlier kernel met an
-    /// index out of range.
+    /// Queues the update on the accelerator, with the gradients times the clip factor of `norm`. Also rewrites the
+    /// operand copy of the values, if there is one. The kernel writes nothing if the norm is not finite, or if an
+    /// earlier kernel met an index out of range.
     pub(super) fn launch(&self, accelerator: &Accelerator, view: &View<'_>, norm: &Norm) -> Result<()> {
         let constants = self.constants(view.step, view.rate);
         let constants = accelerator.upload(&constants, &[constants.len()])?;
@@ -69,10 +69,10 @@ impl AdamWSettings {
         accelerator.launch(&kernel::ADAMW, act, accelerator.flat(count), &arguments)
     }
 
-    /// Computes the constants of the step number `step`, counted from 1, for the learning rate `rate`:
-    /// `[β₁, 1 − β₁, β₂, 1 − β₂, keep, r, root, ε]` of w ← keep·w − r·m / (√v / root + ε). keep is 1 − rate · weight decay,
-    /// r is rate / (1 − β₁ᵗ), root is √(1 − β₂ᵗ), where t is `step`; without bias correction r is `rate` and root is 1.
-    /// Computed in f64 and then rounded. The order is that of `Step` in `kernels/optimizer.h`.
+    /// Computes the constants of the step number `step`, counted from 1, for the learning rate `rate`: `[β₁, 1 − β₁,
+    /// β₂, 1 − β₂, keep, r, root, ε]` of w ← keep·w − r·m / (√v / root + ε). keep is 1 − rate · weight decay, r is rate
+    /// / (1 − β₁ᵗ), root is √(1 − β₂ᵗ), where t is `step`; without bias correction r is `rate` and root is 1. Computed
+    /// in f64 and then rounded. The order is that of `Step` in `kernels/optimizer.h`.
     pub(super) fn constants(&self, step: u64, rate: f64) -> [f32; 8] {
         let Self { beta1, beta2, epsilon, weight_decay, bias_correction } = *self;
         let corrected = |beta: f64| if bias_correction { 1.0 - beta.powf(step as f64) } else { 1.0 };

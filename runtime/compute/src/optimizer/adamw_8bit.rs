@@ -1,8 +1,8 @@
 //! AdamW with moments in 8 bits (Dettmers et al. 2022, arXiv:2110.02861), as bitsandbytes keeps them.
 //!
-//! 256 numbers of a slot share their largest magnitude in f32; each is a code of one byte for the nearest value of a dynamic
-//! data type times that. A step decodes a block to f32, updates it as AdamW does, and encodes it again. Moments of small slots
-//! are f32.
+//! 256 numbers of a slot share their largest magnitude in f32; each is a code of one byte for the nearest value of a
+//! dynamic data type times that. A step decodes a block to f32, updates it as AdamW does, and encodes it again. Moments
+//! of small slots are f32.
 
 use candle_core::DType;
 use rayon::prelude::*;
@@ -45,8 +45,8 @@ impl AdamW8BitSettings {
         ]
     }
 
-    /// Updates values and moments by one step of AdamW. The values are updated with the moments before these are rounded to 8
-    /// bits. Moments of a small slot, in f32, are not rounded. The gradients stay as they are.
+    /// Updates values and moments by one step of AdamW. The values are updated with the moments before these are
+    /// rounded to 8 bits. Moments of a small slot, in f32, are not rounded. The gradients stay as they are.
     pub(super) fn update(&self, view: &View<'_>) -> Result<()> {
         let [first_codes, second_codes, first_scales, second_scales] = view.state.as_slice() else {
             return self.0.update(view);

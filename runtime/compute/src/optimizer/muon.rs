@@ -51,10 +51,11 @@ impl MuonSettings {
         }
     }
 
-    /// Updates a hidden matrix and its momentum by one step, and anything else by AdamW. Overwrites the gradients of a matrix.
+    /// Updates a hidden matrix and its momentum by one step, and anything else by AdamW. Overwrites the gradients of a
+    /// matrix.
     ///
-    /// M ← μM + (1−μ)G; D = M, or (1−μ)G + μM for Nesterov's variant; W ← W − rate·λ·W − rate·√max(1, rows / columns)·O,
-    /// where O is D made orthogonal and λ the weight decay.
+    /// M ← μM + (1−μ)G; D = M, or (1−μ)G + μM for Nesterov's variant; W ← W − rate·λ·W − rate·√max(1, rows /
+    /// columns)·O, where O is D made orthogonal and λ the weight decay.
     pub(super) fn update(&self, view: &View<'_>) -> Result<()> {
         let &[rows, columns] = view.shape else { return self.adamw.update(view) };
         let ([mu, take], nesterov) = ([self.momentum, 1.0 - self.momentum].map(|number| number as f32), self.nesterov);
@@ -75,8 +76,8 @@ impl MuonSettings {
     }
 }
 
-/// Returns a new contiguous matrix with the singular vectors of `matrix` (f32, contiguous, on the CPU) and singular values
-/// near 1: divides by the Frobenius norm, then runs [`ITERATIONS`] of Newton-Schulz on the wide side.
+/// Returns a new contiguous matrix with the singular vectors of `matrix` (f32, contiguous, on the CPU) and singular
+/// values near 1: divides by the Frobenius norm, then runs [`ITERATIONS`] of Newton-Schulz on the wide side.
 fn orthogonalize(matrix: &Tensor) -> Result<Tensor> {
     let (rows, columns) = matrix.dims2()?;
     let norm = square_sum(&Floats::of(matrix, "gradients")?).sqrt();

@@ -96,16 +96,17 @@ fn is_b_factor(slot: &Slot) -> bool {
     slot.name.ends_with(".lora_B.weight")
 }
 
-/// The shape of a slot as rules see it: `[rows, columns]` of a matrix, except the token embedding and the output head (by
-/// the names that they have in every family); `[count]` of anything else.
+/// The shape of a slot as rules see it: `[rows, columns]` of a matrix, except the token embedding and the output head
+/// (by the names that they have in every family); `[count]` of anything else.
 fn rule_shape(slot: &Slot) -> Vec<usize> {
     let is_vocabulary = ["model.embed_tokens.", "lm_head."].iter().any(|name| slot.name.starts_with(name));
     if slot.shape.len() == 2 && !is_vocabulary { slot.shape.clone() } else { vec![slot.count()] }
 }
 
 impl Part {
-    /// The views of this part into the buffers of `parameters` and into the state tensors `state`, for the step number `step`
-    /// (from 1) with the learning rate `rate`. Fails if the parameters are smaller than those that the part was made for.
+    /// The views of this part into the buffers of `parameters` and into the state tensors `state`, for the step number
+    /// `step` (from 1) with the learning rate `rate`. Fails if the parameters are smaller than those that the part was
+    /// made for.
     pub(super) fn view(
         &self,
         parameters: &Parameters,
@@ -128,8 +129,8 @@ impl Part {
     }
 }
 
-/// Calls `work` in parallel for every piece of flat f32 tensors of one length: with the numbers of each at the same place,
-/// writable. Pieces have [`TASK_NUMBERS`] numbers, the last one fewer. No two tensors share a storage.
+/// Calls `work` in parallel for every piece of flat f32 tensors of one length: with the numbers of each at the same
+/// place, writable. Pieces have [`TASK_NUMBERS`] numbers, the last one fewer. No two tensors share a storage.
 pub(super) fn each_piece<const N: usize>(tensors: [&Tensor; N], work: impl Fn([&mut [f32]; N]) + Sync) -> Result<()> {
     let count = tensors.first().map_or(0, |tensor| tensor.elem_count());
     update_together(tensors, |mut rest: [&mut [f32]; N]| {

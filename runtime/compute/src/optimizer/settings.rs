@@ -18,16 +18,17 @@ pub enum OptimizerKind {
     /// Adam with decoupled weight decay (Loshchilov & Hutter 2019); keeps 8 bytes for each trained number.
     #[default]
     AdamW,
-    /// AdamW with moments in 8 bits, in blocks of 256 (Dettmers et al. 2022); keeps 2 bytes for each trained number. CPU only.
+    /// AdamW with moments in 8 bits, in blocks of 256 (Dettmers et al. 2022); keeps 2 bytes for each trained number.
+    /// CPU only.
     #[serde(rename = "adamw-8bit")]
     AdamW8Bit,
     /// Steps by the sign of a momentum (Chen et al. 2023); keeps 4 bytes for each trained number. CPU only.
     Lion,
-    /// Orthogonal steps for matrices, AdamW for vectors, the embedding and the head (Jordan 2024); keeps 4 bytes for each
-    /// number of a matrix. CPU only.
+    /// Orthogonal steps for matrices, AdamW for vectors, the embedding and the head (Jordan 2024); keeps 4 bytes for
+    /// each number of a matrix. CPU only.
     Muon,
-    /// Stochastic gradient descent, with momentum if `momentum` is above 0; keeps 4 bytes for each trained number then, else
-    /// none. Weight decay is part of the gradient, as in torch. CPU only.
+    /// Stochastic gradient descent, with momentum if `momentum` is above 0; keeps 4 bytes for each trained number then,
+    /// else none. Weight decay is part of the gradient, as in torch. CPU only.
     Sgd,
 }
 
@@ -89,8 +90,9 @@ impl UpdateRule {
         }
     }
 
-    /// Updates the values and the state of a part of the parameters on the CPU by one step, without clipping. Afterwards the
-    /// gradients of the part are unspecified. Fails for a view whose state is not that of [`state`](Self::state).
+    /// Updates the values and the state of a part of the parameters on the CPU by one step, without clipping.
+    /// Afterwards the gradients of the part are unspecified. Fails for a view whose state is not that of
+    /// [`state`](Self::state).
     pub(super) fn update(&self, view: &View<'_>) -> Result<()> {
         match self {
             Self::AdamW(settings) => settings.update(view),
@@ -159,8 +161,8 @@ impl OptimizerSettings {
 }
 
 impl fmt::Display for OptimizerSettings {
-    /// Writes the name and every hyperparameter: `lion, beta1 0.9, beta2 0.99, weight decay 0`; the ratio of the learning
-    /// rates only if it is not 1.
+    /// Writes the name and every hyperparameter: `lion, beta1 0.9, beta2 0.99, weight decay 0`; the ratio of the
+    /// learning rates only if it is not 1.
     fn fmt(&self, formatter: &mut fmt::Formatter<'_>) -> fmt::Result {
         let adamw = |settings: &AdamWSettings| {
             let AdamWSettings { beta1, beta2, epsilon, .. } = settings;

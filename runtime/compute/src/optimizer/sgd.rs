@@ -10,8 +10,8 @@ use crate::error::Result;
 pub struct SgdSettings {
     /// The share of the momentum that a step keeps, in [0, 1); 0 keeps no momentum.
     pub momentum: f64,
-    /// Whether a step takes the gradient plus `momentum` times the new momentum, instead of the new momentum. Only with a
-    /// momentum above 0.
+    /// Whether a step takes the gradient plus `momentum` times the new momentum, instead of the new momentum. Only with
+    /// a momentum above 0.
     pub nesterov: bool,
     /// Weight decay, finite and at least 0. As in torch it is not decoupled: the decay times the value is added to the
     /// gradient, after clipping.
@@ -29,8 +29,8 @@ impl SgdSettings {
         if self.momentum == 0.0 { Vec::new() } else { vec![("momentum", DType::F32, count)] }
     }
 
-    /// Updates values and momentum by one step: d = g + λ·w; with a momentum m ← μm + d, and d ← m, or d + μm for Nesterov's
-    /// variant; w ← w − rate·d, where λ is the weight decay. The gradients stay as they are.
+    /// Updates values and momentum by one step: d = g + λ·w; with a momentum m ← μm + d, and d ← m, or d + μm for
+    /// Nesterov's variant; w ← w − rate·d, where λ is the weight decay. The gradients stay as they are.
     pub(super) fn update(&self, view: &View<'_>) -> Result<()> {
         let [mu, decay, rate] = [self.momentum, self.weight_decay, view.rate].map(|number| number as f32);
         let Some(momentum) = view.state.first() else {

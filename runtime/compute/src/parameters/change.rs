@@ -1,5 +1,5 @@
-//! Copies and changes of trained values for a method that updates them itself. Tensors that come and go are on the CPU; on an
-//! accelerator each change copies the values to the CPU and back.
+//! Copies and changes of trained values for a method that updates them itself. Tensors that come and go are on the CPU;
+//! on an accelerator each change copies the values to the CPU and back.
 
 use candle_core::{DType, Device, Tensor};
 use rayon::prelude::*;
@@ -23,8 +23,8 @@ impl Parameters {
         }
     }
 
-    /// Copies the gradient of the slot number `index`, or of all slots for `None`, to the CPU: f32, in the slot's shape or
-    /// `[len]`. On an accelerator this waits.
+    /// Copies the gradient of the slot number `index`, or of all slots for `None`, to the CPU: f32, in the slot's shape
+    /// or `[len]`. On an accelerator this waits.
     ///
     /// # Errors
     /// [`Error::Argument`] if there is no such slot; also when the device fails.
@@ -41,8 +41,8 @@ impl Parameters {
         }
     }
 
-    /// Replaces the value of the slot number `index`, or of all slots for `None`, by `value`: f32 on the CPU, in the slot's
-    /// shape or `[len]`. Gradients stay as they are.
+    /// Replaces the value of the slot number `index`, or of all slots for `None`, by `value`: f32 on the CPU, in the
+    /// slot's shape or `[len]`. Gradients stay as they are.
     ///
     /// # Errors
     /// [`Error::Argument`] if there is no such slot, [`Error::Shape`] for another shape; also when the device fails.
@@ -74,8 +74,8 @@ impl Parameters {
         update_pairs(&value, &to_plain_f32(change)?, |value, change| *value -= change)
     }
 
-    /// Adds `scale` · z to all values, where the z are independent standard normal numbers of the random stream with this
-    /// seed and name, one for each value in the order of the slots. The result does not depend on the number of
+    /// Adds `scale` · z to all values, where the z are independent standard normal numbers of the random stream with
+    /// this seed and name, one for each value in the order of the slots. The result does not depend on the number of
     /// threads. On an accelerator, copies the values to the CPU and back.
     ///
     /// # Errors

@@ -46,8 +46,8 @@ pub(super) fn narrow(accelerator: &Accelerator, to: &Tensor, from: &Tensor) -> R
     launch_elementwise(accelerator, &kernel::NARROW_TO_ACT, to.dtype(), to, from)
 }
 
-/// Queues the element-wise kernel `kernel` from `from` to `to`, which have as many numbers, with a factor of 1. The kernel
-/// is compiled for the activation type `act`: the type of that one of the two tensors which need not be f32.
+/// Queues the element-wise kernel `kernel` from `from` to `to`, which have as many numbers, with a factor of 1. The
+/// kernel is compiled for the activation type `act`: the type of that one of the two tensors which need not be f32.
 fn launch_elementwise(
     accelerator: &Accelerator,
     kernel: &kernel::Kernel,
@@ -73,8 +73,8 @@ pub(crate) struct Norm {
 }
 
 impl Norm {
-    /// Queues the kernels that compute the norm of `gradients` and the clip factor min(1, limit / (norm + 10⁻⁶)), and does
-    /// not wait for them. The factor is 1 if `limit` is 0, and NaN if the norm is not finite.
+    /// Queues the kernels that compute the norm of `gradients` and the clip factor min(1, limit / (norm + 10⁻⁶)), and
+    /// does not wait for them. The factor is 1 if `limit` is 0, and NaN if the norm is not finite.
     ///
     /// # Errors
     /// When there are too many numbers for one norm, or the device fails.

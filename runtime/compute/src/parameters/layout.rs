@@ -43,8 +43,8 @@ pub(crate) struct Layout {
 }
 
 impl Layout {
-    /// Lays out a slot for every (name, shape), in order. In the buffers each slot begins at a multiple of `step` numbers,
-    /// and the size of a buffer is a multiple of `step` too; 1 gives no gaps.
+    /// Lays out a slot for every (name, shape), in order. In the buffers each slot begins at a multiple of `step`
+    /// numbers, and the size of a buffer is a multiple of `step` too; 1 gives no gaps.
     ///
     /// # Errors
     /// [`Error::Argument`] if a name comes twice.
@@ -70,15 +70,15 @@ impl Layout {
         self.slots.get(index).zip(self.places.get(index).copied()).ok_or_else(missing)
     }
 
-    /// Returns every slot with the range from its first number in the buffers to that of the next slot, gaps counted; the
-    /// last range ends with the buffers.
+    /// Returns every slot with the range from its first number in the buffers to that of the next slot, gaps counted;
+    /// the last range ends with the buffers.
     pub(crate) fn ranges(&self) -> impl Iterator<Item = (&Slot, Range<usize>)> {
         let ends = self.places.iter().skip(1).chain([&self.size]);
         self.slots.iter().zip(self.places.iter().zip(ends).map(|(start, end)| *start..*end))
     }
 
-    /// Copies an f32 buffer `[size]` of an accelerator to a tensor `[len]` of the CPU, leaving the gaps out. Waits for the
-    /// device. If there are gaps, takes a temporary buffer `[len]` on the accelerator.
+    /// Copies an f32 buffer `[size]` of an accelerator to a tensor `[len]` of the CPU, leaving the gaps out. Waits for
+    /// the device. If there are gaps, takes a temporary buffer `[len]` on the accelerator.
     pub(crate) fn gathered(&self, accelerator: &Accelerator, buffer: &Tensor) -> Result<Tensor> {
         if self.len == self.size {
             return Ok(Tensor::from_vec(accelerator.download::<f32>(buffer)?, self.len, &Device::Cpu)?);

@@ -165,8 +165,8 @@ impl<'a> GradientSums<'a> {
         Ok(())
     }
 
-    /// Adds `factor · leftᵀ·right` to the gradient of the slot number `index`, a matrix: `left` is `[tokens, rows]`, `right`
-    /// is `[tokens, columns]`.
+    /// Adds `factor · leftᵀ·right` to the gradient of the slot number `index`, a matrix: `left` is `[tokens, rows]`,
+    /// `right` is `[tokens, columns]`.
     ///
     /// # Errors
     /// Those of [`Parameters::accumulate_product`].
@@ -195,8 +195,8 @@ impl Parameters {
         self.layout.size
     }
 
-    /// Adds the sum of all parts of a batch to the flat gradient from number `start` on, on the CPU. `subtrees` gives the
-    /// sums of subtrees that together hold the `count` parts, in order, each with as many numbers.
+    /// Adds the sum of all parts of a batch to the flat gradient from number `start` on, on the CPU. `subtrees` gives
+    /// the sums of subtrees that together hold the `count` parts, in order, each with as many numbers.
     ///
     /// # Errors
     /// [`Error::Argument`] if the subtrees do not make up the tree or differ in length, [`Error::Candle`] if they are

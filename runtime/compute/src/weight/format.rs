@@ -4,8 +4,8 @@ use candle_core::DType;
 
 use super::nf4;
 
-/// How numbers are stored in bytes. The quantized formats but the last are those of GGML: blocks of 32 or 256 numbers of
-/// one row that share a scale. `NF4` is in no file; it is computed when a model is read: see
+/// How numbers are stored in bytes. The quantized formats but the last are those of GGML: blocks of 32 or 256 numbers
+/// of one row that share a scale. `NF4` is in no file; it is computed when a model is read: see
 /// [`Weight::to_nf4`](super::Weight::to_nf4).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 #[expect(non_camel_case_types, reason = "the names that the field gives the formats")]

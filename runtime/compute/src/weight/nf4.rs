@@ -61,8 +61,8 @@ pub(crate) struct Scales {
 }
 
 impl Scales {
-    /// The magnitude (scale) of block number `block` of the matrix, decoded from the block's first byte `byte`: value number
-    /// `byte` of [`SIGNED`], times the scale of the block's group, plus the mean.
+    /// The magnitude (scale) of block number `block` of the matrix, decoded from the block's first byte `byte`: value
+    /// number `byte` of [`SIGNED`], times the scale of the block's group, plus the mean.
     #[inline(always)]
     fn magnitude(&self, block: usize, byte: u8) -> f32 {
         SIGNED[usize::from(byte)] * self.groups[block / GROUP] + self.mean
@@ -73,15 +73,15 @@ impl Scales {
         4 * (self.groups.len() + 1)
     }
 
-    /// Bytes that the scales of a matrix with `blocks` blocks take: 4 for each group of [`GROUP`] blocks, the last of which
-    /// may be smaller, and 4 for the mean.
+    /// Bytes that the scales of a matrix with `blocks` blocks take: 4 for each group of [`GROUP`] blocks, the last of
+    /// which may be smaller, and 4 for the mean.
     pub(super) fn bytes_of(blocks: usize) -> usize {
         4 * (blocks.div_ceil(GROUP) + 1)
     }
 
     /// Quantizes the magnitudes of all blocks to 8 bits, writes each into the first byte of its block in `blocks`, and
-    /// returns the shared scales. The byte is the index of the value of [`SIGNED`] that is nearest to (magnitude − mean)
-    /// / scale of the group, and 127 (the value 0) in a group whose scale is 0.
+    /// returns the shared scales. The byte is the index of the value of [`SIGNED`] that is nearest to (magnitude −
+    /// mean) / scale of the group, and 127 (the value 0) in a group whose scale is 0.
     fn of(magnitudes: &[f32], blocks: &mut [u8]) -> Self {
         let sum: f64 = magnitudes.iter().map(|magnitude| f64::from(*magnitude)).sum();
         let mean = (sum / magnitudes.len().max(1) as f64) as f32;
@@ -95,8 +95,8 @@ impl Scales {
     }
 }
 
-/// Decodes the whole NF4 blocks in `blocks` into f32 numbers, 64 for each. `first` is the index of the first of these blocks
-/// in its matrix, by which its scale is found. Ends where `blocks` or `into` has no whole block left.
+/// Decodes the whole NF4 blocks in `blocks` into f32 numbers, 64 for each. `first` is the index of the first of these
+/// blocks in its matrix, by which its scale is found. Ends where `blocks` or `into` has no whole block left.
 #[inline(always)]
 pub(crate) fn unpack(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f32]) {
     let blocks = blocks.as_chunks::<BLOCK_BYTES>().0.iter().zip(into.as_chunks_mut::<BLOCK>().0);
@@ -115,8 +115,8 @@ pub(crate) fn unpack(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f
 /// share). Works on about [`TASK`] numbers at a time, in whole rows, in parallel.
 ///
 /// # Errors
-/// [`Error::Shape`] when a row is empty or not whole blocks, [`Error::Argument`] when a number is not finite. Also when the
-/// matrix is on an accelerator or in a type that cannot be read.
+/// [`Error::Shape`] when a row is empty or not whole blocks, [`Error::Argument`] when a number is not finite. Also when
+/// the matrix is on an accelerator or in a type that cannot be read.
 pub(super) fn quantize(weight: WeightRef<'_>, rows: usize, columns: usize) -> Result<(Vec<u8>, Scales)> {
     if !columns.is_multiple_of(BLOCK) || columns == 0 {
         return Err(Error::shape(format!("rows of {columns} numbers are not whole blocks of {BLOCK}, as NF4 needs")));
@@ -136,9 +136,9 @@ pub(super) fn quantize(weight: WeightRef<'_>, rows: usize, columns: usize) -> Re
     Ok((bytes, scales))
 }
 
-/// Quantizes whole blocks of 64 `numbers`: divides each number by the largest magnitude of its block (by 1 if that is 0),
-/// writes the index of the nearest of [`LEVELS`] into its 4 bits of `blocks`, and the largest magnitudes into `magnitudes`.
-/// The first byte of each block is not written. Fails for a number that is not finite.
+/// Quantizes whole blocks of 64 `numbers`: divides each number by the largest magnitude of its block (by 1 if that is
+/// 0), writes the index of the nearest of [`LEVELS`] into its 4 bits of `blocks`, and the largest magnitudes into
+/// `magnitudes`. The first byte of each block is not written. Fails for a number that is not finite.
 fn quantize_blocks(numbers: &[f32], blocks: &mut [u8], magnitudes: &mut [f32]) -> Result<()> {
     let blocks = blocks.as_chunks_mut::<BLOCK_BYTES>().0.iter_mut().zip(magnitudes);
     for (numbers, (block, magnitude)) in numbers.as_chunks::<BLOCK>().0.iter().zip(blocks) {

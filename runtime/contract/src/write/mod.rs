@@ -1,5 +1,5 @@
-//! Writes the Rust code that the sandbox includes: the host's tensor functions, the costs, and what a native twin may ask;
-//! and the contract as data for the Python SDK.
+//! Writes the Rust code that the sandbox includes: the host's tensor functions, the costs, and what a native twin may
+//! ask; and the contract as data for the Python SDK.
 
 mod native;
 mod python;

@@ -1,5 +1,5 @@
-//! The contract as data for the Python SDK: its functions and types as literals of one module, from which Python checks the
-//! arguments of a call, and writes and reads values as [`codec`](super::native) does.
+//! The contract as data for the Python SDK: its functions and types as literals of one module, from which Python checks
+//! the arguments of a call, and writes and reads values as [`codec`](super::native) does.
 
 use std::fmt::Write;
 
@@ -10,8 +10,8 @@ use crate::{Contract, Outcome, WORLD};
 /// Generates the Python module with the tables `TYPES` and `FUNCTIONS`, by interface, of what a method imports, and the
 /// list `EXPORTS` of what the host calls, in the order of their numbers.
 ///
-/// A type is written as the tuple of its kind and what the kind needs, such as `("option", ("f32",))`; a type with a name
-/// as `("named", interface, name)`, and a handle as `("handle", interface, resource)`.
+/// A type is written as the tuple of its kind and what the kind needs, such as `("option", ("f32",))`; a type with a
+/// name as `("named", interface, name)`, and a handle as `("handle", interface, resource)`.
 ///
 /// # Errors
 /// A world that exports other things than interfaces, and a type that the generator does not know.

@@ -1,5 +1,5 @@
-//! The tensor operations as the host implements them: from handles to the function of `tunebox_compute::ops` with the same
-//! name and the same parameters in the same order.
+//! The tensor operations as the host implements them: from handles to the function of `tunebox_compute::ops` with the
+//! same name and the same parameters in the same order.
 
 use std::fmt::Write as _;
 

@@ -16,9 +16,9 @@ pub struct Draft {
 }
 
 impl Draft {
-    /// Creates the empty temporary folder `.<name>.partial` beside `target`, whose last component is `<name>`, and missing
-    /// parents. First removes a temporary folder that an interrupted draft of the same target left. Leaves `target` as it
-    /// is.
+    /// Creates the empty temporary folder `.<name>.partial` beside `target`, whose last component is `<name>`, and
+    /// missing parents. First removes a temporary folder that an interrupted draft of the same target left. Leaves
+    /// `target` as it is.
     ///
     /// # Errors
     /// When the old temporary folder cannot be removed, or the new one cannot be created.
@@ -75,8 +75,8 @@ impl Draft {
 }
 
 impl Draft {
-    /// Syncs the file of the target's name in the draft, renames it to the target, which it replaces, and syncs the parent
-    /// folder. Removes the temporary folder with all else in it.
+    /// Syncs the file of the target's name in the draft, renames it to the target, which it replaces, and syncs the
+    /// parent folder. Removes the temporary folder with all else in it.
     ///
     /// # Errors
     /// When the system reports an error. Unless the rename succeeded, the draft is removed and the target is as before.

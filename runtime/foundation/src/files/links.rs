@@ -6,8 +6,8 @@ use std::path::Path;
 
 use super::FileError;
 
-/// Fails if `folder`, or an entry at most `depth` levels below it, is a symbolic link or neither a file nor a folder. With
-/// `depth` 0 checks `folder` alone. Does nothing if `folder` does not exist; it may be a file.
+/// Fails if `folder`, or an entry at most `depth` levels below it, is a symbolic link or neither a file nor a folder.
+/// With `depth` 0 checks `folder` alone. Does nothing if `folder` does not exist; it may be a file.
 ///
 /// # Errors
 /// Names the first such entry, or a folder that cannot be listed.

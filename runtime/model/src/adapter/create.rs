@@ -11,6 +11,7 @@ use tunebox_foundation::format;
 
 use super::plan::{ModulePlan, plan_new};
 use super::settings::{AdapterKind, AdapterSettings, ModuleKey};
+use super::whole::{check_tying, whole_weights};
 use super::{Adapter, Module, ModuleFactors};
 use crate::Model;
 use crate::decoder::linear::squared_norms;
@@ -22,13 +23,14 @@ use crate::families;
 impl Adapter {
     /// Allocates an adapter for a model with its initial values: A uniform in ±1/√in and B 0, or those that
     /// [`AdapterSettings::initialize`] computes from the frozen weights; DoRA magnitudes the row norms of the frozen
-    /// weights; or, for [`AdapterKind::Full`], an `f32` copy of every weight.
+    /// weights; and an `f32` copy of every weight that is trained itself, for [`AdapterKind::Full`] of all.
     ///
     /// # Errors
     /// When [`AdapterSettings::check`] fails, the settings name a module or layer that the model does not have or have
     /// a pattern that selects none, a weight cannot be read, or there is too little memory.
     pub fn create(model: &Model, settings: &AdapterSettings) -> Result<Self> {
         settings.check()?;
+        check_tying(&model.configuration, settings)?;
         let mut adapter = if settings.kind == AdapterKind::Full {
             allocate(model, settings, Vec::new(), families::weight_shapes(&model.configuration))?
         } else {
@@ -39,15 +41,14 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// Resets every parameter to its initial value: the model's weights, as `f32`, for [`AdapterKind::Full`]; else A
-    /// and B to the module's first values if it has them, or A to uniform values in ±1/√in, drawn from the seed and the
-    /// module's path, and B to 0; and DoRA magnitudes to ‖W‖ of every row of the frozen weight. Overwrites trained
-    /// values; leaves gradients as they are. Errors: a weight of the model cannot be read.
+    /// Resets every parameter to its initial value: weights that are trained themselves to those of the model, as
+    /// `f32`; A and B to the module's first values if it has them, or A to uniform values in ±1/√in, drawn from the
+    /// seed and the module's path, and B to 0; and DoRA magnitudes to ‖W‖ of every row of the frozen weight. Overwrites
+    /// trained values; leaves gradients as they are. Errors: a weight of the model cannot be read.
     pub(crate) fn initialize(&self, model: &Model) -> Result<()> {
-        if self.is_full() {
-            for (number, slot) in self.parameters.slots().iter().enumerate() {
-                self.parameters.set(number, &model.weights.get(&slot.name)?.to_dtype(DType::F32)?)?;
-            }
+        for (number, slot) in self.whole_slots() {
+            let weight = model.weights.get(families::base_name(&model.configuration, &slot.name))?;
+            self.parameters.set(number, &weight.to_dtype(DType::F32)?)?;
         }
         for module in &self.modules {
             if let Some(initial) = &module.initial {
@@ -123,21 +124,27 @@ impl Adapter {
 }
 
 /// Returns the slot name and shape of every A `[rank, in]`, B `[out, rank]` and, for DoRA, magnitude `[out]` of the
-/// planned modules: module by module in the order of the plans, A first. Names are those of PEFT's tensors without the
-/// prefix, such as `model.layers.0.self_attn.q_proj.lora_A.weight`.
-pub(super) fn slots(model: &Model, kind: AdapterKind, plans: &[ModulePlan]) -> Vec<(String, Vec<usize>)> {
+/// planned modules: module by module in the order of the plans, A first; then of the weights that the settings train
+/// whole. Names are those of PEFT's tensors without the prefix, such as
+/// `model.layers.0.self_attn.q_proj.lora_A.weight`. Errors: those of [`whole_weights`].
+pub(super) fn slots(
+    model: &Model,
+    settings: &AdapterSettings,
+    plans: &[ModulePlan],
+) -> Result<Vec<(String, Vec<usize>)>> {
     let of_plan = |plan: &ModulePlan| {
         let (layer, site) = plan.place;
         let (rows, columns) = site.shape(&model.configuration);
         let slot = |suffix: &str, shape: &[usize]| (format!("{}.{suffix}", site.path(layer)), shape.to_vec());
         let factors = [slot("lora_A.weight", &[plan.rank, columns]), slot("lora_B.weight", &[rows, plan.rank])];
-        let magnitude = (kind == AdapterKind::Dora).then(|| slot("lora_magnitude_vector", &[rows]));
+        let magnitude = (settings.kind == AdapterKind::Dora).then(|| slot("lora_magnitude_vector", &[rows]));
         factors.into_iter().chain(magnitude)
     };
-    plans.iter().flat_map(of_plan).collect()
+    Ok(plans.iter().flat_map(of_plan).chain(whole_weights(&model.configuration, settings)?).collect())
 }
 
-/// Allocates an adapter with the planned modules, in the order of the plans; every A, B and DoRA magnitude is 0. For
+/// Allocates an adapter with the planned modules, in the order of the plans, and the weights that the settings train
+/// whole; every A, B, DoRA magnitude and weight is 0. For
 /// DoRA, also reads each frozen weight and computes ‖W‖² of its rows. Errors: too little memory, or a frozen weight
 /// cannot be read.
 pub(crate) fn zeros(model: &Model, settings: &AdapterSettings, plans: &[ModulePlan]) -> Result<Adapter> {
@@ -159,7 +166,7 @@ pub(crate) fn zeros(model: &Model, settings: &AdapterSettings, plans: &[ModulePl
         })
     };
     let modules = plans.iter().enumerate().map(module).collect::<Result<_>>()?;
-    allocate(model, settings, modules, slots(model, settings.kind, plans))
+    allocate(model, settings, modules, slots(model, settings, plans)?)
 }
 
 /// Computes ‖W‖² of every row of a module's frozen weight: `[out]`, `f32`, on the model's device.
@@ -184,7 +191,8 @@ fn allocate(
     if let Some(free) = memory::allocatable().filter(|free| device.is_cpu() && wanted > *free) {
         let (wanted, free) = (format::bytes(wanted), format::bytes(free));
         let what = format!("what is trained, with its gradient, takes {wanted}; {free} of memory can be had");
-        let hint = format!("a smaller rank than {}, or fewer target modules", settings.rank);
+        let whole = if settings.modules_to_save.is_empty() { "" } else { ", or fewer `modules-to-save`" };
+        let hint = format!("a smaller rank than {}, or fewer target modules{whole}", settings.rank);
         return Err(Explanation::new("model", what).with_hint(hint).into());
     }
     let activations = model.weights.precision().dtype(Purpose::Activation);

@@ -5,14 +5,14 @@
 use std::collections::HashSet;
 use std::path::{Path, PathBuf};
 
-use tunebox_compute::parameters::Slot;
 use tunebox_compute::{DType, Tensor};
 use tunebox_foundation::files::create_folder;
 
-use super::settings::AdapterKind;
+use super::settings::{AdapterKind, AdapterSettings};
 use super::{Adapter, InitialFactors, create, mlx, peft};
 use crate::Model;
 use crate::error::{Error, Result};
+use crate::families::{EMBEDDING, HEAD};
 use crate::files::{self, TensorSpec};
 use crate::weights::location::Location;
 use crate::weights::safetensors;
@@ -43,8 +43,10 @@ impl Adapter {
         }
         let (settings, plans) = peft::read(&folder.join(SETTINGS), &model.configuration)?;
         // What the file holds is compared before anything of the size that the settings claim is allocated.
-        let slots = create::slots(model, settings.kind, &plans);
-        let values = locate_values(settings.kind, slots.iter().map(|(name, shape)| (name, shape)), folder)?;
+        let wanted = create::slots(model, &settings, &plans)?;
+        let wanted = wanted.into_iter().map(|(name, shape)| (key(settings.kind, &name), shape)).collect();
+        let copy = ties_head(model, &settings).then(|| key(settings.kind, HEAD));
+        let values = take_values(&values_path(settings.kind, folder), wanted, copy.as_deref())?;
         let adapter = create::zeros(model, &settings, &plans)?;
         adapter.set_values(&values)?;
         Ok(adapter)
@@ -58,19 +60,24 @@ impl Adapter {
     /// # Errors
     /// When a file cannot be written.
     pub fn save(&self, model: &Model, folder: &Path) -> Result<()> {
-        self.save_for(&model.name, folder)
+        self.save_for(model, &model.name, folder)
     }
 
-    /// Writes the adapter as [`save`](Self::save) does; its settings name the base model as `base`.
-    pub(crate) fn save_for(&self, base: &str, folder: &Path) -> Result<()> {
+    /// Writes the adapter as [`save`](Self::save) does; its settings name the base model as `base`. A head that is tied
+    /// to a trained embedding is written once more under its own name, without which PEFT does not load the adapter.
+    pub(crate) fn save_for(&self, model: &Model, base: &str, folder: &Path) -> Result<()> {
         create_folder(folder)?;
         let slots = self.parameters.slots().iter().enumerate();
-        let stored = |(number, slot): (usize, &Slot)| {
-            let name = key(self.settings.kind, &slot.name);
-            Ok(TensorSpec { name, shape: self.saved_shape(number)?, dtype: DType::F32 })
+        let mut names: Vec<(usize, &str)> = slots.map(|(number, slot)| (number, slot.name.as_str())).collect();
+        let embedding = self.parameters.index(EMBEDDING).filter(|_| ties_head(model, &self.settings));
+        names.extend(embedding.map(|number| (number, HEAD)));
+        let stored = |(number, name): &(usize, &str)| {
+            let name = key(self.settings.kind, name);
+            Ok(TensorSpec { name, shape: self.saved_shape(*number)?, dtype: DType::F32 })
         };
-        let list: Vec<TensorSpec> = slots.map(stored).collect::<Result<_>>()?;
-        files::write_tensors(&values_path(self.settings.kind, folder), &list, None, |number| self.saved_value(number))?;
+        let list: Vec<TensorSpec> = names.iter().map(stored).collect::<Result<_>>()?;
+        let value = |at: usize| self.saved_value(names[at].0);
+        files::write_tensors(&values_path(self.settings.kind, folder), &list, None, value)?;
         if self.settings.kind == AdapterKind::Full {
             return Ok(());
         }
@@ -81,13 +88,16 @@ impl Adapter {
     /// the frozen weights also takes its first values from there: those of another machine may differ in rounding.
     ///
     /// # Errors
-    /// When the file is missing, too large or broken, a key is missing or unknown, or a shape differs. If a value cannot be
-    /// read, the slots before it are already overwritten.
+    /// When the file is missing, too large or broken, a key is missing or unknown, or a shape differs. If a value
+    /// cannot be read, the slots before it are already overwritten.
     pub(crate) fn read_values(&mut self, model: &Model, folder: &Path) -> Result<()> {
         let count = self.parameters.slots().len();
         let shapes: Vec<Vec<usize>> = (0..count).map(|number| self.saved_shape(number)).collect::<Result<_>>()?;
-        let slots = self.parameters.slots().iter().map(|slot| &slot.name).zip(&shapes);
-        let appended = self.set_values(&locate_values(self.settings.kind, slots, folder)?)?;
+        let names = self.parameters.slots().iter().map(|slot| key(self.settings.kind, &slot.name));
+        let wanted = names.zip(shapes).collect();
+        let copy = ties_head(model, &self.settings).then(|| key(self.settings.kind, HEAD));
+        let located = take_values(&values_path(self.settings.kind, folder), wanted, copy.as_deref())?;
+        let appended = self.set_values(&located)?;
         for module in self.modules.iter_mut().filter(|module| module.initial.is_some()) {
             if let (Some(a), Some(b)) = (&appended[module.a_slot], &appended[module.b_slot]) {
                 module.initial = Some(InitialFactors::place(model, module.scale, a.clone(), b.neg()?)?);
@@ -115,20 +125,14 @@ pub fn weights_file(folder: &Path) -> PathBuf {
     found.unwrap_or_else(|| folder.join(WEIGHTS))
 }
 
-/// Locates the values of slots, given by name and shape, in the weights file of an adapter's folder, in the order of the
-/// slots. Reads none of them. Errors: those of [`take_values`].
-fn locate_values<'a>(
-    kind: AdapterKind,
-    slots: impl Iterator<Item = (&'a String, &'a Vec<usize>)>,
-    folder: &Path,
+/// Locates the values of the `wanted` names and shapes, in their order, in the weights file `path`. Reads none of them,
+/// and leaves out `ignored`, which the file may have beside them. Errors: the file is missing or broken, has more than
+/// 100 MiB and 8 bytes for each wanted value, lacks a wanted key or has another one, or a shape differs.
+pub(super) fn take_values(
+    path: &Path,
+    wanted: Vec<(String, Vec<usize>)>,
+    ignored: Option<&str>,
 ) -> Result<Vec<Location>> {
-    take_values(&values_path(kind, folder), slots.map(|(name, shape)| (key(kind, name), shape.clone())).collect())
-}
-
-/// Locates the values of the `wanted` names and shapes, in their order, in the weights file `path`. Reads none of them.
-/// Errors: the file is missing or broken, has more than 100 MiB and 8 bytes for each wanted value, lacks a wanted key
-/// or has another one, or a shape differs.
-pub(super) fn take_values(path: &Path, wanted: Vec<(String, Vec<usize>)>) -> Result<Vec<Location>> {
     let numbers = wanted.iter().flat_map(|(_, shape)| shape.iter().copied().reduce(usize::saturating_mul));
     let most =
         numbers.fold(MAX_HEADER_BYTES, |sum, count| sum.saturating_add((count as u64).saturating_mul(LARGEST_NUMBER)));
@@ -138,7 +142,7 @@ pub(super) fn take_values(path: &Path, wanted: Vec<(String, Vec<usize>)>) -> Res
     }
     let mut found = safetensors::locate(&[path.to_path_buf()])?;
     let known: HashSet<&String> = wanted.iter().map(|(key, _)| key).collect();
-    if let Some(key) = found.keys().find(|key| !known.contains(key)) {
+    if let Some(key) = found.keys().find(|key| !known.contains(key) && Some(key.as_str()) != ignored) {
         return Err(Error::adapter(path, format!("it holds `{key}`, which its settings do not call for")));
     }
     let take = |(key, shape): &(String, Vec<usize>)| {
@@ -153,8 +157,14 @@ pub(super) fn take_values(path: &Path, wanted: Vec<(String, Vec<usize>)>) -> Res
     wanted.iter().map(take).collect()
 }
 
-/// The tensor name of a slot in the weights file: the slot's name, with PEFT's prefix `base_model.model.` unless the kind
-/// is full.
+/// Whether the head of the model is the embedding also where settings train the latter whole. PEFT's files have both
+/// then.
+fn ties_head(model: &Model, settings: &AdapterSettings) -> bool {
+    model.configuration.tied && settings.ensure_weight_tying && settings.kind != AdapterKind::Full
+}
+
+/// The tensor name of a slot in the weights file: the slot's name, with PEFT's prefix `base_model.model.` unless the
+/// kind is full.
 fn key(kind: AdapterKind, slot: &str) -> String {
     if kind == AdapterKind::Full { slot.to_owned() } else { format!("{PREFIX}{slot}") }
 }

@@ -78,9 +78,9 @@ pub(super) fn load(model: &Model, folder: &Path) -> Result<Adapter> {
     }
     let plan = |place: &ModuleKey| ModulePlan { place: *place, rank: settings.rank, alpha: settings.alpha };
     let plans: Vec<ModulePlan> = modules.iter().map(plan).collect();
-    let slots = create::slots(model, settings.kind, &plans);
+    let slots = create::slots(model, &settings, &plans)?;
     let wanted = slots.iter().map(|(name, shape)| (mlx_name(name), shape.iter().copied().rev().collect())).collect();
-    let values = take_values(&path, wanted)?;
+    let values = take_values(&path, wanted, None)?;
     let adapter = create::zeros(model, &settings, &plans)?;
     for (number, location) in values.iter().enumerate() {
         let value = location.read()?.to_dtype(DType::F32)?;

@@ -1,4 +1,5 @@
-//! The trained parameters of a model: low-rank matrices of LoRA, rsLoRA or DoRA, or all weights. An adapter is a list
+//! The trained parameters of a model: low-rank matrices of LoRA, rsLoRA or DoRA, with whole modules beside them, or all
+//! weights. An adapter is a list
 //! of adapted linear maps and one flat buffer of their values. `decoder` computes with it, `folder` saves and loads it,
 //! and `merge` adds it to the weights.
 
@@ -12,6 +13,7 @@ mod plan;
 mod settings;
 #[cfg(test)]
 mod tests;
+mod whole;
 
 use std::collections::HashMap;
 
@@ -60,8 +62,8 @@ pub struct Module {
 }
 
 impl Module {
-    /// The rank and alpha that a saved adapter has for this module: those of the module, or, if it begins with a part of the
-    /// frozen weight, twice the rank and the alpha with which the scale stays.
+    /// The rank and alpha that a saved adapter has for this module: those of the module, or, if it begins with a part
+    /// of the frozen weight, twice the rank and the alpha with which the scale stays.
     pub(crate) fn saved_rank_and_alpha(&self, kind: AdapterKind) -> (usize, f64) {
         if self.initial.is_some() { kind.doubled(self.rank, self.alpha) } else { (self.rank, self.alpha) }
     }

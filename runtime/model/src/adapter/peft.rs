@@ -22,7 +22,7 @@ use crate::files;
 
 /// Settings of PEFT that change the computation and are not supported. A file is rejected if one of them is other than
 /// null, false or empty.
-const UNSUPPORTED: [&str; 14] = [
+const UNSUPPORTED: [&str; 13] = [
     "alora_invocation_tokens",
     "arrow_config",
     "fan_in_fan_out",
@@ -30,7 +30,6 @@ const UNSUPPORTED: [&str; 14] = [
     "layer_replication",
     "lora_bias",
     "megatron_config",
-    "modules_to_save",
     "monteclora_config",
     "target_parameters",
     "trainable_token_indices",
@@ -45,7 +44,8 @@ pub(crate) fn write(adapter: &Adapter, base: &str) -> String {
     let settings = adapter.settings();
     let (rank, alpha) = saved(settings);
     let (ranks, alphas) = patterns(adapter, (rank, alpha));
-    let value = json!({
+    let whole = &settings.modules_to_save;
+    let mut value = json!({
         "peft_type": "LORA",
         "task_type": "CAUSAL_LM",
         "base_model_name_or_path": base,
@@ -60,12 +60,16 @@ pub(crate) fn write(adapter: &Adapter, base: &str) -> String {
         "init_lora_weights": true,
         "use_rslora": settings.kind == AdapterKind::RsLora,
         "use_dora": settings.kind == AdapterKind::Dora,
-        "modules_to_save": null,
+        "modules_to_save": (!whole.is_empty()).then_some(whole),
         "rank_pattern": ranks,
         "alpha_pattern": alphas,
         "layers_to_transform": settings.layers,
         "layers_pattern": null,
     });
+    if settings.ensure_weight_tying {
+        // Only here: versions of PEFT before 0.18 do not know the key.
+        value["ensure_weight_tying"] = json!(true);
+    }
     format!("{value:#}\n")
 }
 
@@ -90,10 +94,11 @@ pub(crate) fn read(path: &Path, configuration: &Configuration) -> Result<(Adapte
     Ok((settings, plans))
 }
 
-/// Reads kind, rank, alpha, dropout, targets, layers and patterns, and checks them by [`AdapterSettings::check`]; the
-/// seed is the default one. `use_rslora` and `use_dora` that are missing or null count as false, such a `lora_dropout`
-/// as 0, such layers as all. Errors: `r`, `lora_alpha` or `target_modules` is missing or null, a value has a wrong type
-/// or range, or rsLoRA and DoRA together.
+/// Reads kind, rank, alpha, dropout, targets, layers, patterns and modules to save, and checks them by
+/// [`AdapterSettings::check`]; the seed is the default one. `use_rslora`, `use_dora` and `ensure_weight_tying` that are
+/// missing or null count as false, such a `lora_dropout` as 0, such layers as all, such modules to save as none.
+/// Errors: `r`, `lora_alpha` or `target_modules` is missing or null, a value has a wrong type or range, or rsLoRA and
+/// DoRA together.
 fn settings(fields: &Fields<'_>) -> Result<AdapterSettings> {
     let kind = match (fields.get_or("use_rslora", Some(false))?, fields.get_or("use_dora", Some(false))?) {
         (false, false) => AdapterKind::Lora,
@@ -107,6 +112,7 @@ fn settings(fields: &Fields<'_>) -> Result<AdapterSettings> {
         Some(targets) => targets,
         None => fields.require("target_modules")?,
     };
+    let whole: Option<Vec<String>> = fields.list("modules_to_save")?;
     let ranks = pattern::<NonZeroUsize>(fields, "rank_pattern")?;
     let settings = AdapterSettings {
         kind,
@@ -117,6 +123,8 @@ fn settings(fields: &Fields<'_>) -> Result<AdapterSettings> {
         layers: fields.list("layers_to_transform")?,
         rank_pattern: ranks.into_iter().map(|(name, rank)| (name, rank.get())).collect(),
         alpha_pattern: pattern(fields, "alpha_pattern")?,
+        modules_to_save: whole.unwrap_or_default(),
+        ensure_weight_tying: fields.get_or("ensure_weight_tying", Some(false))?,
         initialize: Initialization::Random,
         seed: AdapterSettings::default().seed,
     };

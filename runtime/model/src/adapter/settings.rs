@@ -7,6 +7,7 @@ use std::fmt;
 
 use super::initial::Initialization;
 use super::pattern::Pattern;
+use super::whole::whole_weights;
 use crate::configuration::Configuration;
 use crate::decoder::site::{EXPERT_MAPS, ROUTER, Site, expert_module};
 use crate::error::{Error, Result};
@@ -54,8 +55,8 @@ impl fmt::Display for AdapterKind {
 #[derive(Debug, Clone, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Targets {
-    /// Every linear layer of every block; never the embedding or the head. In a model with experts, those of the attention
-    /// only: never router and experts.
+    /// Every linear layer of every block; never the embedding or the head. In a model with experts, those of the
+    /// attention only: never router and experts.
     #[default]
     AllLinear,
     /// Modules whose whole path matches this regular expression. Settings files have a key of its own for it.
@@ -86,6 +87,11 @@ pub struct AdapterSettings {
     pub rank_pattern: Vec<(String, usize)>,
     /// Alphas other than `alpha`, with regular expressions as for ranks.
     pub alpha_pattern: Vec<(String, f64)>,
+    /// The modules that are trained whole beside the low-rank factors, each by an end of its path; empty for kind full.
+    pub modules_to_save: Vec<String>,
+    /// Whether the embedding and the head of a model that ties them are trained as one matrix, if `modules_to_save`
+    /// names one of them. Else each that it names is a matrix of its own.
+    pub ensure_weight_tying: bool,
     /// The first values of A and B.
     pub initialize: Initialization,
     /// The random seed of the initial values of A and of the dropout masks.
@@ -104,6 +110,8 @@ impl Default for AdapterSettings {
             layers: None,
             rank_pattern: Vec::new(),
             alpha_pattern: Vec::new(),
+            modules_to_save: Vec::new(),
+            ensure_weight_tying: false,
             initialize: Initialization::Random,
             seed: 42,
         }
@@ -114,9 +122,9 @@ impl AdapterSettings {
     /// Checks the settings that do not depend on a model. Does not look at rank and alpha of kind full.
     ///
     /// # Errors
-    /// When dropout is outside [0, 1), or above 0 for DoRA or kind full; when kind full has layers, patterns, or
-    /// targets other than all linear maps; when a pattern for targets comes with layers; when a rank is 0, or an alpha
-    /// is not a positive finite number; when `initialize` is not random for DoRA or kind full.
+    /// When dropout is outside [0, 1), or above 0 for DoRA or kind full; when kind full has layers, patterns, modules
+    /// to save, or targets other than all linear maps; when a pattern for targets comes with layers; when a rank is 0,
+    /// or an alpha is not a positive finite number; when `initialize` is not random for DoRA or kind full.
     pub fn check(&self) -> Result<()> {
         if !(0.0..1.0).contains(&self.dropout) {
             return Err(Error::Argument(format!("adapter dropout `{}` is outside [0, 1)", self.dropout)));
@@ -155,7 +163,7 @@ impl AdapterSettings {
         Ok(())
     }
 
-    /// Fails if settings of kind full select modules or give some of them another rank or alpha.
+    /// Fails if settings of kind full select modules, to adapt or to save, or give some another rank or alpha.
     fn check_full(&self) -> Result<()> {
         if self.layers.is_some() || self.targets != Targets::AllLinear {
             let what = "kind `full` trains all weights; take `targets` and `layers` out, or use `lora`";
@@ -165,6 +173,10 @@ impl AdapterSettings {
             let what = "kind `full` has no ranks; take `rank-pattern` and `alpha-pattern` out, or use `lora`";
             return Err(Error::Unsupported(what.into()));
         }
+        if !self.modules_to_save.is_empty() {
+            let what = "kind `full` trains all weights; take `modules-to-save` out, or use `lora`";
+            return Err(Error::Unsupported(what.into()));
+        }
         Ok(())
     }
 }
@@ -172,13 +184,31 @@ impl AdapterSettings {
 /// A linear map of a model: the index of its block, and the map within the block.
 pub(crate) type ModuleKey = (usize, Site);
 
-/// The linear maps that the settings select by layer and module name, sorted by layer, then in the order of a forward
-/// pass. Names match by [`matches_module`].
+/// The linear maps that the settings select by layer and module name, without those that they train whole, sorted by
+/// layer, then in the order of a forward pass. Names match by [`matches_module`].
 ///
 /// # Errors
 /// When a name or the pattern matches no module in the selected layers, or router or experts, the pattern matches the
-/// embedding or the head, a layer does not exist, or the list of names or of layers is empty.
+/// embedding or the head, a layer does not exist, the list of names or of layers is empty, a name of a module that is
+/// trained whole is that of none, or all selected maps are trained whole.
 pub(crate) fn target_modules(configuration: &Configuration, settings: &AdapterSettings) -> Result<Vec<ModuleKey>> {
+    let whole = whole_weights(configuration, settings)?;
+    let is_whole = |(layer, site): &ModuleKey| {
+        let weight = format!("{}.weight", site.path(*layer));
+        whole.iter().any(|(name, _)| *name == weight)
+    };
+    let mut places = selected_modules(configuration, settings)?;
+    places.retain(|place| !is_whole(place));
+    if places.is_empty() {
+        let what = "all modules that would get an adapter are trained whole".into();
+        return Err(Error::AdapterSetting { key: "modules-to-save", what });
+    }
+    Ok(places)
+}
+
+/// The linear maps that the settings select by layer and module name, as [`target_modules`] returns them, with those
+/// that are trained whole.
+fn selected_modules(configuration: &Configuration, settings: &AdapterSettings) -> Result<Vec<ModuleKey>> {
     let layers = layers(configuration, settings.layers.as_deref())?;
     let sites = Site::all(configuration);
     let all: Vec<ModuleKey> = layers.iter().flat_map(|layer| sites.iter().map(|site| (*layer, *site))).collect();
@@ -230,7 +260,8 @@ fn matching_modules(configuration: &Configuration, text: &str, all: Vec<ModuleKe
     let pattern = Pattern::of_path(text).map_err(|found| error(found.to_string()))?;
     for other in ["model.embed_tokens", "lm_head"] {
         if pattern.is_match(other)? {
-            return Err(error(format!("`{text}` matches `{other}`; adapters are for the linear maps of blocks")));
+            let what = format!("`{text}` matches `{other}`; low-rank factors are for the linear maps of blocks");
+            return Err(error(format!("{what}, `modules-to-save` trains this module whole")));
         }
     }
     refuse_experts(configuration, text, "target-pattern", |path| pattern.is_match(path))?;

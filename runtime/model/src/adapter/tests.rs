@@ -273,7 +273,6 @@ fn settings_that_would_change_the_arithmetic_are_refused() {
         ("peft_type", json!("LOHA")),
         ("bias", json!("all")),
         ("fan_in_fan_out", json!(true)),
-        ("modules_to_save", json!(["lm_head"])),
         ("trainable_token_indices", json!([1])),
         ("target_modules", json!("(.*_proj")),
         ("target_modules", json!([".*_proj"])),

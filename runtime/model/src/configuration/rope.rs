@@ -106,8 +106,8 @@ impl RopeSetting {
         }
     }
 
-    /// The frequencies, in radians per position, of `width` rotated features in sequences longer than LongRoPE's original
-    /// context; `None` for all other kinds.
+    /// The frequencies, in radians per position, of `width` rotated features in sequences longer than LongRoPE's
+    /// original context; `None` for all other kinds.
     #[must_use]
     pub fn long_frequencies(&self, width: usize) -> Option<Vec<f64>> {
         match &self.scaling {

@@ -102,9 +102,9 @@ impl Attention {
         Ok((stream, SavedAttention { projected, attended, log_sums, output }))
     }
 
-    /// Applies the input norm to `input` `[tokens, hidden]` and projects it to queries, keys and values. Then applies the
-    /// head norms, if the model has them, and the rotation to queries and keys. `positions` holds each token's row in
-    /// the rotation table. Runs no attention.
+    /// Applies the input norm to `input` `[tokens, hidden]` and projects it to queries, keys and values. Then applies
+    /// the head norms, if the model has them, and the rotation to queries and keys. `positions` holds each token's row
+    /// in the rotation table. Runs no attention.
     pub(crate) fn project(&self, input: &Tensor, positions: &Indices) -> Result<Projected> {
         let (normed, input_inverse) = self.input_norm.forward(input)?;
         let ([query, key, value], linears) = self.projection.forward(&normed)?;
@@ -132,11 +132,11 @@ impl Attention {
         Ok(Rotated { before, after })
     }
 
-    /// Runs the backward pass of the attention half: `upstream` `[tokens, hidden]` is the gradient of the half's output,
-    /// `input` and `saved` are those of the forward pass. Adds the gradients of trained weights to `context.gradients`.
-    /// Returns the gradient of `input`, the residual connection included; `None` unless `context.want_input` is set or
-    /// the input norm is trained. Computes nothing if `context.want_input` is not set and no weight of the half is
-    /// trained.
+    /// Runs the backward pass of the attention half: `upstream` `[tokens, hidden]` is the gradient of the half's
+    /// output, `input` and `saved` are those of the forward pass. Adds the gradients of trained weights to
+    /// `context.gradients`. Returns the gradient of `input`, the residual connection included; `None` unless
+    /// `context.want_input` is set or the input norm is trained. Computes nothing if `context.want_input` is not set
+    /// and no weight of the half is trained.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,

@@ -46,7 +46,8 @@ pub(crate) struct SavedExperts {
     /// The router's output, `[tokens, experts]`.
     logits: Tensor,
     routes: Routes,
-    /// For each group of the routes, the outputs of the gate and the up projection, `[tokens of the group, intermediate]`.
+    /// For each group of the routes, the outputs of the gate and the up projection, `[tokens of the group,
+    /// intermediate]`.
     gates: Vec<[Tensor; 2]>,
     addition: SavedAddition,
 }
@@ -74,8 +75,8 @@ impl Expert {
         self.projection.is_trained() || self.down.is_trained()
     }
 
-    /// Runs the expert over the tokens of a group, rows of `normed` `[tokens, hidden]`. Returns its output `[tokens of the
-    /// group, hidden]` and those of gate and up.
+    /// Runs the expert over the tokens of a group, rows of `normed` `[tokens, hidden]`. Returns its output `[tokens of
+    /// the group, hidden]` and those of gate and up.
     fn forward(&self, normed: &Tensor, group: &ExpertTokens, activation: Activation) -> Result<(Tensor, [Tensor; 2])> {
         let rows = fused::gather_rows(normed, &group.tokens)?;
         let (parts, _) = self.projection.forward::<2>(&rows)?;
@@ -83,8 +84,8 @@ impl Expert {
         Ok((output, parts))
     }
 
-    /// Runs the backward pass of the expert over the tokens of a group: `upstream` `[tokens, hidden]` is the gradient of
-    /// the sum over all experts, `parts` are the outputs of gate and up. Adds the gradients of trained matrices to
+    /// Runs the backward pass of the expert over the tokens of a group: `upstream` `[tokens, hidden]` is the gradient
+    /// of the sum over all experts, `parts` are the outputs of gate and up. Adds the gradients of trained matrices to
     /// `gradients`.
     fn backward(
         &self,

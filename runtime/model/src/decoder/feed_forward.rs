@@ -58,8 +58,8 @@ impl FeedForward {
     /// Runs the backward pass of the feed-forward half: `upstream` `[tokens, hidden]` is the gradient of the half's
     /// output. Adds the gradients of trained weights to `context.gradients`. Returns the gradient of the half's input,
     /// the residual connection included; `None` unless `context.want_input` is set or the input norm is trained.
-    /// Computes nothing if `context.want_input` is not set and no weight of the half is trained. Errors: `saved` is of a
-    /// half of the other kind.
+    /// Computes nothing if `context.want_input` is not set and no weight of the half is trained. Errors: `saved` is of
+    /// a half of the other kind.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,

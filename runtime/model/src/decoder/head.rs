@@ -53,8 +53,8 @@ pub(crate) struct OtherHead {
 }
 
 impl OtherHead {
-    /// Applies the final norm of `head` to the hidden states that predict the targets, `[targets, hidden]`. β is that of
-    /// [`fused::head_divergence`].
+    /// Applies the final norm of `head` to the hidden states that predict the targets, `[targets, hidden]`. β is that
+    /// of [`fused::head_divergence`].
     pub(crate) fn new(head: OutputHead, selected: &Tensor, beta: f32) -> Result<Self> {
         let (normed, _) = head.norm.forward(selected)?;
         Ok(Self { head, normed, beta })
@@ -144,8 +144,9 @@ impl OutputHead {
     }
 
     /// Returns the gradient `[targets, hidden]` of a loss with respect to the selected hidden states, given the loss's
-    /// gradients with respect to the taps (`seeds`). Scales the gradients that the forward pass saved where that is enough;
-    /// else computes the logits again. Adds the gradients of the head and the final norm to `gradients` if they are trained.
+    /// gradients with respect to the taps (`seeds`). Scales the gradients that the forward pass saved where that is
+    /// enough; else computes the logits again. Adds the gradients of the head and the final norm to `gradients` if they
+    /// are trained.
     pub(crate) fn backward(
         &self,
         saved: &SavedHead,
@@ -192,8 +193,8 @@ impl OutputHead {
         Ok(upstream)
     }
 
-    /// Returns the gradient of Σ seed·divergence with respect to the normalized hidden states, `[targets, hidden]`. Adds
-    /// that of the head to `gradients` if it is trained. Errors: the forward pass computed no divergence.
+    /// Returns the gradient of Σ seed·divergence with respect to the normalized hidden states, `[targets, hidden]`.
+    /// Adds that of the head to `gradients` if it is trained. Errors: the forward pass computed no divergence.
     fn divergence_gradient(&self, saved: &SavedHead, seeds: &[f32], gradients: &GradientSums<'_>) -> Result<Tensor> {
         let dtype = saved.selected.dtype();
         match &saved.divergence {

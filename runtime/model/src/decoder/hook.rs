@@ -60,8 +60,8 @@ pub(crate) struct SiteHooks {
 }
 
 impl SiteHooks {
-    /// Applies the patches in order to activations `[tokens, hidden]` and returns the result. The reader, if any, stores
-    /// the selected tokens of that result.
+    /// Applies the patches in order to activations `[tokens, hidden]` and returns the result. The reader, if any,
+    /// stores the selected tokens of that result.
     pub(crate) fn forward(&self, mut rows: Tensor) -> Result<Tensor> {
         for patch in &self.patches {
             rows = patch.forward(&rows, &self.answers)?;
@@ -172,8 +172,8 @@ impl ActivationReader {
         Self { selection: Arc::clone(selection), found: Mutex::new(None) }
     }
 
-    /// Selects tokens from the activations `rows` `[tokens, hidden]` and stores, in place of what was read before: on the
-    /// CPU the means of their groups, on another device their activations.
+    /// Selects tokens from the activations `rows` `[tokens, hidden]` and stores, in place of what was read before: on
+    /// the CPU the means of their groups, on another device their activations.
     fn read(&self, rows: &Tensor) -> Result<()> {
         let mut found = fused::gather_rows(rows, &self.selection.tokens)?;
         if found.device().is_cpu() {

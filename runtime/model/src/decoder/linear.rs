@@ -75,9 +75,9 @@ impl Linear {
         !matches!(self.learned, Learned::Nothing)
     }
 
-    /// Computes y = x·Wᵀ + b with the adapter, `[tokens, in]` to `[tokens, out]`, and with dropout if it is set. Returns y
-    /// and what the backward pass needs: x·Aᵀ with low-rank matrices, with DoRA also the product before it is scaled and
-    /// the row norms, else nothing. If the map is for decoding, runs without dropout and saves nothing.
+    /// Computes y = x·Wᵀ + b with the adapter, `[tokens, in]` to `[tokens, out]`, and with dropout if it is set.
+    /// Returns y and what the backward pass needs: x·Aᵀ with low-rank matrices, with DoRA also the product before it is
+    /// scaled and the row norms, else nothing. If the map is for decoding, runs without dropout and saves nothing.
     pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, SavedLinear)> {
         if self.decoding {
             return Ok((self.forward_few(&LinearInput::of(input))?, SavedLinear::default()));
@@ -156,8 +156,8 @@ impl Linear {
         Ok(total)
     }
 
-    /// Adds the gradients of A and B to `gradients`. Returns the gradient of the input, through weight and adapter, plus
-    /// `total`, if `want_input`, else `total`. Errors: the forward pass was one for decoding, which saves nothing.
+    /// Adds the gradients of A and B to `gradients`. Returns the gradient of the input, through weight and adapter,
+    /// plus `total`, if `want_input`, else `total`. Errors: the forward pass was one for decoding, which saves nothing.
     #[expect(clippy::too_many_arguments, reason = "those of `backward`, and the adapter")]
     fn low_rank_backward(
         &self,
@@ -246,8 +246,8 @@ impl Magnitude {
         Ok((output, SavedMagnitude { product, norm }))
     }
 
-    /// Returns the gradient `[tokens, out]` of the product before scaling, upstream · m/n, from `upstream`, the gradient
-    /// of the output. Adds the gradient of m, Σ upstream ⊙ product / n over the tokens, to `gradients`.
+    /// Returns the gradient `[tokens, out]` of the product before scaling, upstream · m/n, from `upstream`, the
+    /// gradient of the output. Adds the gradient of m, Σ upstream ⊙ product / n over the tokens, to `gradients`.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,

@@ -24,6 +24,7 @@ use crate::Model;
 use crate::adapter::{Adapter, Module};
 use crate::edit::Edits;
 use crate::error::{Error, Result};
+use crate::families::{EMBEDDING, HEAD, base_name};
 use crate::stream::{self, Patches};
 
 /// The network of one pass: the base weights with an adapter, edits, patches and dropout of one view.
@@ -93,31 +94,28 @@ impl Network<'_> {
         }
     }
 
-    /// The lowest block with something to train: 0 for full training, `None` without an adapter or modules.
+    /// The lowest block with something to train, 0 if the embedding is trained; `None` without an adapter, or with
+    /// nothing to train below the final norm.
     pub(crate) fn lowest_trained(&self) -> Option<usize> {
-        let adapter = self.adapter?;
-        if adapter.is_full() {
-            return Some(0);
-        }
-        adapter.modules().iter().map(|module| module.layer).min()
+        self.adapter?.lowest_trained()
     }
 
     /// The embedding matrix, `[vocabulary, hidden]`.
     pub(crate) fn embedding(&self) -> Result<Matrix> {
-        self.matrix("model.embed_tokens.weight")
+        self.matrix(EMBEDDING)
     }
 
-    /// The output head, `[vocabulary, hidden]`; the embedding if the two are tied.
+    /// The output head, `[vocabulary, hidden]`; the embedding if the two are tied, unless the adapter separates them.
     pub(crate) fn head(&self) -> Result<Matrix> {
-        if self.model.configuration.tied {
+        if self.model.configuration.tied && !self.adapter.is_some_and(Adapter::separates_head) {
             return self.embedding();
         }
-        self.matrix("lm_head.weight")
+        self.matrix(HEAD)
     }
 
-    /// Builds the attention half of a block: input norm, projections, head norms and the norm after the output projection
-    /// if the model has them, and the layer's rotation table, with at least `rows` rows, if the layer has a rotation.
-    /// `output_hooks` act on what the output projection gives.
+    /// Builds the attention half of a block: input norm, projections, head norms and the norm after the output
+    /// projection if the model has them, and the layer's rotation table, with at least `rows` rows, if the layer has a
+    /// rotation. `output_hooks` act on what the output projection gives.
     fn attention(&self, layer: usize, rows: usize, output_hooks: SiteHooks) -> Result<Attention> {
         let configuration = &self.model.configuration;
         let kind = &configuration.layer_kinds[layer];
@@ -148,8 +146,8 @@ impl Network<'_> {
     }
 
     /// Builds the feed-forward half of a block; `output_hooks` act on what the down projection, or the sum over the
-    /// experts, gives. With sandwich norms (Gemma), the input norm is `pre_feedforward_layernorm` and a second norm follows
-    /// the down projection; else the input norm is `post_attention_layernorm`.
+    /// experts, gives. With sandwich norms (Gemma), the input norm is `pre_feedforward_layernorm` and a second norm
+    /// follows the down projection; else the input norm is `post_attention_layernorm`.
     fn feed_forward(&self, layer: usize, output_hooks: SiteHooks) -> Result<FeedForward> {
         let configuration = &self.model.configuration;
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
@@ -169,8 +167,8 @@ impl Network<'_> {
         }))
     }
 
-    /// Builds the linear maps of sites that read the same input: one map for each site in `apart`, or, if the checkpoint
-    /// fuses projections, the one map of `joined` with the output widths of the sites in `apart`.
+    /// Builds the linear maps of sites that read the same input: one map for each site in `apart`, or, if the
+    /// checkpoint fuses projections, the one map of `joined` with the output widths of the sites in `apart`.
     fn projection(&self, layer: usize, apart: &[Site], joined: Site) -> Result<Projection> {
         let configuration = &self.model.configuration;
         let (sites, widths) = if configuration.fused_projections {
@@ -183,7 +181,7 @@ impl Network<'_> {
     }
 
     /// Builds a linear map, with its bias if the model has one at this site. The map trains the weight and bias
-    /// themselves in full training, the adapter's factors if the adapter has a module at this site, else nothing.
+    /// themselves if the adapter trains them whole, its factors if it has a module at this site, else nothing.
     fn linear(&self, layer: usize, site: Site) -> Result<Linear> {
         let path = site.path(layer);
         let weight = self.matrix(&format!("{path}.weight"))?;
@@ -250,9 +248,9 @@ impl Network<'_> {
         Ok((self.frozen(name)?.vector()?, None))
     }
 
-    /// The matrix of this name, and the index of its parameter slot if it is trained. A trained matrix is in the type in
-    /// which products take it; a frozen one is the edited matrix if there is one, else the base model's, maybe quantized.
-    /// Errors: no weight of this name.
+    /// The matrix of this name, and the index of its parameter slot if it is trained. A trained matrix is in the type
+    /// in which products take it; a frozen one is the edited matrix if there is one, else the base model's, maybe
+    /// quantized. Errors: no weight of this name.
     fn matrix(&self, name: &str) -> Result<Matrix> {
         if let Some((parameters, slot)) = self.trained(name) {
             return Ok(Matrix { weight: parameters.operand(slot)?.into(), slot: Some(slot) });
@@ -260,10 +258,9 @@ impl Network<'_> {
         Ok(Matrix { weight: self.frozen(name)?, slot: None })
     }
 
-    /// The parameters and the slot of the weight of this name; `None` unless the adapter trains all weights and has a
-    /// slot of this name.
+    /// The parameters and the slot of the weight of this name; `None` unless the adapter trains that weight itself.
     fn trained(&self, name: &str) -> Option<(&Parameters, usize)> {
-        let parameters = self.adapter.filter(|adapter| adapter.is_full())?.parameters();
+        let parameters = self.adapter?.parameters();
         Some((parameters, parameters.index(name)?))
     }
 
@@ -272,7 +269,7 @@ impl Network<'_> {
     fn frozen(&self, name: &str) -> Result<Weight> {
         match self.edits.and_then(|edits| edits.get_on_device(name)) {
             Some(edited) => Ok(edited),
-            None => self.model.weights.weight(name),
+            None => self.model.weights.weight(base_name(&self.model.configuration, name)),
         }
     }
 }

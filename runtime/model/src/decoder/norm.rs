@@ -31,8 +31,8 @@ impl Norm {
     }
 
     /// Returns the gradient of the input `[rows, width]`, from `upstream`, that of the output; `inverse` is 1/rms of
-    /// each row. Adds `residual`, the gradient through the connection around the norm, if given. Adds the weight's gradient to
-    /// `gradients` if it is trained.
+    /// each row. Adds `residual`, the gradient through the connection around the norm, if given. Adds the weight's
+    /// gradient to `gradients` if it is trained.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,

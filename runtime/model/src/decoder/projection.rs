@@ -27,8 +27,8 @@ impl Projection {
     }
 
     /// Applies the maps to `[tokens, in]`. Returns the `PARTS` outputs, each `[tokens, width]`, and what the backward
-    /// pass of each map needs, one entry for each map. The output of a fused map is split by `widths`. Maps for decoding
-    /// save nothing. Errors: the maps give another number of outputs than `PARTS`.
+    /// pass of each map needs, one entry for each map. The output of a fused map is split by `widths`. Maps for
+    /// decoding save nothing. Errors: the maps give another number of outputs than `PARTS`.
     pub(crate) fn forward<const PARTS: usize>(&self, input: &Tensor) -> Result<([Tensor; PARTS], Vec<SavedLinear>)> {
         let (mut parts, mut saved) = (Vec::with_capacity(PARTS), Vec::with_capacity(PARTS));
         let few = LinearInput::of(input);
@@ -50,9 +50,9 @@ impl Projection {
         Ok((parts, saved))
     }
 
-    /// Runs the backward pass; `upstream` has the gradient of each output, `[tokens, width]`, which are joined for a fused
-    /// map. Adds the gradients of trained weights to `gradients`. Returns the gradient of the input `[tokens, in]`, summed
-    /// over the outputs, if `want_input`, else `None`.
+    /// Runs the backward pass; `upstream` has the gradient of each output, `[tokens, width]`, which are joined for a
+    /// fused map. Adds the gradients of trained weights to `gradients`. Returns the gradient of the input `[tokens,
+    /// in]`, summed over the outputs, if `want_input`, else `None`.
     pub(crate) fn backward(
         &self,
         upstream: &[Tensor],
@@ -122,8 +122,9 @@ impl ResidualOutput {
         self.linear.is_trained() || self.addition.is_trained()
     }
 
-    /// Projects `rows` `[tokens, in]`, applies the hooks and then the norm, if there is one, and adds the result to `input`
-    /// `[tokens, hidden]`. Returns the sum, the residual stream `[tokens, hidden]`, and what the backward pass needs.
+    /// Projects `rows` `[tokens, in]`, applies the hooks and then the norm, if there is one, and adds the result to
+    /// `input` `[tokens, hidden]`. Returns the sum, the residual stream `[tokens, hidden]`, and what the backward pass
+    /// needs.
     pub(crate) fn forward(&self, input: &Tensor, rows: &Tensor) -> Result<(Tensor, SavedOutput)> {
         let (output, linear) = self.linear.forward(rows)?;
         let (stream, addition) = self.addition.forward(input, output)?;
@@ -131,9 +132,9 @@ impl ResidualOutput {
     }
 
     /// Runs the backward pass through norm, hooks and projection, but not through the residual connection; `upstream`
-    /// `[tokens, hidden]` is the gradient of the stream, `rows` returns the input of the projection, see [`Linear::backward`].
-    /// Adds the gradients of the norm and the projection, if they are trained, to `gradients`. Returns the gradient of the
-    /// rows if `want_rows`, else `None`.
+    /// `[tokens, hidden]` is the gradient of the stream, `rows` returns the input of the projection, see
+    /// [`Linear::backward`]. Adds the gradients of the norm and the projection, if they are trained, to `gradients`.
+    /// Returns the gradient of the rows if `want_rows`, else `None`.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,
@@ -153,8 +154,8 @@ impl ResidualAddition {
         self.norm.as_ref().is_some_and(Norm::is_trained)
     }
 
-    /// Applies the hooks and then the norm, if there is one, to `output` `[tokens, hidden]`, and adds the result to `input`
-    /// `[tokens, hidden]`. Returns the sum, the residual stream, and what the backward pass needs.
+    /// Applies the hooks and then the norm, if there is one, to `output` `[tokens, hidden]`, and adds the result to
+    /// `input` `[tokens, hidden]`. Returns the sum, the residual stream, and what the backward pass needs.
     pub(crate) fn forward(&self, input: &Tensor, output: Tensor) -> Result<(Tensor, SavedAddition)> {
         let output = self.hooks.forward(output)?;
         let Some(norm) = &self.norm else {
@@ -164,8 +165,9 @@ impl ResidualAddition {
         Ok((fused::add(input, &normed)?, SavedAddition { before_norm: Some((output, inverse)) }))
     }
 
-    /// Runs the backward pass through norm and hooks, but not through the residual connection: returns the gradient of the
-    /// output `[tokens, hidden]` from `upstream`, that of the stream. Adds the gradient of a trained norm to `gradients`.
+    /// Runs the backward pass through norm and hooks, but not through the residual connection: returns the gradient of
+    /// the output `[tokens, hidden]` from `upstream`, that of the stream. Adds the gradient of a trained norm to
+    /// `gradients`.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,

@@ -27,8 +27,8 @@ pub enum Site {
 }
 
 impl Site {
-    /// The linear maps of each block, in the order of a forward pass: four if projections are fused, else seven. In a model
-    /// with experts, the four of the attention: the matrices of router and experts are no sites.
+    /// The linear maps of each block, in the order of a forward pass: four if projections are fused, else seven. In a
+    /// model with experts, the four of the attention: the matrices of router and experts are no sites.
     #[must_use]
     pub fn all(configuration: &Configuration) -> &'static [Self] {
         if configuration.experts.is_some() {
@@ -69,8 +69,8 @@ impl Site {
         format!("model.layers.{layer}.{}", self.module())
     }
 
-    /// Whether the map has a bias. The configuration decides it for three groups: query, key and value maps, fused or not;
-    /// the attention's output projection; and all feed-forward maps.
+    /// Whether the map has a bias. The configuration decides it for three groups: query, key and value maps, fused or
+    /// not; the attention's output projection; and all feed-forward maps.
     #[must_use]
     pub fn has_bias(self, configuration: &Configuration) -> bool {
         match self {

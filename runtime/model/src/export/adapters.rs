@@ -18,7 +18,7 @@ use crate::weights::gguf::{Header, Value as Read, write};
 use crate::weights::{Location, Repair};
 
 /// Fails if an adapter alone cannot hold what a run changed: weights were edited, all weights were trained, or there
-/// is no adapter module.
+/// is no adapter module. PEFT's layout holds modules that were trained whole, see [`check_factors`] for the others.
 pub(super) fn check(policy: &Policy) -> Result<()> {
     let what = if policy.is_edited() {
         "the run edited weights of its model, which no adapter holds"
@@ -33,12 +33,25 @@ pub(super) fn check(policy: &Policy) -> Result<()> {
     Err(Explanation::new("export", what).with_hint(hint).into())
 }
 
+/// Fails as [`check`] does, and if modules were trained whole beside the low-rank factors.
+fn check_factors(policy: &Policy) -> Result<()> {
+    check(policy)?;
+    if !policy.adapter().trains_weights() {
+        return Ok(());
+    }
+    let modules = policy.adapter().settings().modules_to_save.join("`, `");
+    let what = format!("this format holds low-rank factors alone, and the run trained `{modules}` whole");
+    let hint = "export the adapter with `--to peft`, or the whole model with `--to gguf`, `--to ollama` or `--to hf`";
+    Err(Explanation::new("export", what).with_hint(hint).into())
+}
+
 /// Writes the adapter as a GGUF file for llama.cpp and reads it back.
 ///
 /// # Errors
-/// When [`check`] fails, the adapter is a DoRA, which llama.cpp does not have, or a file cannot be read or written.
+/// When [`check_factors`] fails, the adapter is a DoRA, which llama.cpp does not have, or a file cannot be read or
+/// written.
 pub(super) fn through_gguf(policy: &Policy, path: &Path) -> Result<Adapter> {
-    check(policy)?;
+    check_factors(policy)?;
     if policy.adapter().settings().kind == AdapterKind::Dora {
         let hint = "export the merged model with `--to gguf`, or the adapter with `--to mlx` or `--to peft`";
         return Err(Explanation::new("export", "llama.cpp has no DoRA adapters").with_hint(hint).into());
@@ -113,9 +126,9 @@ fn gguf_module(model: &Model, module: &Module) -> Result<String> {
 /// Writes the adapter as a folder for mlx-lm and reads it back.
 ///
 /// # Errors
-/// When [`check`] fails, or a file cannot be read or written.
+/// When [`check_factors`] fails, or a file cannot be read or written.
 pub(super) fn through_mlx(policy: &Policy, folder: &Path) -> Result<Adapter> {
-    check(policy)?;
+    check_factors(policy)?;
     let model = policy.model();
     policy.adapter().save_for_mlx(model, &base_name(model), folder)?;
     Adapter::load(model, folder)

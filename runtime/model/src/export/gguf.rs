@@ -9,11 +9,10 @@ use tunebox_compute::precision::Base;
 
 use super::quantization::Quantization;
 use super::{is_changed, metadata};
-use crate::configuration::Configuration;
 use crate::decoder::site::expert_of;
 use crate::error::{Error, Result};
-use crate::families::{GgufLayout, gguf_layout, gguf_name, weight_shapes};
-use crate::merge::merge_weight;
+use crate::families::{GgufLayout, HEAD, gguf_layout, gguf_name};
+use crate::merge::{merge_weight, merged_shapes};
 use crate::policy::Policy;
 use crate::weights::gguf::Header;
 use crate::weights::gguf::write::{self, TensorSpec, quantize};
@@ -76,11 +75,12 @@ fn list_parts(
 ) -> Result<Vec<Part>> {
     let model = policy.model();
     let (configuration, layout) = (&model.configuration, gguf_layout(&model.configuration));
-    // In NF4 the model computes with other numbers than those of its file.
+    // Quantized while it was read, the model computes with other numbers than those of its file.
     let is_as_stored = model.weights.precision().base() == Base::Stored;
     let mut parts = Vec::new();
-    for WeightTensor { name, shape, weights } in weight_tensors(configuration, layout)? {
-        let dtype = quantization.dtype(&name, &shape, configuration.layers, configuration.tied);
+    let (tensors, is_tied) = weight_tensors(policy, layout)?;
+    for WeightTensor { name, shape, weights } in tensors {
+        let dtype = quantization.dtype(&name, &shape, configuration.layers, is_tied);
         let same = stored.remove(&name).filter(|location| location.dtype().is_ok_and(|found| found == dtype));
         let source = match same.filter(|_| is_as_stored && !weights.iter().any(|weight| is_changed(policy, weight))) {
             Some(location) => Values::Stored(location),
@@ -99,23 +99,26 @@ fn list_parts(
     Ok(parts)
 }
 
-/// Lists the tensors that hold a model's weights. The matrices of a block's experts share one tensor; every other weight is
-/// a tensor of its own. Errors: GGUF files have no name for a weight.
-fn weight_tensors(configuration: &Configuration, layout: GgufLayout) -> Result<Vec<WeightTensor>> {
-    let mut list: Vec<WeightTensor> = Vec::new();
-    for (weight, mut shape) in weight_shapes(configuration) {
+/// Lists the tensors that hold a merged model's weights, and says whether its head is the embedding. The matrices of a
+/// block's experts share one tensor; every other weight is a tensor of its own. Errors: GGUF files have no name for a
+/// weight.
+fn weight_tensors(policy: &Policy, layout: GgufLayout) -> Result<(Vec<WeightTensor>, bool)> {
+    let experts = policy.model().configuration.experts.map_or(1, |experts| experts.count);
+    let (mut list, mut is_tied): (Vec<WeightTensor>, bool) = (Vec::new(), true);
+    for (weight, mut shape) in merged_shapes(policy) {
         let unknown = || Error::Unsupported(format!("GGUF files have no name for the weight `{weight}`"));
         let name = gguf_name(&weight, layout).ok_or_else(unknown)?;
+        is_tied &= weight != HEAD;
         if expert_of(&weight).is_some() {
             if let Some(shared) = list.iter_mut().rev().find(|tensor| tensor.name == name) {
                 shared.weights.push(weight);
                 continue;
             }
-            shape.insert(0, configuration.experts.map_or(1, |experts| experts.count));
+            shape.insert(0, experts);
         }
         list.push(WeightTensor { name, shape, weights: vec![weight] });
     }
-    Ok(list)
+    Ok((list, is_tied))
 }
 
 /// Computes or reads the bytes of a tensor of the file, in the tensor's format. A merged weight gets the changes that

@@ -52,8 +52,8 @@ impl Quantization {
     }
 
     /// The format of the tensor `name`, a GGUF name such as `blk.0.attn_v.weight`, of this shape, in a model of so many
-    /// `layers`. Vectors and routers are `F32`. The matrix that makes the logits is `output.weight`, or, if that is missing
-    /// (`is_tied`), `token_embd.weight`. Rows that are not whole blocks get a format with smaller blocks.
+    /// `layers`. Vectors and routers are `F32`. The matrix that makes the logits is `output.weight`, or, if that is
+    /// missing (`is_tied`), `token_embd.weight`. Rows that are not whole blocks get a format with smaller blocks.
     pub(super) fn dtype(self, name: &str, shape: &[usize], layers: usize, is_tied: bool) -> GgmlDType {
         let &[.., _, columns] = shape else { return GgmlDType::F32 };
         if name.ends_with("ffn_gate_inp.weight") {

@@ -166,6 +166,40 @@ fn an_adapter_alone_is_the_same_for_llama_cpp_mlx_and_peft() {
 }
 
 #[test]
+fn modules_that_were_trained_whole_are_in_a_merged_model_and_in_the_adapter_for_peft_alone() {
+    for (configuration, modules, ensure_weight_tying, tied) in [
+        (tiny::llama(), &["embed_tokens", "lm_head"][..], false, false),
+        (tiny::qwen2(), &["embed_tokens"], false, false),
+        (tiny::qwen2(), &["embed_tokens", "lm_head"], false, false),
+        (tiny::qwen2(), &["lm_head"], true, true),
+        (tiny::qwen3(), &["norm", "down_proj"], false, false),
+    ] {
+        let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+        let model = model(wide(configuration), folder.path());
+        let modules_to_save = modules.iter().map(|name| (*name).to_owned()).collect();
+        let settings = AdapterSettings { modules_to_save, ensure_weight_tying, ..settings(AdapterKind::Lora) };
+        let policy = trained(&model, &settings);
+        let formats = [Format::Gguf(Quantization::F32), Format::HuggingFace(DType::F32), Format::Peft];
+        for format in formats {
+            let difference = export(&policy, format, out.path(), "model.gguf").unwrap();
+            assert!(difference.largest < 1e-3, "{modules:?}, {format:?}: {difference:?}");
+        }
+        for written in [out.path().join("model.gguf"), out.path().to_path_buf()] {
+            assert_eq!(open(&written).configuration.tied, tied, "{modules:?}");
+        }
+        for format in [Format::GgufLora, Format::Mlx] {
+            let error = export(&policy, format, out.path(), "lora.gguf").unwrap_err().explanation();
+            assert!(
+                error.what.ends_with(&format!("the run trained `{}` whole", modules.join("`, `"))),
+                "{}",
+                error.what
+            );
+            assert!(error.hint.unwrap().contains("`--to peft`"));
+        }
+    }
+}
+
+#[test]
 fn modules_of_different_scales_are_the_same_in_formats_with_one_scale() {
     let model = tiny::model(tiny::llama(), 1);
     let out = tempfile::tempdir().unwrap();

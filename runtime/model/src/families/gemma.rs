@@ -84,8 +84,8 @@ fn read_shared(fields: &Fields<'_>, configuration: &mut Configuration, slides: i
     hugging_face::set_windows(fields, configuration, window, slides)
 }
 
-/// Sets Gemma 2's attention scale, soft caps (`null` for none, 50 on scores and 30 on logits if the keys are missing), and
-/// windows, by default on the layers with an even index.
+/// Sets Gemma 2's attention scale, soft caps (`null` for none, 50 on scores and 30 on logits if the keys are missing),
+/// and windows, by default on the layers with an even index.
 fn gemma2_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     let cap = |key: &str, default| match fields.contains_key(key) {
         true => fields.get(key),
@@ -132,10 +132,10 @@ fn gemma2_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Resul
     Ok(())
 }
 
-/// Sets Gemma 3's attention scale, soft cap of logits (none by default), and the windows and rotations of local and global
-/// layers from GGUF metadata; appends the local rotation to `ropes`. The key `attention.sliding_window_pattern` holds a
-/// list with a number other than 0 for each local layer, or the period of global layers; by default each sixth layer is
-/// global. Errors: no window.
+/// Sets Gemma 3's attention scale, soft cap of logits (none by default), and the windows and rotations of local and
+/// global layers from GGUF metadata; appends the local rotation to `ropes`. The key `attention.sliding_window_pattern`
+/// holds a list with a number other than 0 for each local layer, or the period of global layers; by default each sixth
+/// layer is global. Errors: no window.
 fn gemma3_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     set_gguf_scale(keys, configuration, 62);
     configuration.logit_soft_cap = keys.number("final_logit_softcapping").map(|cap| cap as f32);
@@ -155,8 +155,8 @@ fn gemma3_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Resul
     Ok(())
 }
 
-/// Sets the attention scale from the GGUF key `attention.scale`. If it is missing, the scale is 1/√(hidden/heads) for the
-/// model with `largest` layers, the 27B one, and 1/√head_dim for every other.
+/// Sets the attention scale from the GGUF key `attention.scale`. If it is missing, the scale is 1/√(hidden/heads) for
+/// the model with `largest` layers, the 27B one, and 1/√head_dim for every other.
 fn set_gguf_scale(keys: &Keys<'_>, configuration: &mut Configuration, largest: usize) {
     let scalar = if configuration.layers == largest {
         configuration.hidden as f64 / configuration.heads.max(1) as f64

@@ -45,8 +45,8 @@ pub(super) fn read(
 }
 
 /// A decoder of this family with the sizes and biases that all families read from the same keys and tensor facts.
-/// Defaults: heads as wide as hidden dimension / query heads, as many key heads as query heads, an epsilon of 1e-6, and a
-/// context of 2,048 tokens. Errors: a size without a default is missing, or values are not as wide as keys.
+/// Defaults: heads as wide as hidden dimension / query heads, as many key heads as query heads, an epsilon of 1e-6, and
+/// a context of 2,048 tokens. Errors: a size without a default is missing, or values are not as wide as keys.
 fn shared_keys(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<Configuration> {
     let hidden = keys.size("embedding_length")?;
     let layers = keys.size("block_count")?;
@@ -87,8 +87,8 @@ fn rotated(keys: &Keys<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     Ok(rotated)
 }
 
-/// Sets the tokens that end an answer (end of text, then end of turn if it differs), the beginning-of-text and the padding
-/// token from the tokenizer's metadata; missing ones become none.
+/// Sets the tokens that end an answer (end of text, then end of turn if it differs), the beginning-of-text and the
+/// padding token from the tokenizer's metadata; missing ones become none.
 fn read_special(metadata: &Metadata, configuration: &mut Configuration) {
     let id = |key: &str| metadata.u32(&format!("tokenizer.ggml.{key}_token_id"));
     configuration.eos = [id("eos"), id("eot")].into_iter().flatten().collect();
@@ -98,8 +98,8 @@ fn read_special(metadata: &Metadata, configuration: &mut Configuration) {
 }
 
 /// The rotation of a GGUF file, with base 10,000 by default: LongRoPE factors from tensors first, else divisors from a
-/// tensor, else the metadata's scaling: none, linear or YaRN. A factor without a type of scaling means linear; a factor of
-/// 0 counts as missing. Errors: another scaling, YaRN without a factor, or LongRoPE without an original context.
+/// tensor, else the metadata's scaling: none, linear or YaRN. A factor without a type of scaling means linear; a factor
+/// of 0 counts as missing. Errors: another scaling, YaRN without a factor, or LongRoPE without an original context.
 fn rope(keys: &Keys<'_>, configuration: &Configuration, facts: TensorFacts) -> Result<RopeSetting> {
     let theta = keys.number("rope.freq_base").unwrap_or(10_000.0);
     if let Some([short_factor, long_factor]) = facts.rope_factors {

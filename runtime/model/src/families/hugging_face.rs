@@ -13,8 +13,8 @@ use crate::fields::Fields;
 pub(super) const WINDOW: usize = 4096;
 
 /// Reads the configuration of a `config.json` of this family, from its `text_config` if it is a multimodal checkpoint;
-/// special tokens and `tie_word_embeddings` at the top level then win over those in it. Leaves the check of values to the
-/// caller. Errors: a key is missing or of another type, or the activation is not that of the family.
+/// special tokens and `tie_word_embeddings` at the top level then win over those in it. Leaves the check of values to
+/// the caller. Errors: a key is missing or of another type, or the activation is not that of the family.
 pub(super) fn read(whole: &Fields<'_>, family: &Family) -> Result<Configuration> {
     let text = whole.object("text_config")?;
     let fields = text.as_ref().unwrap_or(whole);
@@ -37,9 +37,9 @@ pub(super) fn read(whole: &Fields<'_>, family: &Family) -> Result<Configuration>
     Ok(configuration)
 }
 
-/// A decoder of this family with the sizes and special tokens that all families read from the same keys. Missing and null
-/// keys get the defaults of the family, except that a null `num_key_value_heads` means as many as query heads. Errors: a
-/// key without a default is missing, or one has another type.
+/// A decoder of this family with the sizes and special tokens that all families read from the same keys. Missing and
+/// null keys get the defaults of the family, except that a null `num_key_value_heads` means as many as query heads.
+/// Errors: a key without a default is missing, or one has another type.
 fn shared_keys(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
     let hidden: usize = fields.require("hidden_size")?;
     let layers = fields.require("num_hidden_layers")?;
@@ -62,8 +62,8 @@ fn shared_keys(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
     Ok(configuration)
 }
 
-/// The key and the name of a configuration's activation in `config.json`: (`hidden_activation`, `gelu_pytorch_tanh`) for
-/// tanh GELU, (`hidden_act`, `silu`) for every other.
+/// The key and the name of a configuration's activation in `config.json`: (`hidden_activation`, `gelu_pytorch_tanh`)
+/// for tanh GELU, (`hidden_act`, `silu`) for every other.
 fn activation(configuration: &Configuration) -> (&'static str, &'static str) {
     match configuration.activation {
         Activation::GeluTanh => ("hidden_activation", "gelu_pytorch_tanh"),
@@ -172,9 +172,9 @@ pub(super) fn write(configuration: &Configuration, family: &Family) -> Value {
     config
 }
 
-/// Reads the experts of a model: `num_experts`, or `num_local_experts` as transformers 5 may write it, of which each token
-/// runs through `num_experts_per_tok`, and `norm_topk_prob`. Missing keys get `count`, 8 and false. `intermediate` is the width
-/// inside an expert.
+/// Reads the experts of a model: `num_experts`, or `num_local_experts` as transformers 5 may write it, of which each
+/// token runs through `num_experts_per_tok`, and `norm_topk_prob`. Missing keys get `count`, 8 and false.
+/// `intermediate` is the width inside an expert.
 pub(super) fn experts(fields: &Fields<'_>, count: usize, intermediate: usize) -> Result<Experts> {
     Ok(Experts {
         count: fields.get("num_local_experts")?.map_or_else(|| fields.get_or("num_experts", Some(count)), Ok)?,

@@ -1,5 +1,5 @@
-//! Families with a mixture of experts in the feed-forward part of every block: Qwen3-MoE, with the attention of Qwen3; and
-//! OLMoE, with norms over all features of queries and keys.
+//! Families with a mixture of experts in the feed-forward part of every block: Qwen3-MoE, with the attention of Qwen3;
+//! and OLMoE, with norms over all features of queries and keys.
 
 use serde_json::{Value, json};
 
@@ -26,8 +26,8 @@ pub(super) const QWEN3_MOE: Family = Family {
     ..QWEN3
 };
 
-/// Sets the experts, and the window of all layers if one is in use. Errors: blocks without experts, as `mlp_only_layers` or
-/// `decoder_sparse_step` ask for.
+/// Sets the experts, and the window of all layers if one is in use. Errors: blocks without experts, as
+/// `mlp_only_layers` or `decoder_sparse_step` ask for.
 fn qwen3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("mlp_only_layers", &json!([]))?;
     fields.only("decoder_sparse_step", &json!(1))?;
@@ -69,8 +69,8 @@ pub(super) const OLMOE: Family = Family {
     ..Family::PLAIN
 };
 
-/// Sets the experts from a GGUF file, with `expert_feed_forward_length`, or else `feed_forward_length`, as the width inside
-/// an expert. `normalized` says whether the weights of a token's experts are divided by their sum.
+/// Sets the experts from a GGUF file, with `expert_feed_forward_length`, or else `feed_forward_length`, as the width
+/// inside an expert. `normalized` says whether the weights of a token's experts are divided by their sum.
 fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration, normalized: bool) -> Result<()> {
     configuration.experts = Some(Experts {
         count: keys.size("expert_count")?,

@@ -4,12 +4,17 @@ use super::family::GgufLayout;
 use crate::configuration::Configuration;
 use crate::decoder::site::{EXPERT_MAPS, ROUTER, Site, expert_module, expert_of};
 
-/// The Hugging Face names and shapes (`[out, in]` for matrices) of all weights of a model: the embedding, each block, the
-/// last norm and the output head. Without `lm_head.weight` if the head is tied.
+/// The Hugging Face name of the token embedding.
+pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
+/// The Hugging Face name of the output head, if it is a matrix of its own.
+pub(crate) const HEAD: &str = "lm_head.weight";
+
+/// The Hugging Face names and shapes (`[out, in]` for matrices) of all weights of a model: the embedding, each block,
+/// the last norm and the output head. Without `lm_head.weight` if the head is tied.
 #[must_use]
 pub fn weight_shapes(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
     let hidden = configuration.hidden;
-    let mut list = vec![("model.embed_tokens.weight".to_owned(), vec![configuration.vocabulary, hidden])];
+    let mut list = vec![(EMBEDDING.to_owned(), vec![configuration.vocabulary, hidden])];
     for layer in 0..configuration.layers {
         for (name, shape) in block(configuration) {
             list.push((format!("model.layers.{layer}.{name}"), shape));
@@ -17,9 +22,15 @@ pub fn weight_shapes(configuration: &Configuration) -> Vec<(String, Vec<usize>)>
     }
     list.push(("model.norm.weight".into(), vec![hidden]));
     if !configuration.tied {
-        list.push(("lm_head.weight".into(), vec![configuration.vocabulary, hidden]));
+        list.push((HEAD.into(), vec![configuration.vocabulary, hidden]));
     }
     list
+}
+
+/// The name of the base model's weight that `name` is without training: the embedding for the head of a model that ties
+/// them, else `name`.
+pub(crate) fn base_name<'a>(configuration: &Configuration, name: &'a str) -> &'a str {
+    if configuration.tied && name == HEAD { EMBEDDING } else { name }
 }
 
 /// The names, within the block, and the shapes of one block's weights: norms, matrices `[out, in]`, those of router and
@@ -75,9 +86,9 @@ pub(crate) fn aliases(name: &str) -> Vec<String> {
 /// `post_attention_norm`, without `ffn_norm`.
 pub(crate) fn gguf_name(name: &str, form: GgufLayout) -> Option<String> {
     match name {
-        "model.embed_tokens.weight" => return Some("token_embd.weight".into()),
+        EMBEDDING => return Some("token_embd.weight".into()),
         "model.norm.weight" => return Some("output_norm.weight".into()),
-        "lm_head.weight" => return Some("output.weight".into()),
+        HEAD => return Some("output.weight".into()),
         _ => {}
     }
     let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;

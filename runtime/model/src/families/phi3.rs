@@ -39,8 +39,8 @@ fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> 
     Ok(())
 }
 
-/// Sets the window `attention.sliding_window` for all layers; 0 means none. If the key is missing, a model with 32 or 40
-/// layers and a context of 4,096 tokens gets 2,047 tokens, any other none: older GGUF files of Phi-3-mini-4k and
+/// Sets the window `attention.sliding_window` for all layers; 0 means none. If the key is missing, a model with 32 or
+/// 40 layers and a context of 4,096 tokens gets 2,047 tokens, any other none: older GGUF files of Phi-3-mini-4k and
 /// Phi-3-medium-4k do not name their window (llama.cpp pull request 8931).
 fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     let is_4k = matches!(configuration.layers, 32 | 40) && configuration.max_positions == 4096;

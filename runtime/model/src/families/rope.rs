@@ -12,8 +12,8 @@ use crate::fields::Fields;
 const ORIGINAL: &str = "original_max_position_embeddings";
 
 /// The number of rotated features of each head: `partial_rotary_factor` · `head_dim`, rounded down; `head_dim` if the
-/// key is missing. The key in the JSON object of the rotation wins over that at the top level of `config.json`. Errors: a
-/// factor outside (0, 1], or other than 1 in a family that rotates whole heads.
+/// key is missing. The key in the JSON object of the rotation wins over that at the top level of `config.json`. Errors:
+/// a factor outside (0, 1], or other than 1 in a family that rotates whole heads.
 pub(super) fn rotated(fields: &Fields<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     const KEY: &str = "partial_rotary_factor";
     let objects = [rotation(fields)?, Some(*fields)];
@@ -105,9 +105,9 @@ fn rope_of(
     Ok(RopeSetting { theta, scaling })
 }
 
-/// Reads YaRN's parameters. Defaults as in transformers: factor `max_positions / original`, `beta_fast` 32, `beta_slow` 1,
-/// `truncate` true, and an attention factor inferred from the factor, with `mscale` and `mscale_all_dim` if both are set.
-/// A 0 counts as missing in `mscale`, `mscale_all_dim` and the betas.
+/// Reads YaRN's parameters. Defaults as in transformers: factor `max_positions / original`, `beta_fast` 32, `beta_slow`
+/// 1, `truncate` true, and an attention factor inferred from the factor, with `mscale` and `mscale_all_dim` if both are
+/// set. A 0 counts as missing in `mscale`, `mscale_all_dim` and the betas.
 fn yarn(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<RopeScaling> {
     let factor = parameters.get_or("factor", Some(max_positions as f64 / original))?;
     let weight = |key| -> Result<Option<f64>> { Ok(parameters.get(key)?.filter(|weight| *weight != 0.0)) };
@@ -125,8 +125,8 @@ fn yarn(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<
     })
 }
 
-/// Reads LongRoPE's parameters: a list of factors for short and one for long sequences, and an attention factor. If that
-/// is missing, it is inferred from `factor`, by default `max_positions / original`. Errors: a list is missing.
+/// Reads LongRoPE's parameters: a list of factors for short and one for long sequences, and an attention factor. If
+/// that is missing, it is inferred from `factor`, by default `max_positions / original`. Errors: a list is missing.
 fn longrope(parameters: &Fields<'_>, original: f64, max_positions: usize) -> Result<RopeScaling> {
     let factors =
         |key| parameters.get(key)?.ok_or_else(|| parameters.value_error(key, "one factor for each frequency"));

@@ -74,16 +74,16 @@ impl BatchValues {
 }
 
 impl Policy {
-    /// Whether passes are divided among several ranks. Where all weights are trained, those for learning are not: every
-    /// rank runs all of them, because a gradient is as large as the model.
+    /// Whether passes are divided among several ranks. Where weights of the model are trained themselves, those for
+    /// learning are not: every rank runs all of them, because a gradient is as large as these weights.
     pub(super) fn divides(&self, learning: bool) -> bool {
-        self.ranks.are_several() && !(learning && self.adapter.is_full())
+        self.ranks.are_several() && !(learning && self.adapter.trains_weights())
     }
 
     /// Cuts a batch into slices, and each slice into parts that are divided among the ranks. If passes are not divided,
-    /// a slice is one part, unless it is for `learning` on the CPU with a trained adapter: then it is cut as for
-    /// several ranks, so that the gradient gets the same bits. `share` says whether common prefixes run once. `length`
-    /// gets the index of a row and returns how many of its tokens, from the first, a pass runs.
+    /// a slice is one part, unless it is for `learning` on the CPU and low-rank factors alone are trained: then it is
+    /// cut as for several ranks, so that the gradient gets the same bits. `share` says whether common prefixes run
+    /// once. `length` gets the index of a row and returns how many of its tokens, from the first, a pass runs.
     pub(super) fn divided_slices(
         &self,
         rows: &Rows,
@@ -92,7 +92,7 @@ impl Policy {
         length: impl Fn(usize) -> usize,
     ) -> Vec<DividedSlice> {
         let configuration = &self.model_of(view).configuration;
-        let sums_in_parts = self.model.weights.device().is_cpu() && !self.adapter.is_full();
+        let sums_in_parts = self.model.weights.device().is_cpu() && !self.adapter.trains_weights();
         let divides = self.divides(learning);
         let is_cut = divides || learning && sums_in_parts && self.adapter.trainable() > 0;
         let position = if divides { self.ranks.position() } else { (0, 1) };

@@ -3,13 +3,14 @@
 //! The reference shows neither of them, bit for bit. A snapshot keeps the edits with which it was taken; patches act
 //! on [`View::Policy`](super::View::Policy) alone. The arithmetic is in `edit`.
 
-use tunebox_compute::precision::{Base, Purpose};
+use tunebox_compute::precision::Purpose;
 use tunebox_compute::{DType, Tensor, Weight};
 
 use super::Policy;
 use crate::adapter::AdapterKind;
 use crate::edit::{self, Edits, Form, Matrix, Role};
 use crate::error::{Error, Result};
+use crate::families::{HEAD, base_name};
 use crate::stream::{Patch, Patches, normalize};
 
 impl Policy {
@@ -49,20 +50,22 @@ impl Policy {
     /// Sets whether later edits replace weights or are held by an adapter. Does nothing if that is the form already.
     ///
     /// # Errors
-    /// When there are edits of the other form already, or the form is [`Form::Adapter`] under full fine-tuning.
+    /// When there are edits of the other form already, or the form is [`Form::Adapter`] and weights of
+    /// the model are trained themselves.
     pub fn keep_edits_as(&mut self, form: Form) -> Result<()> {
         if form != self.edits.form && !self.edits.is_empty() {
             return Err(Error::Argument("edits are kept one way in a run, and some were made already".into()));
         }
-        if form == Form::Adapter && self.adapter.is_full() {
-            return Err(Error::Unsupported("all weights are trained, so an edit cannot be an adapter".into()));
+        if form == Form::Adapter && self.adapter.trains_weights() {
+            let what = "weights of the model are trained themselves, so an edit cannot be an adapter";
+            return Err(Error::Unsupported(what.into()));
         }
         self.edits.form = form;
         Ok(())
     }
 
-    /// Whether any weight was edited outside the trained parameters. False for edits under full fine-tuning, which
-    /// change the trained parameters themselves.
+    /// Whether any weight was edited outside the trained parameters. False for edits of weights that are trained
+    /// themselves, which change the trained parameters.
     #[must_use]
     pub fn is_edited(&self) -> bool {
         !self.edits.is_empty()
@@ -79,22 +82,31 @@ impl Policy {
     /// # Errors
     /// When the layer is not there.
     pub fn matrix_shape(&self, role: Role, layer: usize) -> Result<(usize, usize)> {
-        let matrix = Matrix::of(&self.model.configuration, role, layer)?;
+        let matrix = self.matrix(role, layer)?;
         Ok((matrix.rows, matrix.columns))
     }
 
-    /// The weights edited so far, and how edits are stored.
+    /// The stored matrix of a role; a head that the adapter separates from the embedding is a weight of its own.
+    /// Errors: the layer is not there.
+    fn matrix(&self, role: Role, layer: usize) -> Result<Matrix> {
+        let matrix = Matrix::of(&self.model.configuration, role, layer)?;
+        let is_separate = role == Role::Head && self.adapter.separates_head();
+        Ok(if is_separate { Matrix { name: HEAD.into(), ..matrix } } else { matrix })
+    }
+
+    /// The edits so far.
     pub(crate) fn edits(&self) -> &Edits {
         &self.edits
     }
 
-    /// Reads `count` rows of a matrix from row `first` on, with edits or full training applied but not the adapter:
-    /// `[count, in]`, `f32`, on the CPU. If the model is NF4, unedited rows have NF4's rounding.
+    /// Reads `count` rows of a matrix from row `first` on, with edits and training applied but not low-rank factors:
+    /// `[count, in]`, `f32`, on the CPU. If the model is quantized while it is read, unedited rows
+    /// are rounded so.
     ///
     /// # Errors
     /// When the layer or a row is not there, or `count` is 0.
     pub fn read_rows(&self, role: Role, layer: usize, first: usize, count: usize) -> Result<Tensor> {
-        let matrix = Matrix::of(&self.model.configuration, role, layer)?;
+        let matrix = self.matrix(role, layer)?;
         if count == 0 || first.checked_add(count).is_none_or(|end| end > matrix.rows) {
             return Err(Error::Argument(format!("the matrix has rows 0 to {}", matrix.rows.saturating_sub(1))));
         }
@@ -105,9 +117,9 @@ impl Policy {
     ///
     /// # Errors
     /// When the layer is not there, `left` does not have as many values as the matrix has rows, `right` not as many as
-    /// it has columns, or the matrix cannot be edited: a DoRA module is on it, the model is NF4 and the edit would not
-    /// be held by an adapter alone, or, if edits are held by an adapter ([`Form::Adapter`]), it is the embedding or the
-    /// output head or has the maximum number of edits.
+    /// it has columns, or the matrix cannot be edited: a DoRA module is on it, the model is quantized while it is read
+    /// and the edit would not be held by an adapter alone, or, if edits are held by an adapter ([`Form::Adapter`]), it
+    /// is the embedding or the output head or has the maximum number of edits.
     pub fn add_outer(&mut self, role: Role, layer: usize, left: &[f32], right: &[f32], scale: f32) -> Result<()> {
         let matrix = self.editable_matrix(role, layer)?;
         let (Matrix { rows, columns, .. }, out, input) = (&matrix, left.len(), right.len());
@@ -204,20 +216,20 @@ impl Policy {
         self.replace_weight(&matrix.name, changed)
     }
 
-    /// Finds the matrix of a role and checks that it can be edited. Errors: no such layer; an NF4 model, unless edits
-    /// are held by an adapter and nothing is trained, since the edit could only be written as a whole model with NF4's
-    /// rounding in every matrix; the embedding or the output head while edits are held by an adapter; or a matrix with
-    /// a DoRA module, which holds the norms of its rows.
+    /// Finds the matrix of a role and checks that it can be edited. Errors: no such layer; a model that is quantized
+    /// while it is read, unless edits are held by an adapter and nothing is trained, since the edit could only be
+    /// written as a whole model with rounded matrices; the embedding or the output head while edits are held by an
+    /// adapter; or a matrix with a DoRA module, which holds the norms of its rows.
     fn editable_matrix(&self, role: Role, layer: usize) -> Result<Matrix> {
         let whole = self.edits.form == Form::Weights || self.adapter.trainable() > 0;
-        if whole && self.model.weights.precision().base() == Base::Nf4 {
-            return Err(Error::Unsupported(
-                "such an edit is written as a whole model, which would have NF4's rounding in every matrix: keep edits as an \
+        let base = self.model.weights.precision().base();
+        if whole && !base.is_stored() {
+            return Err(Error::Unsupported(format!(
+                "such an edit is written as a whole model, all of which would be rounded to `{base}`: keep edits as an \
                  adapter and train none beside them, or leave `model.precision` out"
-                    .into(),
-            ));
+            )));
         }
-        let matrix = Matrix::of(&self.model.configuration, role, layer)?;
+        let matrix = self.matrix(role, layer)?;
         if self.edits.form == Form::Adapter && matrix.place.is_none() {
             return Err(Error::Unsupported("an adapter sits on the linear maps of blocks, not on this matrix".into()));
         }
@@ -230,20 +242,19 @@ impl Policy {
         Ok(matrix)
     }
 
-    /// The weight of this name as a CPU tensor, in `f32` if it is stored quantized, with edits or full training applied
-    /// but not the adapter.
+    /// The weight of this name as a CPU tensor, in `f32` if it is stored quantized, with edits and training applied
+    /// but not low-rank factors.
     fn weight(&self, name: &str) -> Result<Tensor> {
         Ok(self.stored_weight(name)?.to_tensor()?)
     }
 
-    /// A weight on the CPU in its stored format, with edits or full training applied but not the adapter.
+    /// A weight on the CPU in its stored format, with edits and training applied but not low-rank factors.
     fn stored_weight(&self, name: &str) -> Result<Weight> {
-        if self.adapter.is_full()
-            && let Some(slot) = self.adapter.parameters().index(name)
-        {
+        if let Some(slot) = self.adapter.parameters().index(name) {
             return Ok(self.adapter.parameters().value_on_cpu(slot)?.into());
         }
-        self.edits.get(name).map_or_else(|| self.model.weights.on_host(name), |edited| Ok(edited.into()))
+        let base = || self.model.weights.on_host(base_name(&self.model.configuration, name));
+        self.edits.get(name).map_or_else(base, |edited| Ok(edited.into()))
     }
 
     /// Copies an edited weight to the model's accelerator, unquantized: a vector in `f32`, a matrix in the type of
@@ -254,10 +265,11 @@ impl Policy {
         Ok(Weight::from(weight.clone()).to_device(device, dtype)?)
     }
 
-    /// Replaces a weight, in the trained parameters under full fine-tuning, else among the edits, and counts an update.
+    /// Replaces a weight, in the trained parameters if it is trained itself, else among the edits, and counts an
+    /// update.
     fn replace_weight(&mut self, name: &str, weight: Tensor) -> Result<()> {
         let parameters = self.adapter.parameters();
-        match parameters.index(name).filter(|_| self.adapter.is_full()) {
+        match parameters.index(name) {
             Some(slot) => parameters.set(slot, &weight)?,
             None => {
                 let placed = self.place_on_device(&weight)?;

@@ -49,8 +49,7 @@ impl Policy {
     /// Whether a block below `layers`, or the embedding, has something to train.
     #[must_use]
     pub fn trains_below(&self, layers: usize) -> bool {
-        let adapter = &self.adapter;
-        adapter.is_full() || adapter.modules().iter().any(|module| module.layer < layers)
+        self.adapter.lowest_trained().is_some_and(|lowest| lowest < layers)
     }
 
     /// Returns [`Error::Argument`] if the update count is no longer `generation`, at which rows were scored or

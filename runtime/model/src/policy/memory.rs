@@ -13,6 +13,7 @@ use crate::decoder::Recompute;
 use crate::decoder::packing::Packing;
 use crate::edit::{Form, Matrix, Role};
 use crate::error::Result;
+use crate::families::{EMBEDDING, HEAD};
 use crate::rows::Rows;
 
 /// The most completions that are generated at a time.
@@ -25,7 +26,7 @@ pub struct PassMemory {
     pub kept: u64,
     /// Intermediate results of one block's backward pass.
     pub scratch: u64,
-    /// Intermediate results of the output head.
+    /// Intermediate results of the output head, and the gradient of a trained embedding or head.
     pub head: u64,
 }
 
@@ -53,7 +54,7 @@ impl Policy {
         let waiting = if together <= slice { 0 } else { settings.max_saved_bytes.min(all) };
         let kept = waiting.saturating_add(pass.saturating_mul(token)).min(all);
         let (scratch, head) = beside(pass);
-        PassMemory { kept, scratch, head }
+        PassMemory { kept, scratch, head: head.saturating_add(self.vocabulary_gradient_bytes()) }
     }
 
     /// Estimates the memory of scoring these rows. With `learning`, and if something is trained, the activations saved
@@ -116,9 +117,9 @@ impl Policy {
         self.divergence_bytes(view, largest, rows.targets() as u64)
     }
 
-    /// Estimates the memory that a divergence to a view needs beside a pass of the policy over `tokens` tokens, of which
-    /// `targets` are targets: one block of the view's pass, the hidden states that predict targets, and the logits of both
-    /// for as many rows as are compared at a time.
+    /// Estimates the memory that a divergence to a view needs beside a pass of the policy over `tokens` tokens, of
+    /// which `targets` are targets: one block of the view's pass, the hidden states that predict targets, and the
+    /// logits of both for as many rows as are compared at a time.
     #[must_use]
     pub fn divergence_bytes(&self, view: &View, tokens: u64, targets: u64) -> u64 {
         let model = self.model_of(view);
@@ -165,9 +166,9 @@ impl Policy {
         if self.divides(learning) { 12 * numbers } else { 0 }
     }
 
-    /// The bytes that the policy keeps beside the model and the adapter: [`snapshot_bytes`](Self::snapshot_bytes) for each
-    /// snapshot, and the edited weights on the CPU of the policy and all snapshots. A weight that several of them share
-    /// counts once.
+    /// The bytes that the policy keeps beside the model and the adapter: [`snapshot_bytes`](Self::snapshot_bytes) for
+    /// each snapshot, and the edited weights on the CPU of the policy and all snapshots. A weight that several of them
+    /// share counts once.
     #[must_use]
     pub fn copied_bytes(&self) -> u64 {
         let mut seen = HashSet::new();
@@ -185,9 +186,9 @@ impl Policy {
         if self.adapter.is_full() { 0 } else { 4 * bytes(self.parameters().values()) as u64 }
     }
 
-    /// The bytes that an edit of a matrix takes while it is made: the stored weight that holds the matrix, once as it is
-    /// read, in the type of [`Weights::dtype`](crate::Weights::dtype), and once as it is changed, in `f32` if edits are held
-    /// by an adapter, else in the type in which it is read. `layer` is ignored for the embedding and the head.
+    /// The bytes that an edit of a matrix takes while it is made: the stored weight that holds the matrix, once as it
+    /// is read, in the type of [`Weights::dtype`](crate::Weights::dtype), and once as it is changed, in `f32` if edits
+    /// are held by an adapter, else in the type in which it is read. `layer` is ignored for the embedding and the head.
     ///
     /// # Errors
     /// When the layer is not there.
@@ -246,6 +247,15 @@ impl Policy {
         let rows = model.configuration.experts.map_or(8, |experts| 8 + 3 * experts.active);
         let numbers = (4 * inner + rows * hidden) as u64;
         model.weights.precision().bytes(Purpose::Activation, tokens.saturating_mul(numbers))
+    }
+
+    /// The bytes of the gradient of a trained embedding or head, which is computed whole before it is added to the
+    /// others; 0 if neither is trained.
+    fn vocabulary_gradient_bytes(&self) -> u64 {
+        let sizes = &self.model.configuration;
+        let is_trained = [EMBEDDING, HEAD].iter().any(|name| self.parameters().index(name).is_some());
+        let numbers = if is_trained { sizes.vocabulary as u64 * sizes.hidden as u64 } else { 0 };
+        self.precision().bytes(Purpose::Trained, numbers)
     }
 
     /// The bytes that the output head needs at once for `tokens` tokens: on the CPU, a sum `[tokens, hidden]` for each

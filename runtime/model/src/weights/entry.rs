@@ -57,7 +57,8 @@ impl Entry {
     }
 
     /// The bytes of the weight: as loaded; else as it will be kept in memory, in its file or on the device, with the
-    /// types that `precision` gives plain numbers on an accelerator. Does not take into account that it may become NF4.
+    /// types that `precision` gives plain numbers on an accelerator. Does not take into account that it may be
+    /// quantized.
     pub(super) fn bytes(&self, precision: Precision) -> u64 {
         if let Some(weight) = self.loaded.get() {
             return weight.bytes() as u64;
@@ -92,49 +93,53 @@ impl Entry {
     }
 
     /// Whether the loaded weight has its own memory, on whatever device, and is not a part of the mapped file. A packed
-    /// matrix on the CPU counts as mapped unless its rows were reordered or it is NF4. False if it is not loaded.
+    /// matrix on the CPU counts as mapped unless its rows were reordered or it has another format than its file. False
+    /// if it is not loaded.
     pub(super) fn is_copy(&self) -> bool {
         // Moving rows takes a copy of the matrix.
         let moved = matches!(self.stored, Stored::File { repair: Repair::Pairs { .. }, .. });
         match self.loaded.get() {
             Some(weight @ Weight::Packed(packed)) if weight.device().is_cpu() => {
-                moved || packed.format() == Format::NF4
+                let quantized = match &self.stored {
+                    Stored::File { location, .. } => location.kept_format() != Some(packed.format()),
+                    Stored::InMemory { .. } => packed.format().block() > 1,
+                };
+                moved || quantized
             }
             loaded => loaded.is_some(),
         }
     }
 
-    /// Whether this precision quantizes the weight when it is read. `name` is its Hugging Face name, which tells what
-    /// it is used for; `place` is the file or folder that the error names.
+    /// The format to which this precision quantizes the weight when it is read; `None` if it stays as stored. `name` is
+    /// its Hugging Face name, which tells what it is used for; `place` is the file or folder that the error names.
     ///
     /// # Errors
     /// When the precision would, but the weight is quantized in its file already.
-    pub(super) fn quantizes(&self, name: &str, precision: Precision, place: &Path) -> Result<bool> {
+    pub(super) fn quantizes(&self, name: &str, precision: Precision, place: &Path) -> Result<Option<Format>> {
         let columns = self.shape.last().copied().unwrap_or(0);
-        if !precision.quantizes(self.purpose(name), columns) {
-            return Ok(false);
-        }
+        let Some(wanted) = precision.quantizes(self.purpose(name), columns) else { return Ok(None) };
         match &self.stored {
             Stored::File { location, .. } if let Some(format) = location.quantized_format() => {
                 Err(name_tensor_in_error(name, place, already_quantized(format)))
             }
-            _ => Ok(true),
+            _ => Ok(Some(wanted)),
         }
     }
 
-    /// The bytes of the weight if it were kept in this precision: those of NF4 if the precision quantizes it, else
-    /// those of [`bytes`](Self::bytes). `name` and `place` are those of [`quantizes`](Self::quantizes).
+    /// The bytes of the weight if it were kept in this precision: those of the format to which the precision quantizes
+    /// it, else those of [`bytes`](Self::bytes). `name` and `place` are those of [`quantizes`](Self::quantizes).
     ///
     /// # Errors
     /// When the precision would quantize it, but it is quantized in its file already.
     pub(super) fn bytes_in(&self, name: &str, precision: Precision, place: &Path) -> Result<u64> {
         let &[rows, columns] = self.shape.as_slice() else { return Ok(self.bytes(precision)) };
-        let quantized = self.quantizes(name, precision, place)?.then(|| Weight::nf4_bytes(rows, columns)).flatten();
+        let format = self.quantizes(name, precision, place)?;
+        let quantized = format.and_then(|format| Weight::bytes_in(format, rows, columns));
         Ok(quantized.map_or_else(|| self.bytes(precision), |bytes| bytes as u64))
     }
 
-    /// What the weight is used for: a matrix of a block is [`Purpose::Linear`], another matrix (embedding, output head or
-    /// router) [`Purpose::Vocabulary`], everything else (norms and biases) [`Purpose::Vector`].
+    /// What the weight is used for: a matrix of a block is [`Purpose::Linear`], another matrix (embedding, output head
+    /// or router) [`Purpose::Vocabulary`], everything else (norms and biases) [`Purpose::Vector`].
     pub(super) fn purpose(&self, name: &str) -> Purpose {
         // The router is small, and rounding it would send tokens to other experts.
         let is_router = name.strip_suffix(".weight").is_some_and(|module| module.ends_with(ROUTER));

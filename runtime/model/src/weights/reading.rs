@@ -2,8 +2,8 @@
 
 use std::sync::Arc;
 
-use tunebox_compute::precision::{Base, Purpose};
-use tunebox_compute::weight::{Format, Packed, Weight};
+use tunebox_compute::precision::Purpose;
+use tunebox_compute::weight::{Packed, Weight};
 use tunebox_compute::{DType, Device, Tensor};
 
 use super::Weights;
@@ -14,8 +14,8 @@ use crate::error::{Error, Result};
 use crate::families::GgufLayout;
 
 impl Weights {
-    /// Reads or maps a weight on the CPU, undoes what a GGUF writer did to it, and quantizes it to NF4 if the precision
-    /// asks for it. A weight given in memory is not copied. Does not store the result in `entry`. Errors: also an entry in
+    /// Reads or maps a weight on the CPU, undoes what a GGUF writer did to it, and quantizes it if the precision asks
+    /// for it. A weight given in memory is not copied. Does not store the result in `entry`. Errors: also an entry in
     /// memory without its original, which is only in `loaded`.
     pub(super) fn read(&self, name: &str, entry: &Entry) -> Result<Weight> {
         let weight = match &entry.stored {
@@ -35,8 +35,8 @@ impl Weights {
     }
 
     /// Copies a CPU weight to the model's device and releases its mapped pages. Converts plain matrices to the type of
-    /// activations and vectors to `f32`; quantized blocks stay as they are. Returns the weight itself if the device is the
-    /// CPU.
+    /// activations and vectors to `f32`; quantized blocks stay as they are. Returns the weight itself if the device is
+    /// the CPU.
     pub(super) fn place_on_device(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
         if self.device.is_cpu() {
             return Ok(weight);
@@ -58,23 +58,23 @@ impl Weights {
         }
     }
 
-    /// Quantizes a CPU weight to NF4 if the model's precision does so for its purpose and width, and then releases its
-    /// mapped pages; else returns the weight as it is.
+    /// Quantizes a CPU weight if the model's precision does so for its purpose and width, and then releases its mapped
+    /// pages; else returns the weight as it is.
     fn quantize(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
-        if self.precision.base() == Base::Stored {
+        let columns = entry.shape.last().copied().unwrap_or(0);
+        if self.precision.quantizes(entry.purpose(name), columns).is_none() {
             return Ok(weight);
         }
         let kept = self.precision.convert(weight, entry.purpose(name));
         let kept = kept.map_err(|error| name_tensor_in_error(name, &self.place, error))?;
-        if matches!(&kept, Weight::Packed(packed) if packed.format() == Format::NF4) {
-            self.release(entry);
-        }
+        self.release(entry);
         Ok(kept)
     }
 
-    /// A matrix in the mapped file, or, if `repair` reorders rows, a copy with its rows in Hugging Face's order, after which
-    /// the mapped pages are released. `None` if it has to be read: a vector, a format without products, or unmapped or
-    /// misaligned bytes. Errors: a format that is not read, or a repair that is not a reordering of all rows.
+    /// A matrix in the mapped file, or, if `repair` reorders rows, a copy with its rows in Hugging Face's order, after
+    /// which the mapped pages are released. `None` if it has to be read: a vector, a format without products, or
+    /// unmapped or misaligned bytes. Errors: a format that is not read, or a repair that is not a reordering of all
+    /// rows.
     fn map_packed(&self, entry: &Entry, location: &Location, repair: Repair) -> Result<Option<Packed>> {
         let &[rows, columns] = entry.shape.as_slice() else { return Ok(None) };
         let Some(format) = location.format()?.native else { return Ok(None) };
@@ -160,8 +160,8 @@ impl Repair {
 }
 
 impl Repair {
-    /// The values of a weight of this shape, in row-major order, with the change of the GGUF writer made: the inverse of
-    /// [`undo`](Self::undo).
+    /// The values of a weight of this shape, in row-major order, with the change of the GGUF writer made: the inverse
+    /// of [`undo`](Self::undo).
     pub(crate) fn make(self, mut values: Vec<f32>, shape: &[usize]) -> Vec<f32> {
         match self {
             Self::Nothing => values,

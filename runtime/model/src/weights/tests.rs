@@ -66,14 +66,27 @@ fn matrices_whose_rows_were_moved_and_vectors_are_in_memory_and_the_rest_is_in_t
 }
 
 #[test]
-fn what_weights_would_take_in_nf4_is_what_they_take() {
+fn what_weights_would_take_quantized_is_what_they_take() {
     let file = stored(GgmlDType::BF16);
-    let weights = opened(&file);
-    let estimate = weights.bytes_in(Base::Nf4).unwrap();
-    assert_eq!(weights.bytes_in(Base::Stored).unwrap(), weights.bytes());
-    let weights = weights.with_precision(Base::Nf4).unwrap();
-    weights.load().unwrap();
-    assert_eq!(weights.bytes(), estimate);
+    for base in [Base::Nf4, Base::Q8_0] {
+        let weights = opened(&file);
+        let estimate = weights.bytes_in(base).unwrap();
+        assert_eq!(weights.bytes_in(Base::Stored).unwrap(), weights.bytes());
+        let weights = weights.with_precision(base).unwrap();
+        weights.load().unwrap();
+        assert_eq!(weights.bytes(), estimate, "{base}");
+        let plain = |name: &str| weights.weight(name).unwrap().bytes() as u64;
+        assert_eq!(weights.bytes_in_memory(), estimate - plain("model.embed_tokens.weight") - plain("lm_head.weight"));
+    }
+}
+
+#[test]
+fn a_base_quantized_to_q8_0_while_it_is_read_is_the_one_of_a_q8_0_file() {
+    let (plain, quantized) = (stored(GgmlDType::F32), stored(GgmlDType::Q8_0));
+    let (plain, quantized) = (opened(&plain).with_precision(Base::Q8_0).unwrap(), opened(&quantized));
+    for name in plain.names().filter(|name| name.contains("_proj")) {
+        assert_eq!(bits(&plain.get(name).unwrap()), bits(&quantized.get(name).unwrap()), "{name}");
+    }
 }
 
 #[test]
@@ -130,7 +143,7 @@ fn bits(tensor: &Tensor) -> Vec<u32> {
 fn weights_are_those_of_the_cpu(device: &Device) {
     use GgmlDType::{BF16, F16, F32, Q2K, Q4K, Q6K, Q8_0};
     let as_stored = [F32, F16, BF16, Q2K, Q4K, Q6K, Q8_0].map(|format| (format, Base::Stored));
-    for (format, base) in as_stored.into_iter().chain([(F32, Base::Nf4), (BF16, Base::Nf4)]) {
+    for (format, base) in as_stored.into_iter().chain([(F32, Base::Nf4), (BF16, Base::Nf4), (BF16, Base::Q8_0)]) {
         let file = stored(format);
         let asked = PrecisionRequest { base, compute: Compute::F32 };
         let (here, there) =

@@ -51,8 +51,8 @@ pub(crate) fn wrong_digest(part: &str, wanted: &str, found: &str) -> Error {
 
 const PULL_AGAIN: &str = "`tunebox pull` it again; if it repeats, tell the publisher";
 
-/// Makes the explanation for an artifact that is no package, from what it is and why that is wrong. Adds that nothing was
-/// installed or run, and the hint to check the name.
+/// Makes the explanation for an artifact that is no package, from what it is and why that is wrong. Adds that nothing
+/// was installed or run, and the hint to check the name.
 fn unusable(what: String, why: impl Into<String>) -> Explanation {
     let hint = "check the name; `tunebox push` and `wkg` write packages in the form that is read here";
     Explanation::new("package", what).with_why(why).with_kept(NOTHING_CHANGED).with_hint(hint)

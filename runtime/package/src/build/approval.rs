@@ -7,12 +7,12 @@ use std::path::Path;
 
 use crate::{Error, digest, home};
 
-/// The folder of the records of method folders, in the folder of [`home::home`]. A record is an empty file, named by the
-/// SHA-256 of the method folder's resolved path.
+/// The folder of the records of method folders, in the folder of [`home::home`]. A record is an empty file, named by
+/// the SHA-256 of the method folder's resolved path.
 const BUILT_FOLDER: &str = "built";
 
-/// The folder of the records of run files, in the folder of [`home::home`]. A record is an empty file, named by the SHA-256
-/// of a text with what the run file asks for.
+/// The folder of the records of run files, in the folder of [`home::home`]. A record is an empty file, named by the
+/// SHA-256 of a text with what the run file asks for.
 const ACCEPTED_FOLDER: &str = "accepted";
 
 /// Marks a folder as one whose code this user lets run, by building it or creating it here. Returns true if it was not
@@ -22,8 +22,8 @@ pub fn record(folder: &Path) -> Result<bool, Error> {
     record_in(&home::home()?, folder)
 }
 
-/// Marks `folder` by an empty file in `home/built`, named by the SHA-256 of the folder's resolved path. Returns true if the
-/// folder was not marked before. Errors: no such folder, or a `home` that other users may change.
+/// Marks `folder` by an empty file in `home/built`, named by the SHA-256 of the folder's resolved path. Returns true if
+/// the folder was not marked before. Errors: no such folder, or a `home` that other users may change.
 fn record_in(home: &Path, folder: &Path) -> Result<bool, Error> {
     let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
     create_record(&home.join(BUILT_FOLDER), folder.as_os_str().as_encoded_bytes())

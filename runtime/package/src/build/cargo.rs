@@ -1,10 +1,10 @@
 //! Compiles a method folder with cargo.
 //!
-//! The cargo profile is always this program's, whatever the folder's workspace says. No compiler flag of the environment
-//! reaches the compiler, and no path of this machine gets into the module. Cargo builds into the subfolder `guest` of the
-//! target folder, so that a build inside `cargo test` does not wait for the lock of the outer cargo. If the method's
-//! `Cargo.toml` takes the SDK from the expected path, this program writes its own SDK there (see `sources`); `Cargo.lock`
-//! names no source of such a crate.
+//! The cargo profile is always this program's, whatever the folder's workspace says. No compiler flag of the
+//! environment reaches the compiler, and no path of this machine gets into the module. Cargo builds into the subfolder
+//! `guest` of the target folder, so that a build inside `cargo test` does not wait for the lock of the outer cargo. If
+//! the method's `Cargo.toml` takes the SDK from the expected path, this program writes its own SDK there (see
+//! `sources`); `Cargo.lock` names no source of such a crate.
 
 #[cfg(test)]
 mod tests;
@@ -74,7 +74,8 @@ pub(super) fn build(
     write_sdk(folder, watch)?;
     let job = Job { folder, toolchain, options };
     let package = job.describe()?;
-    // Two folders that share a target folder share the module's path: no other build may start before we have read the file.
+    // Two folders that share a target folder share the module's path: no other build may start before we have read the
+    // file.
     let _turn = lock_target(&package.target, watch)?;
     let empty =
         options.clean.then(tempfile::tempdir).transpose().map_err(Error::file("written to", &std::env::temp_dir()))?;
@@ -85,8 +86,8 @@ pub(super) fn build(
 }
 
 /// Takes the exclusive build lock of a target folder, the file `guest.lock` in it. Waits for other builds for up to 15
-/// minutes; `watch` gets one event if it waits. Creates folder and file if missing. Dropping the returned file releases the
-/// lock.
+/// minutes; `watch` gets one event if it waits. Creates folder and file if missing. Dropping the returned file releases
+/// the lock.
 fn lock_target(target: &Path, watch: &mut Watch<'_>) -> Result<File, Error> {
     files::create_folder(target)?;
     let path = target.join("guest.lock");
@@ -160,13 +161,14 @@ impl Job<'_> {
         Ok((module, warnings(self.folder, &package.root, &output.stdout)))
     }
 
-    /// Returns the `--remap-path-prefix` flags of all crates, so that no path of this machine gets into the module. They are
-    /// separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects. Path dependencies outside of `.tunebox` become `tunebox`,
-    /// the SDK becomes `sdk`, the folders of unpacked dependencies `dependencies`, and the standard library's source `rust`.
+    /// Returns the `--remap-path-prefix` flags of all crates, so that no path of this machine gets into the module.
+    /// They are separated by 0x1F, as `CARGO_ENCODED_RUSTFLAGS` expects. Path dependencies outside of `.tunebox` become
+    /// `tunebox`, the SDK becomes `sdk`, the folders of unpacked dependencies `dependencies`, and the standard
+    /// library's source `rust`.
     ///
-    /// Cargo compiles the standard library and the SDK again wherever these flags differ. So they leave out the method's
-    /// workspace, which [`Job::compile`] adds for the method's own crate only. With [`Options::debug`] they include it if a
-    /// path dependency lies in it, because the line tables of that crate name it.
+    /// Cargo compiles the standard library and the SDK again wherever these flags differ. So they leave out the
+    /// method's workspace, which [`Job::compile`] adds for the method's own crate only. With [`Options::debug`] they
+    /// include it if a path dependency lies in it, because the line tables of that crate name it.
     fn rust_flags(&self, package: &Package) -> OsString {
         let sdk = package.root.join(sources::FOLDER);
         let elsewhere = package.paths.iter().filter(|path| !path.starts_with(&sdk));
@@ -182,9 +184,9 @@ impl Job<'_> {
         flags.join(OsStr::new("\u{1f}"))
     }
 
-    /// Prepares, but does not run, a call of the toolchain's cargo in the method's folder: with the toolchain's compiler,
-    /// with the folder of its cargo first on `PATH`, without variables of an outer cargo, and without a network if the
-    /// options say so. Errors: no such folder.
+    /// Prepares, but does not run, a call of the toolchain's cargo in the method's folder: with the toolchain's
+    /// compiler, with the folder of its cargo first on `PATH`, without variables of an outer cargo, and without a
+    /// network if the options say so. Errors: no such folder.
     fn cargo_command(&self) -> Result<Command, Error> {
         cargo_in(self.folder, self.toolchain, self.options.offline)
     }
@@ -197,8 +199,8 @@ impl Job<'_> {
     }
 }
 
-/// Returns the flag `--remap-path-prefix=PATH=NAME`, by which the compiler writes `name` in place of `path` where a path
-/// begins with it.
+/// Returns the flag `--remap-path-prefix=PATH=NAME`, by which the compiler writes `name` in place of `path` where a
+/// path begins with it.
 fn remap_flag(path: &Path, name: &str) -> OsString {
     let mut flag = OsString::from("--remap-path-prefix=");
     flag.extend([path.as_os_str(), OsStr::new("="), OsStr::new(name)]);

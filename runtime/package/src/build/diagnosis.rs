@@ -1,5 +1,5 @@
-//! Turns the output of a failed cargo into an error. Errors of the compiler are shown as it renders them, all others are
-//! put into this program's words. Also collects the compiler's warnings of a cargo that succeeded.
+//! Turns the output of a failed cargo into an error. Errors of the compiler are shown as it renders them, all others
+//! are put into this program's words. Also collects the compiler's warnings of a cargo that succeeded.
 
 mod warning;
 
@@ -159,8 +159,8 @@ struct PathTranslator {
 }
 
 impl PathTranslator {
-    /// Computes the paths between a method's folder and the workspace's `root`. If the folder is not below the root, or one
-    /// of them does not exist, paths are translated as if the two were one folder.
+    /// Computes the paths between a method's folder and the workspace's `root`. If the folder is not below the root, or
+    /// one of them does not exist, paths are translated as if the two were one folder.
     fn new(folder: &Path, root: &Path) -> Self {
         let way = folder.canonicalize().ok().zip(root.canonicalize().ok());
         let way = way.and_then(|(folder, root)| folder.strip_prefix(root).map(Path::to_owned).ok()).unwrap_or_default();
@@ -169,9 +169,9 @@ impl PathTranslator {
     }
 
     /// Translates a path from the workspace's root into one from the method's folder. A path below the folder loses the
-    /// folder's part, even if there is no such file; another existing file gets `../` in front. The compiler names a file of
-    /// the SDK by its path in the SDK's own repository: a file that exists only below `.tunebox` gets that folder in front.
-    /// Any other path is returned unchanged.
+    /// folder's part, even if there is no such file; another existing file gets `../` in front. The compiler names a
+    /// file of the SDK by its path in the SDK's own repository: a file that exists only below `.tunebox` gets that
+    /// folder in front. Any other path is returned unchanged.
     fn translate_path(&self, named: &str) -> String {
         let supplied = format!("{FOLDER}/{named}");
         match named.strip_prefix(&self.down) {

@@ -13,8 +13,8 @@ use crate::files;
 const MAX_LISTED: usize = 5;
 
 /// Fails unless the folder holds a method: `Cargo.toml` or `pyproject.toml`, and the folder `src`. If there is no such
-/// folder, the error suggests the method folder beside it with the most similar name. Else it lists up to five methods in
-/// the folder, or beside it if there is none in it.
+/// folder, the error suggests the method folder beside it with the most similar name. Else it lists up to five methods
+/// in the folder, or beside it if there is none in it.
 pub fn expect_method(folder: &Path) -> Result<(), Error> {
     if has_method(folder) {
         return Ok(());

@@ -12,9 +12,9 @@ use crate::toolchain::{Toolchain, command};
 /// The environment variable that tells cargo to use no network, whatever its subcommand.
 const OFFLINE_VARIABLE: &str = "CARGO_NET_OFFLINE";
 
-/// Prepares, but does not run, a call of the toolchain's cargo in a folder: with the toolchain's compiler in `RUSTC`, with
-/// the folder of its cargo first on `PATH`, and without the variables that an outer cargo set. `offline` forbids the use of
-/// a network. Errors: no such folder.
+/// Prepares, but does not run, a call of the toolchain's cargo in a folder: with the toolchain's compiler in `RUSTC`,
+/// with the folder of its cargo first on `PATH`, and without the variables that an outer cargo set. `offline` forbids
+/// the use of a network. Errors: no such folder.
 pub fn cargo_in(folder: &Path, toolchain: &Toolchain, offline: bool) -> Result<Command, Error> {
     let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
     let mut cargo = command(&toolchain.cargo);

@@ -47,18 +47,17 @@ fn package_modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     FILES.iter().copied().filter(|(path, _)| path.ends_with(".py") && path.starts_with("tunebox/"))
 }
 
-/// Iterates over the modules that a process of plain Python needs beside the package, as (path, contents): those that have
-/// the names of `componentize-py`'s bindings, and their connection to a host.
+/// Iterates over the modules that a process of plain Python needs beside the package, as (path, contents): those that
+/// have the names of `componentize-py`'s bindings, and their connection to a host.
 fn native_modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
     FILES.iter().copied().filter(|(path, _)| path.ends_with(".py") && !path.starts_with("tunebox/"))
 }
 
-/// Builds the component of a folder in Python: its manifest from `pyproject.toml` and the class that it declares, its code
-/// from `src`.
-/// First writes the files for editors into the folder, if [`editors::write_editor_files`] has to; `watch` gets an event
-/// if that waits for a lock. Imports the source in the Python of this machine, which runs it. Errors: no
-/// `componentize-py` or no Python 3.11, source that declares no method or cannot be built, a manifest or an import that
-/// breaks a rule. What `mypy` finds are warnings; `watch` gets an event if it checks nothing.
+/// Builds the component of a folder in Python: its manifest from `pyproject.toml` and the class that it declares, its
+/// code from `src`. First writes the files for editors into the folder, if [`editors::write_editor_files`] has to;
+/// `watch` gets an event if that waits for a lock. Imports the source in the Python of this machine, which runs it.
+/// Errors: no `componentize-py` or no Python 3.11, source that declares no method or cannot be built, a manifest or an
+/// import that breaks a rule. What `mypy` finds are warnings; `watch` gets an event if it checks nothing.
 pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
     editors::write_editor_files(folder, watch)?;
     let tools = find_tools(folder)?;

@@ -13,10 +13,11 @@ pub(crate) const SECTION: &str = "tunebox:build";
 pub struct Record {
     /// What built the component: compiler, target and standard library, or the release of `componentize-py`.
     pub toolchain: String,
-    /// The SHA-256 of the method's source, in hexadecimal. Dependencies are not part of it, neither crates nor packages of a
-    /// `.venv`: a change in them is not detected.
+    /// The SHA-256 of the method's source, in hexadecimal. Dependencies are not part of it, neither crates nor packages
+    /// of a `.venv`: a change in them is not detected.
     pub source: String,
-    /// Whether the component keeps function names and line numbers, for its author. Such a component is not for publishing.
+    /// Whether the component keeps function names and line numbers, for its author. Such a component is not for
+    /// publishing.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub debug: bool,
 }

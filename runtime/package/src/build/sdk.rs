@@ -41,8 +41,8 @@ pub(super) fn write_sdk(folder: &Path, watch: &mut Watch<'_>) -> Result<(), Erro
 }
 
 /// Writes files below [`sources::FOLDER`] in `root`. Does nothing if the same files are there. Holds the lock of the
-/// existing file `lock` meanwhile; `watch` gets an event if another build holds it. Errors: a folder that cannot be written,
-/// no file `lock`, or a lock that is not released within 15 minutes.
+/// existing file `lock` meanwhile; `watch` gets an event if another build holds it. Errors: a folder that cannot be
+/// written, no file `lock`, or a lock that is not released within 15 minutes.
 pub(super) fn write_locked(root: &Path, files: &Files, lock: &Path, watch: &mut Watch<'_>) -> Result<(), Error> {
     if sources::has_files(root, files) {
         return Ok(());

@@ -72,8 +72,8 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     Ok(())
 }
 
-/// Returns a setting's default as a value of the setting's kind, or `None` if it has none. An integer becomes a number if
-/// the setting takes numbers. Errors: a default of another kind, or one outside of the setting's range or choices.
+/// Returns a setting's default as a value of the setting's kind, or `None` if it has none. An integer becomes a number
+/// if the setting takes numbers. Errors: a default of another kind, or one outside of the setting's range or choices.
 pub(super) fn default_value(setting: &Setting) -> Result<Option<Value>, Error> {
     let Some(value) = &setting.default else { return Ok(None) };
     match convert_and_check(setting, value.clone()) {

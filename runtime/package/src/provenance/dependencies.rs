@@ -109,9 +109,9 @@ fn component(locked: &LockedCrate) -> Component {
     Component::new(name.clone(), version.clone(), purl, checksum.clone())
 }
 
-/// Lists the packages that are installed in the `.venv` of a method's folder, by the names of their `NAME-VERSION.dist-info`
-/// folders, with `NAME` in lower case and hyphens for underscores. Empty without a `.venv`. Only these packages can get into
-/// a component. Errors: a folder that cannot be read.
+/// Lists the packages that are installed in the `.venv` of a method's folder, by the names of their
+/// `NAME-VERSION.dist-info` folders, with `NAME` in lower case and hyphens for underscores. Empty without a `.venv`.
+/// Only these packages can get into a component. Errors: a folder that cannot be read.
 pub(super) fn list_python_packages(folder: &Path) -> Result<BTreeSet<Component>, Error> {
     let mut found = BTreeSet::new();
     let library = folder.join(".venv").join("lib");

@@ -19,8 +19,8 @@ fn not_pulled(location: &str, is_pinned: bool) -> Error {
 }
 
 /// Parses `registry.example/namespace/name:1.2.3`, with `@` in place of `:` as well; the version may be missing. `None`
-/// if the text is something else, such as a path. A text with a version counts if the part before the first slash merely
-/// looks like a host; one without a version must be a valid name in a registry.
+/// if the text is something else, such as a path. A text with a version counts if the part before the first slash
+/// merely looks like a host; one without a version must be a valid name in a registry.
 pub(super) fn parse_registry_name(text: &str) -> Option<Source> {
     let (host, _) = text.split_once('/')?;
     let source = Source::parse(text);

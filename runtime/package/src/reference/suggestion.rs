@@ -18,8 +18,8 @@ pub(super) fn ambiguous(package: &Stored) -> Error {
 
 /// Returns what a person probably meant by a name that was not found: `.` if `base` is itself a method's folder of that
 /// name, else the nearest name among stored packages, method folders in `base` and `built_in`. `None` if no name is
-/// near. For a text of at most three letters, a built-in name is suggested only if no other name is near. Errors: a store
-/// that cannot be read.
+/// near. For a text of at most three letters, a built-in name is suggested only if no other name is near. Errors: a
+/// store that cannot be read.
 pub(super) fn suggest(text: &str, base: &Path, built_in: &[Builtin]) -> Result<Option<String>, Error> {
     if paths::resolve(base).file_name().is_some_and(|name| name == text) && build::expect_method(base).is_ok() {
         return Ok(Some(".".to_owned()));

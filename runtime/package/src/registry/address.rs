@@ -44,8 +44,8 @@ impl Address {
         Self { path: path.to_owned(), ..self.clone() }
     }
 
-    /// Resolves the value of a `Location` header relative to this address. `None` if it is empty, or does not lead to an
-    /// `http` or `https` address.
+    /// Resolves the value of a `Location` header relative to this address. `None` if it is empty, or does not lead to
+    /// an `http` or `https` address.
     pub(super) fn join(&self, location: &str) -> Option<Self> {
         if location.is_empty() {
             return None;

@@ -74,9 +74,9 @@ impl HttpRequest<'_> {
 }
 
 impl Connection {
-    /// Prepares a connection to the registry of a package; sends nothing. Uses HTTP if the location says so or the registry
-    /// is on this machine, else HTTPS. `writes` says whether a login must allow pushing. Errors: the location is offline, or
-    /// certificates cannot be read.
+    /// Prepares a connection to the registry of a package; sends nothing. Uses HTTP if the location says so or the
+    /// registry is on this machine, else HTTPS. `writes` says whether a login must allow pushing. Errors: the location
+    /// is offline, or certificates cannot be read.
     pub(super) fn new(location: &Location, remote: &Remote, writes: bool) -> Result<Self, Error> {
         if location.offline {
             let hint = "leave `--offline` out, or use what was pulled before: `tunebox list`";
@@ -196,8 +196,9 @@ impl Connection {
         answer.map_err(|error| self.request_error(address, error))
     }
 
-    /// Sends a request with a time limit for request and answer together: the time for `bytes` bytes at 16 KiB a second,
-    /// added to [`NETWORK_TIMEOUT`]. A server that takes or sends a byte now and then would otherwise never end.
+    /// Sends a request with a time limit for request and answer together: the time for `bytes` bytes at 16 KiB a
+    /// second, added to [`NETWORK_TIMEOUT`]. A server that takes or sends a byte now and then would otherwise never
+    /// end.
     fn send_with_time_limit<Sent: AsSendBody>(
         &self,
         request: Prepared<Sent>,
@@ -207,8 +208,8 @@ impl Connection {
         self.agent.run(self.agent.configure_request(request?).timeout_global(Some(timeout)).build())
     }
 
-    /// Returns the address that a response redirects to, or `None` if it is no redirect. Statuses 301 to 303 count only for
-    /// GET and HEAD. Errors: the address is invalid, or is unencrypted where that is not allowed.
+    /// Returns the address that a response redirects to, or `None` if it is no redirect. Statuses 301 to 303 count only
+    /// for GET and HEAD. Errors: the address is invalid, or is unencrypted where that is not allowed.
     fn redirect_target(
         &self,
         method: &Method,
@@ -225,9 +226,9 @@ impl Connection {
         self.resolve_redirect(from, location.to_str().unwrap_or_default()).map(Some)
     }
 
-    /// Resolves the value of a `Location` header relative to `from`. Errors: the result is no `http` or `https` address, or
-    /// is unencrypted where that is not allowed. `http` is allowed only if the registry itself is reached by `http`, and
-    /// then only to this machine, or to any host if the location allows plain HTTP.
+    /// Resolves the value of a `Location` header relative to `from`. Errors: the result is no `http` or `https`
+    /// address, or is unencrypted where that is not allowed. `http` is allowed only if the registry itself is reached
+    /// by `http`, and then only to this machine, or to any host if the location allows plain HTTP.
     pub(super) fn resolve_redirect(&self, from: &Address, location: &str) -> Result<Address, Error> {
         let nowhere = || {
             broken_connection(
@@ -260,8 +261,8 @@ impl<Bytes: Read, Advance: FnMut(u64)> Read for Watched<Bytes, Advance> {
     }
 }
 
-/// Returns the message, else the code, of the first error in a registry's JSON answer, with control characters escaped and
-/// cut to about 200 bytes. `None` if there is none.
+/// Returns the message, else the code, of the first error in a registry's JSON answer, with control characters escaped
+/// and cut to about 200 bytes. `None` if there is none.
 fn registry_message(text: &[u8]) -> Option<String> {
     let answer: Value = serde_json::from_slice(text).ok()?;
     let word = |path| answer.pointer(path)?.as_str();

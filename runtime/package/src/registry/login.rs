@@ -151,8 +151,8 @@ impl Login {
     }
 
     /// Finds the login under `key` in the text of a Docker configuration. May run a credential helper, whose output no
-    /// message repeats: it may hold the secret. `file` is the path for messages. Returns `Nobody` if there is no login, and
-    /// `Unusable` with the reason if the helper fails, or the text or the login cannot be parsed.
+    /// message repeats: it may hold the secret. `file` is the path for messages. Returns `Nobody` if there is no login,
+    /// and `Unusable` with the reason if the helper fails, or the text or the login cannot be parsed.
     fn find_in_text(text: &[u8], key: &str, file: &Path) -> Self {
         use CredentialRetrievalError as Problem;
         let file = file.display();

@@ -18,8 +18,8 @@ use crate::signature::signer_of;
 use crate::store::compare_versions;
 use tunebox_foundation::nearest::nearest;
 
-/// The media types of manifests to accept: that of packages, and those of container images, so that an error can say that
-/// the artifact is one.
+/// The media types of manifests to accept: that of packages, and those of container images, so that an error can say
+/// that the artifact is one.
 const MANIFESTS: &str = "application/vnd.oci.image.manifest.v1+json, application/vnd.oci.image.index.v1+json, \
                          application/vnd.docker.distribution.manifest.v2+json, \
                          application/vnd.docker.distribution.manifest.list.v2+json";
@@ -75,8 +75,8 @@ pub(super) fn push(
     Ok(documents.digest)
 }
 
-/// Uploads the manifest under a tag, which makes the package visible. Errors: the registry rejects it, or reports another
-/// digest for the manifest.
+/// Uploads the manifest under a tag, which makes the package visible. Errors: the registry rejects it, or reports
+/// another digest for the manifest.
 fn upload_manifest(connection: &mut Connection, tag: &str, documents: &Documents) -> Result<(), Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let request = HttpRequest {

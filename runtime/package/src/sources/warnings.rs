@@ -82,7 +82,8 @@ mod tests {
     fn a_metric_that_is_not_declared_is_found_with_its_line() {
         let folder = tempfile::tempdir().unwrap();
         let source = "fn step() {\n    add_metric(\"loss\", loss);\n    run::metric(\"accurcy\", share); add_metric(\"x\", 1.0);\n    \
-                      // metric(\"old\", 1.0)\n    own.metric(\"y\", 1.0);\n    my_metric(\"z\", 1.0);\n    metric(name, 1.0);\n}\n\n\
+                      // metric(\"old\", 1.0)\n    own.metric(\"y\", 1.0);\n    my_metric(\"z\", 1.0);\n    metric(name,
+                      // 1.0);\n}\n\n\
                       #[cfg(test)]\nmod tests {\n    fn told() {\n        metric(\"t\", 1.0);\n    }\n}\n";
         std::fs::create_dir(folder.path().join("src")).unwrap();
         std::fs::write(folder.path().join("src/lib.rs"), source).unwrap();

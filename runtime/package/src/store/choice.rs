@@ -38,8 +38,8 @@ pub(super) fn choose_package(known: &[Stored], wanted: Wanted<'_>, folder: Optio
     Err(no_package(wanted, nearest(name, others), &there, folder))
 }
 
-/// Returns the highest version for each pair of name and source, out of packages sorted by version. The result is sorted by
-/// name and source.
+/// Returns the highest version for each pair of name and source, out of packages sorted by version. The result is
+/// sorted by name and source.
 fn highest_versions<'a>(ordered: &[&'a Stored]) -> Vec<&'a Stored> {
     let highest: BTreeMap<_, _> = ordered.iter().map(|one| ((&one.name, &one.source), *one)).collect();
     highest.into_values().collect()

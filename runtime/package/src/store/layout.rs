@@ -239,8 +239,8 @@ impl Layout {
     }
 
     /// Deletes the blobs that the removed entries `former` refer to and no entry of `index` does. Deletes nothing if an
-    /// entry of `index` is damaged or no image manifest. A file that cannot be deleted stays. The lock must be held, and
-    /// `index` must be written already.
+    /// entry of `index` is damaged or no image manifest. A file that cannot be deleted stays. The lock must be held,
+    /// and `index` must be written already.
     pub(super) fn delete_unneeded_blobs(&self, former: &[Descriptor], index: &Index) {
         let needed: Option<Vec<_>> = index.manifests.iter().map(|entry| self.referenced_blobs(entry)).collect();
         // An entry that cannot be read may refer to any blob, so nothing is deleted then.

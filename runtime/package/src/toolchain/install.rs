@@ -42,8 +42,8 @@ pub fn install() -> Result<Installed, Error> {
     Err(Explanation { location, ..error.with_hint(hint) }.into())
 }
 
-/// Runs a command line, split at spaces, without a shell, and waits for its end. Returns a phrase about it: `done`, the last
-/// line of its error output if it fails, or why it could not be run.
+/// Runs a command line, split at spaces, without a shell, and waits for its end. Returns a phrase about it: `done`, the
+/// last line of its error output if it fails, or why it could not be run.
 fn run_command_line(line: &str) -> String {
     let mut words = line.split(' ');
     let Some(program) = words.next().and_then(find_on_path) else { return "there is no such program here".to_owned() };

@@ -51,8 +51,8 @@ impl KnownSigner {
 
 impl Trust {
     /// Checks a package whose statement was read, in this order: the name that was asked for, the pinned digest, the
-    /// signature, the signer, the pinned version, and names that look alike. Last, `mode` decides: by the lock alone, or by
-    /// asking a person about a new signer or the replacement of an unsigned pin. Remembers the package for
+    /// signature, the signer, the pinned version, and names that look alike. Last, `mode` decides: by the lock alone,
+    /// or by asking a person about a new signer or the replacement of an unsigned pin. Remembers the package for
     /// [`commit`](Self::commit) only if the mode is to ask. Errors: the first check that fails.
     pub(super) fn decide(
         &mut self,
@@ -144,8 +144,8 @@ impl Trust {
         entry.map_or(KnownSigner::No, |(file, publisher)| self.known_signer(file, publisher))
     }
 
-    /// Returns the entry to record for a signer that `file` names: its own entry if that is this machine's file. A signer
-    /// of an organization's list is marked as listed, so that it is accepted only as long as the list names it.
+    /// Returns the entry to record for a signer that `file` names: its own entry if that is this machine's file. A
+    /// signer of an organization's list is marked as listed, so that it is accepted only as long as the list names it.
     fn known_signer(&self, file: &Path, publisher: &Publisher) -> KnownSigner {
         let publisher = publisher.clone();
         KnownSigner::As(if *file == self.publishers.path {
@@ -237,8 +237,9 @@ impl Trust {
     }
 
     /// Adds a package and its signer to the lock and the publishers in memory, and to the list that
-    /// [`commit`](Self::commit) writes. A signer that was not known is recorded with the present day and the source that was
-    /// asked for. Returns what was admitted, with the version that the lock pinned before if it was another one.
+    /// [`commit`](Self::commit) writes. A signer that was not known is recorded with the present day and the source
+    /// that was asked for. Returns what was admitted, with the version that the lock pinned before if it was another
+    /// one.
     fn record_package(&mut self, candidate: Candidate, known: KnownSigner) -> Admitted {
         let Candidate { statement, source, signer } = candidate;
         let Statement { name, version, sha256, interface, .. } = &statement;

@@ -1,5 +1,5 @@
-//! Reads and writes the two trust files, `tunebox.lock` and `publishers.toml`: a comment, a schema number, and entries of
-//! one kind. Reading is strict: whatever is not understood is an error with its line and column.
+//! Reads and writes the two trust files, `tunebox.lock` and `publishers.toml`: a comment, a schema number, and entries
+//! of one kind. Reading is strict: whatever is not understood is an error with its line and column.
 
 use std::io;
 use std::ops::Range;
@@ -27,8 +27,8 @@ const MAX_FILE_BYTES: u64 = 1 << 20;
 /// How much of a wrong line an error shows, in bytes.
 const SHOWN_BYTES: usize = 160;
 
-/// Makes the explanation for a trust file (`tunebox.lock` or a list of publishers) that cannot be used. Its location is the
-/// path alone: the caller adds line and column if they are known.
+/// Makes the explanation for a trust file (`tunebox.lock` or a list of publishers) that cannot be used. Its location is
+/// the path alone: the caller adds line and column if they are known.
 fn unusable(path: &Path, problem: &str, hint: &str) -> Explanation {
     let explanation = Explanation::new("trust", printable(problem, 400)).with_location(format_path(path));
     explanation.with_kept("nothing was installed and nothing ran").with_hint(hint)
@@ -108,9 +108,9 @@ impl<T: Entry> TrustFile<T> {
         }
     }
 
-    /// Parses and checks the entries of a text; errors name it by `path`, which is not read. Errors, with line and column
-    /// where known: malformed TOML, an unknown or missing key, an invalid value, an entry that contradicts an earlier one,
-    /// or a `schema` other than 1.
+    /// Parses and checks the entries of a text; errors name it by `path`, which is not read. Errors, with line and
+    /// column where known: malformed TOML, an unknown or missing key, an invalid value, an entry that contradicts an
+    /// earlier one, or a `schema` other than 1.
     pub fn parse(path: impl AsRef<Path>, text: &str) -> Result<Self, Error> {
         let path = path.as_ref();
         let wrong = |span: Option<Range<usize>>, problem: &str| {

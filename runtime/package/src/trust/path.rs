@@ -9,10 +9,10 @@ use super::refusal::{locate, refuse};
 use super::source::LOCAL;
 use crate::{Error, Package};
 
-/// Checks a package that was named by a path against the organization's list in the file `keyring`, if there is one, and
-/// the project's lock; writes nothing. A package that neither names passes, unless `only_locked`: then the lock must pin
-/// these bytes under its name. Errors: a signer whom the list does not name for the package; another signer, an older
-/// version, or other bytes of the same version than the lock pins; a list or a lock that is not understood.
+/// Checks a package that was named by a path against the organization's list in the file `keyring`, if there is one,
+/// and the project's lock; writes nothing. A package that neither names passes, unless `only_locked`: then the lock
+/// must pin these bytes under its name. Errors: a signer whom the list does not name for the package; another signer,
+/// an older version, or other bytes of the same version than the lock pins; a list or a lock that is not understood.
 pub fn check_path_package(
     package: &Package,
     project: &Path,

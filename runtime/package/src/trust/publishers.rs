@@ -18,9 +18,9 @@ pub(super) const FILE: &str = "publishers.toml";
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields, rename_all = "kebab-case")]
 pub struct Publisher {
-    /// Whether only an organization's list vouched for the signer, and no person accepted it on this machine. Such an entry
-    /// accepts nothing: it only keeps other signers from using the names of its packages. It comes first, so that no entry
-    /// that is cut short lacks it.
+    /// Whether only an organization's list vouched for the signer, and no person accepted it on this machine. Such an
+    /// entry accepts nothing: it only keeps other signers from using the names of its packages. It comes first, so that
+    /// no entry that is cut short lacks it.
     #[serde(default, skip_serializing_if = "std::ops::Not::not")]
     pub listed: bool,
     /// What the signer signs for: a registry and namespace, or `local:NAME` for a package from paths.
@@ -33,7 +33,8 @@ pub struct Publisher {
     /// The package that it was first seen on.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub source: Option<String>,
-    /// The names of its packages that were accepted. Packages of other signers must not have names that look like these.
+    /// The names of its packages that were accepted. Packages of other signers must not have names that look like
+    /// these.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub packages: Vec<String>,
 }

@@ -30,8 +30,8 @@ pub struct Question {
     pub signer: Signer,
     /// What the signer would be accepted for: a registry and namespace, or `local:NAME` for a package from a path.
     pub prefix: String,
-    /// Whether the signer is not accepted for `prefix` yet. If false, the question is only whether this package may replace
-    /// the unsigned one that the lock pins.
+    /// Whether the signer is not accepted for `prefix` yet. If false, the question is only whether this package may
+    /// replace the unsigned one that the lock pins.
     pub is_new: bool,
     /// The prefixes for which the signer is accepted already.
     pub known_for: Vec<String>,
@@ -95,8 +95,8 @@ impl Trust {
         }
     }
 
-    /// Returns the reasons to doubt an unknown signer: other publishers have a package of this name, or sign for a prefix
-    /// that looks like this one. A package name that only looks like another one was refused before.
+    /// Returns the reasons to doubt an unknown signer: other publishers have a package of this name, or sign for a
+    /// prefix that looks like this one. A package name that only looks like another one was refused before.
     fn reasons_to_doubt(&self, name: &str, prefix: &str, signer: &Signer) -> Vec<String> {
         let others = || self.others(Some(signer.key.as_str()));
         let has = |other: &&Publisher| other.packages.iter().any(|package| package == name);

@@ -25,7 +25,8 @@ pub(crate) fn explain(what: impl Into<String>, why: impl Into<String>, hint: imp
 /// Turns the error of bytes that are no package into a refusal. An error that ends with the sandbox's exit code, such
 /// as another version of the contract, keeps its hint and exit code.
 pub(crate) fn refuse_unreadable(error: &Error) -> Error {
-    // Another version of the contract and precompiled code are no question of trust: they keep their hint and exit code.
+    // Another version of the contract and precompiled code are no question of trust: they keep their hint and exit
+    // code.
     let is_sandbox = error.exit() == Exit::Sandbox;
     let hint = if is_sandbox { error.hint() } else { Some(GET_AGAIN.to_owned()) };
     let what = Explanation::new("trust", error.to_string()).with_kept(NOTHING_CHANGED);

@@ -1,7 +1,7 @@
 //! Detects names that look alike, or differ by one typing error.
 
-/// From this number of letters on, names that differ in any one letter count as alike. Shorter names that are meant to be
-/// different, as `dpo`, `cpo` and `kto`, often differ in one letter only.
+/// From this number of letters on, names that differ in any one letter count as alike. Shorter names that are meant to
+/// be different, as `dpo`, `cpo` and `kto`, often differ in one letter only.
 const LONG_NAME_LETTERS: usize = 5;
 
 /// Whether two different names are easily taken for each other: they are equal once separators and letters that look

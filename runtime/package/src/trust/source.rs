@@ -43,8 +43,8 @@ impl Source {
         self.name.rsplit('/').next().unwrap_or_default()
     }
 
-    /// Returns the name by which publishers are found: `registry/namespace/name`, or `local:` and the package's name for a
-    /// package from a path. The path itself does not count, since USB sticks and folders change hands.
+    /// Returns the name by which publishers are found: `registry/namespace/name`, or `local:` and the package's name
+    /// for a package from a path. The path itself does not count, since USB sticks and folders change hands.
     pub(crate) fn publisher_path(&self, package: &str) -> String {
         if self.is_local { format!("{LOCAL}{package}") } else { self.name.clone() }
     }

@@ -21,12 +21,13 @@ const MAX_PARTS: u32 = 64;
 const MAX_INSTANCES: u32 = 256;
 /// The most functions in all modules of a component together.
 const MAX_FUNCTIONS: u32 = 50_000;
-/// The most bytes that the host keeps in an instance for each function, global, import, table and segment of its module.
+/// The most bytes that the host keeps in an instance for each function, global, import, table and segment of its
+/// module.
 const ITEM_BYTES: u64 = 48;
 /// The longest name of a function, in bytes: the host copies the names in the call stack when a method is stopped.
 const MAX_FUNCTION_NAME_BYTES: usize = 64 << 10;
-/// How long validation may take. It checks a type with all its parts wherever the type is used, so a small component can
-/// take hours.
+/// How long validation may take. It checks a type with all its parts wherever the type is used, so a small component
+/// can take hours.
 const VALIDATION_TIMEOUT: Duration = Duration::from_secs(5);
 /// The largest function body, in bytes.
 const MAX_FUNCTION_BYTES: usize = 512 << 10;
@@ -220,9 +221,9 @@ impl Survey {
         None
     }
 
-    /// Returns the most bytes that the host keeps for all instances of the component's modules, beside their memories and
-    /// tables: each counted as the module with the most items. Counts `MAX_INSTANCES` instances if components inside
-    /// the outermost one instantiate modules.
+    /// Returns the most bytes that the host keeps for all instances of the component's modules, beside their memories
+    /// and tables: each counted as the module with the most items. Counts `MAX_INSTANCES` instances if components
+    /// inside the outermost one instantiate modules.
     pub(crate) fn instance_bytes(&self) -> u64 {
         let instances = if self.has_nested_instances { u64::from(MAX_INSTANCES) } else { self.module_instances };
         instances * self.max_module_items * ITEM_BYTES

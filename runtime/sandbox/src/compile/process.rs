@@ -1,8 +1,8 @@
 //! A child process that compiles one component and ends: the parent's side, which waits for a limited time, and the
 //! child's side.
 //!
-//! The child gets one line of JSON with its limits and then the component's bytes; it answers with one line of JSON and then
-//! the code. The parent accepts the code only if its length and digest are those of that line.
+//! The child gets one line of JSON with its limits and then the component's bytes; it answers with one line of JSON and
+//! then the code. The parent accepts the code only if its length and digest are those of that line.
 
 use std::io::{self, BufReader, Read, Write};
 use std::os::unix::process::ExitStatusExt;
@@ -57,8 +57,8 @@ enum Answer {
 /// answer, and returns its code. The child has ended when this returns: it is killed if its answer is late, or if it
 /// goes on for 2 s after its answer. `name` names the component in errors.
 ///
-/// Errors: the component is malformed, compiling takes too much time or memory, or the child does not start or ends without
-/// a complete answer.
+/// Errors: the component is malformed, compiling takes too much time or memory, or the child does not start or ends
+/// without a complete answer.
 pub(super) fn compile(
     program: &Program,
     bytes: &[u8],

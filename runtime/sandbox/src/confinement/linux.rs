@@ -14,8 +14,8 @@ use seccompiler::{
     SeccompRule, apply_filter_all_threads,
 };
 
-/// Files and folders that every confined process may read: libraries, and what the system says of the machine and of the
-/// process itself.
+/// Files and folders that every confined process may read: libraries, and what the system says of the machine and of
+/// the process itself.
 const READABLE_PATHS: [&str; 18] = [
     "/usr/lib",
     "/usr/lib32",
@@ -40,8 +40,8 @@ const READABLE_PATHS: [&str; 18] = [
 /// Devices that every confined process may read and write.
 const DEVICES: [&str; 3] = ["/dev/null", "/dev/random", "/dev/urandom"];
 
-/// Calls that open sockets, start programs and processes, act on other processes or on the kernel, share memory or messages
-/// with other processes, or change files in ways that Landlock does not restrict.
+/// Calls that open sockets, start programs and processes, act on other processes or on the kernel, share memory or
+/// messages with other processes, or change files in ways that Landlock does not restrict.
 const DENIED_CALLS: [i64; 67] = [
     libc::SYS_socket,
     libc::SYS_socketpair,
@@ -165,8 +165,8 @@ const CAPABILITY_VERSION: u32 = 0x2008_0522;
 /// The numbers of `CAP_DAC_OVERRIDE`, `CAP_DAC_READ_SEARCH` and `CAP_FOWNER`: the files of other users.
 const FILES_OF_OTHERS: u32 = 1 << 1 | 1 << 2 | 1 << 3;
 
-/// Drops all capabilities of this thread except those for the files of other users, which the rules of Landlock restrict.
-/// Programs that it starts inherit none. Errors: the kernel does not report or change the capabilities.
+/// Drops all capabilities of this thread except those for the files of other users, which the rules of Landlock
+/// restrict. Programs that it starts inherit none. Errors: the kernel does not report or change the capabilities.
 #[expect(unsafe_code, reason = "no crate of this workspace drops capabilities")]
 fn drop_capabilities() -> io::Result<()> {
     // 0 is this thread. The sets are the effective, permitted and inheritable one, in two words each.
@@ -198,8 +198,8 @@ pub(super) fn deny_calls(edits_lines: bool) -> Result<(), Failed> {
         denied.extend(others.into_iter().map(|call| (call, Vec::new())));
     }
     install_filter(denied, SeccompAction::KillProcess)?;
-    // The arguments of `clone3` are in memory, where no filter looks. Without it the C library takes `clone`, and without
-    // `memfd_create` the engine copies instead of mapping.
+    // The arguments of `clone3` are in memory, where no filter looks. Without it the C library takes `clone`, and
+    // without `memfd_create` the engine copies instead of mapping.
     let lacking = [libc::SYS_clone3, libc::SYS_memfd_create, MEMFD_SECRET].map(|call| (call, Vec::new()));
     install_filter(lacking.into(), SeccompAction::Errno(libc::ENOSYS as u32))
 }
@@ -227,8 +227,8 @@ fn denied_by_arguments() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Failed> {
     ]))
 }
 
-/// Returns rules that deny two calls except in the form that a line editor needs: a connected pair of local stream sockets,
-/// and a signal to its own process group.
+/// Returns rules that deny two calls except in the form that a line editor needs: a connected pair of local stream
+/// sockets, and a signal to its own process group.
 fn denied_to_line_editor() -> Result<BTreeMap<i64, Vec<SeccompRule>>, Failed> {
     let unless = |argument, value| SeccompRule::new(vec![condition(argument, SeccompCmpOp::Ne, value)?]);
     let stream = (libc::SOCK_STREAM | libc::SOCK_CLOEXEC) as u64;
@@ -248,8 +248,8 @@ fn condition(argument: u8, comparison: SeccompCmpOp, value: u64) -> Result<Secco
 const F_SETSIG: u64 = 10;
 const F_SETOWN_EX: u64 = 15;
 
-/// Installs a filter on every thread of this process: it takes `action` for calls that match `rules`, where an empty list
-/// matches any arguments, and allows all other calls.
+/// Installs a filter on every thread of this process: it takes `action` for calls that match `rules`, where an empty
+/// list matches any arguments, and allows all other calls.
 fn install_filter(rules: BTreeMap<i64, Vec<SeccompRule>>, action: SeccompAction) -> Result<(), Failed> {
     let filter = SeccompFilter::new(rules, SeccompAction::Allow, action, std::env::consts::ARCH.try_into()?)?;
     let program: BpfProgram = filter.try_into()?;

@@ -59,8 +59,8 @@ impl HostRows for HostContext<'_> {
         count_to_u32(self.table.get(&this)?.0.targets())
     }
 
-    /// Makes a copy of the rows in which every token but the first of each row is a target, and returns the handle of the
-    /// copy. Charges one unit of work for each token and reserves the bytes of the copy.
+    /// Makes a copy of the rows in which every token but the first of each row is a target, and returns the handle of
+    /// the copy. Charges one unit of work for each token and reserves the bytes of the copy.
     fn whole(&mut self, this: Handle<RowsEntry>) -> Answer<RowsEntry> {
         self.enter("data.rows.whole")?;
         let rows = self.table.get(&this)?.0.clone();
@@ -70,8 +70,8 @@ impl HostRows for HostContext<'_> {
         Ok(self.table.push(RowsEntry(Arc::new(rows.whole()), reservation))?)
     }
 
-    /// Copies the tokens before each row's first target and returns the handle. Charges one unit of work for each token of
-    /// the rows and reserves the bytes of the copy. Errors: `invalid-argument` for a row without a target.
+    /// Copies the tokens before each row's first target and returns the handle. Charges one unit of work for each token
+    /// of the rows and reserves the bytes of the copy. Errors: `invalid-argument` for a row without a target.
     fn prompts(&mut self, this: Handle<RowsEntry>) -> Answer<RowsEntry> {
         self.enter("data.rows.prompts")?;
         let rows = self.table.get(&this)?.0.clone();
@@ -119,7 +119,8 @@ impl HostBatch for HostContext<'_> {
         Ok(self.table.get(&this)?.0.sides.iter().map(|(side, _)| side.clone()).collect())
     }
 
-    /// Returns a handle of the rows of one side and reserves their bytes; `invalid-argument` if the batch has no such side.
+    /// Returns a handle of the rows of one side and reserves their bytes; `invalid-argument` if the batch has no such
+    /// side.
     fn rows(&mut self, this: Handle<BatchEntry>, side: String) -> Answer<RowsEntry> {
         self.enter("data.batch.rows")?;
         let batch = self.table.get(&this)?.0.clone();
@@ -145,9 +146,9 @@ impl HostBatch for HostContext<'_> {
         self.push_list(column)
     }
 
-    /// Returns a handle of a column with a number for each target token: `[rows, width]` of the only side, `f32`, 0 off the
-    /// targets, NaN at those of a record without the column; `invalid-argument` for an unknown name, and for a record whose
-    /// list has another length.
+    /// Returns a handle of a column with a number for each target token: `[rows, width]` of the only side, `f32`, 0 off
+    /// the targets, NaN at those of a record without the column; `invalid-argument` for an unknown name, and for a
+    /// record whose list has another length.
     fn token_column(&mut self, this: Handle<BatchEntry>, name: String) -> Answer {
         self.enter("data.batch.token-column")?;
         let batch = self.table.get(&this)?.0.clone();
@@ -169,15 +170,15 @@ impl HostBatch for HostContext<'_> {
         self.push_list(&batch.indices)
     }
 
-    /// Returns the number of target tokens of one side in all micro-batches of the update, at least 1; `invalid-argument`
-    /// for an unknown side.
+    /// Returns the number of target tokens of one side in all micro-batches of the update, at least 1;
+    /// `invalid-argument` for an unknown side.
     fn window_targets(&mut self, this: Handle<BatchEntry>, side: String) -> Result<u32> {
         self.enter("data.batch.window-targets")?;
         side_count(&self.table.get(&this)?.0.window_targets, &side)
     }
 
-    /// Returns the number of tokens of one side that are not the first of their row, in all micro-batches of the update, at
-    /// least 1; `invalid-argument` for an unknown side.
+    /// Returns the number of tokens of one side that are not the first of their row, in all micro-batches of the
+    /// update, at least 1; `invalid-argument` for an unknown side.
     fn window_tokens(&mut self, this: Handle<BatchEntry>, side: String) -> Result<u32> {
         self.enter("data.batch.window-tokens")?;
         side_count(&self.table.get(&this)?.0.window_tokens, &side)
@@ -205,8 +206,8 @@ impl Host for HostContext<'_> {
     /// Makes rows of a method's own tokens, [`Rows::from_padded`], and returns their handle. Charges the work for every
     /// element and reserves the bytes of the rows, and of copies of the three tensors meanwhile.
     ///
-    /// Errors: `shape-mismatch` for other shapes than one `[rows, width]`; `dtype-mismatch`; `invalid-argument` for a token
-    /// that is not in the vocabulary, a row longer than the model's maximum, and masks that no rows have.
+    /// Errors: `shape-mismatch` for other shapes than one `[rows, width]`; `dtype-mismatch`; `invalid-argument` for a
+    /// token that is not in the vocabulary, a row longer than the model's maximum, and masks that no rows have.
     fn make_rows(&mut self, ids: Handle, presence: Handle, mask: Handle) -> Answer<RowsEntry> {
         self.enter("data.make-rows")?;
         let parts = [(&ids, "ids", DType::U32), (&presence, "presence", DType::F32), (&mask, "mask", DType::F32)];
@@ -235,15 +236,15 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Returns a handle of existing rows. Reserves their bytes, although the batch or the completions that they belong to
-    /// hold them too: the handle may outlive these.
+    /// Returns a handle of existing rows. Reserves their bytes, although the batch or the completions that they belong
+    /// to hold them too: the handle may outlive these.
     pub(crate) fn push_rows(&mut self, rows: &Arc<Rows>) -> Answer<RowsEntry> {
         let reservation = self.reserve(row_bytes(rows.tokens() as u64, rows.count()))?;
         Ok(self.table.push(RowsEntry(Arc::clone(rows), reservation))?)
     }
 
-    /// Returns a handle of a tensor `[rows, width]` that `make` computes from the rows. Charges one unit of work for each
-    /// element and reserves 4 bytes for it.
+    /// Returns a handle of a tensor `[rows, width]` that `make` computes from the rows. Charges one unit of work for
+    /// each element and reserves 4 bytes for it.
     fn push_token_tensor(
         &mut self,
         this: &Handle<RowsEntry>,
@@ -256,8 +257,8 @@ impl State {
     }
 }
 
-/// Estimates the bytes of rows: 5 a token (id and target mark), 128 a row for its two lists, and [`TENSOR_BYTES`] for the
-/// handle.
+/// Estimates the bytes of rows: 5 a token (id and target mark), 128 a row for its two lists, and [`TENSOR_BYTES`] for
+/// the handle.
 pub(crate) fn row_bytes(tokens: u64, rows: usize) -> u64 {
     TENSOR_BYTES + 5 * tokens + 128 * rows as u64
 }

@@ -13,8 +13,8 @@ use crate::scores::saved_block_bytes;
 use crate::state::{Answer, Handle, HostContext, RowsEntry, State, ViewEntry};
 use crate::train_state::Direction;
 
-/// Bytes of a token of captured rows, beside that of the rows: its place among those that a pass runs (twice 4 and 1), and, if
-/// it is captured, its place in the row and in the result (twice 8), and in the pass (4).
+/// Bytes of a token of captured rows, beside that of the rows: its place among those that a pass runs (twice 4 and 1),
+/// and, if it is captured, its place in the row and in the result (twice 8), and in the pass (4).
 const TOKEN_BYTES: u64 = 32;
 
 impl Host for HostContext<'_> {
@@ -30,12 +30,12 @@ impl Host for HostContext<'_> {
         Ok(u32::try_from(self.configuration.hidden)?)
     }
 
-    /// Runs one forward pass under `view` and returns a handle of the activations at one site and token, with active patches
-    /// applied: `[layers, rows, dimension]`, or `[layers, rows, width, dimension]` for the target tokens, `f32`, in the
-    /// order of `layers`, without gradient. Charges a pass.
+    /// Runs one forward pass under `view` and returns a handle of the activations at one site and token, with active
+    /// patches applied: `[layers, rows, dimension]`, or `[layers, rows, width, dimension]` for the target tokens,
+    /// `f32`, in the order of `layers`, without gradient. Charges a pass.
     ///
-    /// Errors: `invalid-argument` for no layers, one that is missing or named twice, for no rows, for a token that a row
-    /// lacks, or for more numbers than a tensor has. Too little memory for the pass ends the method.
+    /// Errors: `invalid-argument` for no layers, one that is missing or named twice, for no rows, for a token that a
+    /// row lacks, or for more numbers than a tensor has. Too little memory for the pass ends the method.
     fn capture(
         &mut self,
         view: Handle<ViewEntry>,
@@ -56,9 +56,9 @@ impl Host for HostContext<'_> {
         self.push_new_tensor(elements, |state| state.train_state().policy.capture(&view, &rows, &layers, site, token))
     }
 
-    /// Runs one forward pass under the policy and returns a handle of the activations as `capture` does, with a gradient:
-    /// saves what a backward pass needs. Charges a pass, and reserves the bytes of the patches that are active now and of the
-    /// tensors that are saved, beside their numbers.
+    /// Runs one forward pass under the policy and returns a handle of the activations as `capture` does, with a
+    /// gradient: saves what a backward pass needs. Charges a pass, and reserves the bytes of the patches that are
+    /// active now and of the tensors that are saved, beside their numbers.
     ///
     /// Errors: those of `capture`; `unsupported` if the run trains nothing up to the last of the layers.
     fn capture_for_learning(&mut self, rows: Handle<RowsEntry>, layers: Vec<u32>, site: Site, token: Token) -> Answer {
@@ -84,8 +84,8 @@ impl Host for HostContext<'_> {
 
     /// Adds a direction `[dimension]` for a layer to the run's artifact, replacing an earlier one of that layer.
     ///
-    /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a missing layer, a number that is not finite, or a
-    /// site, token or coefficient that differs from that of other layers.
+    /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a missing layer, a number that is not finite,
+    /// or a site, token or coefficient that differs from that of other layers.
     fn publish(&mut self, layer: u32, site: Site, token: Token, vector: Handle, coefficient: f32) -> Result<()> {
         self.enter("hidden.publish")?;
         let layers = self.layer_indices(vec![layer])?;
@@ -125,20 +125,20 @@ impl State {
         Ok((layers, last, elements))
     }
 
-    /// Converts a method's list of layers to indices, in its order. Errors: `invalid-argument` for an empty list, an index
-    /// that the model lacks, or an index that is named twice.
+    /// Converts a method's list of layers to indices, in its order. Errors: `invalid-argument` for an empty list, an
+    /// index that the model lacks, or an index that is named twice.
     pub(crate) fn layer_indices(&self, layers: Vec<u32>) -> Result<Vec<usize>> {
         layer_indices(layers, self.configuration.layers)
     }
 
-    /// Returns the numbers of an `f32` vector `[dimension]`, as wide as the residual stream. Charges one unit of work for
-    /// each number. Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number that is not finite.
+    /// Returns the numbers of an `f32` vector `[dimension]`, as wide as the residual stream. Charges one unit of work
+    /// for each number. Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number that is not finite.
     pub(crate) fn read_stream_vector(&mut self, vector: &Handle) -> Result<Vec<f32>> {
         self.read_vector(vector, self.configuration.hidden, "the stream")
     }
 
-    /// Returns the numbers of an `f32` vector `[length]`. `what` says in the error's message which part of the model has
-    /// that length. Charges one unit of work for each number.
+    /// Returns the numbers of an `f32` vector `[length]`. `what` says in the error's message which part of the model
+    /// has that length. Charges one unit of work for each number.
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`, `invalid-argument` for a number that is not finite.
     pub(crate) fn read_vector(&mut self, vector: &Handle, length: usize, what: &str) -> Result<Vec<f32>> {
@@ -187,8 +187,8 @@ fn stream_token(token: Token) -> stream::Token {
     }
 }
 
-/// Converts a method's list of layers to indices below `count`, in its order. Errors: `invalid-argument` for an empty list, an
-/// index of `count` or more, or an index that is named twice.
+/// Converts a method's list of layers to indices below `count`, in its order. Errors: `invalid-argument` for an empty
+/// list, an index of `count` or more, or an index that is named twice.
 fn layer_indices(layers: Vec<u32>, count: usize) -> Result<Vec<usize>> {
     let allowed = || Refusal::argument(format!("layers are a list of 1 to {count}, this has {}", layers.len()));
     ensure((1..=count).contains(&layers.len()), allowed)?;

@@ -39,11 +39,12 @@ impl Host for HostContext<'_> {
     }
 
     /// Adds the gradient of Σ `logprob` · log-probability + Σ `entropy` · entropy over the target tokens of `scores` to
-    /// the policy's; both coefficients are `[rows, width]`, `f32`. Runs the pass of the scores first if it was deferred.
+    /// the policy's; both coefficients are `[rows, width]`, `f32`. Runs the pass of the scores first if it was
+    /// deferred.
     ///
     /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a coefficient at a target token that is not
-    /// finite, for scores of another view than the policy, if the weights have changed since the scores were made, or if a
-    /// gradient went through the scores before; the error of the scores' pass if it failed.
+    /// finite, for scores of another view than the policy, if the weights have changed since the scores were made, or
+    /// if a gradient went through the scores before; the error of the scores' pass if it failed.
     fn backward_from(&mut self, scores: Handle<ScoresEntry>, logprob: Handle, entropy: Option<Handle>) -> Result<()> {
         self.enter("learn.backward-from")?;
         self.run_and_read_record(&scores)?.check_scored()?;

@@ -60,8 +60,8 @@ impl HostTaps for HostContext<'_> {
         self.add_tap("model.taps.top-one", &this, Tap::TopOne)
     }
 
-    /// Adds the divergence to a view with this β to the set, in place of an earlier one. Errors: `invalid-argument` for a β
-    /// outside 0 to 1.
+    /// Adds the divergence to a view with this β to the set, in place of an earlier one. Errors: `invalid-argument` for
+    /// a β outside 0 to 1.
     fn divergence(&mut self, this: Handle<TapsEntry>, view: Handle<ViewEntry>, beta: f32) -> Result<()> {
         self.enter("model.taps.divergence")?;
         let shown = printable(&beta.to_string(), 32);
@@ -78,50 +78,50 @@ impl HostTaps for HostContext<'_> {
 }
 
 impl HostScores for HostContext<'_> {
-    /// Returns a handle of the log-probability of each target token: `[rows, width]`, `f32`, 0 off the targets. Runs the
-    /// scoring passes that were deferred first. Ends the method if the pass of the scores failed, for want of a `result` in
-    /// WIT.
+    /// Returns a handle of the log-probability of each target token: `[rows, width]`, `f32`, 0 off the targets. Runs
+    /// the scoring passes that were deferred first. Ends the method if the pass of the scores failed, for want of a
+    /// `result` in WIT.
     fn logprob(&mut self, this: Handle<ScoresEntry>) -> wasmtime::Result<Handle> {
         Ok(self.push_tap("model.scores.logprob", &this, Tap::Logprob)?)
     }
 
-    /// Returns a handle of the entropy in nats of the distribution that predicts each target token: `[rows, width]`, `f32`,
-    /// 0 off the targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were
-    /// requested without this tap; the model's error if their pass failed.
+    /// Returns a handle of the entropy in nats of the distribution that predicts each target token: `[rows, width]`,
+    /// `f32`, 0 off the targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the
+    /// scores were requested without this tap; the model's error if their pass failed.
     fn entropy(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.push_tap("model.scores.entropy", &this, Tap::Entropy)
     }
 
-    /// Returns a handle of log Σ p² of the distribution p that predicts each target token: `[rows, width]`, `f32`, 0 off the
-    /// targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were requested
-    /// without this tap; the model's error if their pass failed.
+    /// Returns a handle of log Σ p² of the distribution p that predicts each target token: `[rows, width]`, `f32`, 0
+    /// off the targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were
+    /// requested without this tap; the model's error if their pass failed.
     fn log_sum_square(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.push_tap("model.scores.log-sum-square", &this, Tap::LogSumSquare)
     }
 
     /// Returns a handle of the mean logit over the vocabulary for each target token: `[rows, width]`, `f32`, 0 off the
-    /// targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were requested
-    /// without this tap; the model's error if their pass failed.
+    /// targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were
+    /// requested without this tap; the model's error if their pass failed.
     fn mean_logit(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.push_tap("model.scores.mean-logit", &this, Tap::MeanLogit)
     }
 
-    /// Returns a handle of the mean log-probability over the vocabulary for each target token: `[rows, width]`, `f32`, 0 off
-    /// the targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were
-    /// requested without this tap; the model's error if their pass failed.
+    /// Returns a handle of the mean log-probability over the vocabulary for each target token: `[rows, width]`, `f32`,
+    /// 0 off the targets. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores
+    /// were requested without this tap; the model's error if their pass failed.
     fn mean_logprob(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.push_tap("model.scores.mean-logprob", &this, Tap::MeanLogprob)
     }
 
-    /// Returns a handle of a tensor `[rows, width]`, `f32`, that is 1 where no token is more likely than the target token,
-    /// else 0. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were requested
-    /// without this tap; the model's error if their pass failed.
+    /// Returns a handle of a tensor `[rows, width]`, `f32`, that is 1 where no token is more likely than the target
+    /// token, else 0. Runs the scoring passes that were deferred first. Errors: `invalid-argument` if the scores were
+    /// requested without this tap; the model's error if their pass failed.
     fn top_one(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.push_tap("model.scores.top-one", &this, Tap::TopOne)
     }
 
-    /// Returns a handle of the divergence in nats of the distribution that predicts each target token to that of the other
-    /// view: `[rows, width]`, `f32`, 0 off the targets. Runs the scoring passes that were deferred first. Errors:
+    /// Returns a handle of the divergence in nats of the distribution that predicts each target token to that of the
+    /// other view: `[rows, width]`, `f32`, 0 off the targets. Runs the scoring passes that were deferred first. Errors:
     /// `invalid-argument` if the scores were requested without this tap; the model's error if their pass failed.
     fn divergence(&mut self, this: Handle<ScoresEntry>) -> Answer {
         self.push_tap("model.scores.divergence", &this, Tap::Divergence)
@@ -157,8 +157,8 @@ impl Host for HostContext<'_> {
     }
 
     /// Makes a frozen copy of the trained weights under a name, replacing one of that name, and returns a handle of its
-    /// view. Counts one pass, and first runs the scoring passes that were deferred. A copy that exceeds `activation_bytes`
-    /// or the memory that is left ends the method.
+    /// view. Counts one pass, and first runs the scoring passes that were deferred. A copy that exceeds
+    /// `activation_bytes` or the memory that is left ends the method.
     ///
     /// Errors: `invalid-argument` for an empty or long name, `out-of-budget` past the number of snapshots of the run,
     /// `unsupported` if all weights are trained.
@@ -183,7 +183,8 @@ impl Host for HostContext<'_> {
         Ok(self.table.push(ViewEntry(View::Snapshot(name)))?)
     }
 
-    /// Requests scores of rows under a view, without saving activations for a backward pass; see [`State::request_scores`].
+    /// Requests scores of rows under a view, without saving activations for a backward pass; see
+    /// [`State::request_scores`].
     fn score(
         &mut self,
         view: Handle<ViewEntry>,
@@ -196,7 +197,8 @@ impl Host for HostContext<'_> {
         self.request_scores(&view, &rows, taps, temperature, false)
     }
 
-    /// Requests scores of rows under the policy, saving the activations for a backward pass; see [`State::request_scores`].
+    /// Requests scores of rows under the policy, saving the activations for a backward pass; see
+    /// [`State::request_scores`].
     fn score_for_learning(
         &mut self,
         rows: Handle<RowsEntry>,
@@ -274,8 +276,8 @@ impl State {
         }
     }
 
-    /// Counts a call of `function`, runs all scoring passes that were deferred, and returns a handle of one tap: `[rows,
-    /// width]`, `f32`, 0 off the target tokens. The handle shares the tap's numbers and their reservation.
+    /// Counts a call of `function`, runs all scoring passes that were deferred, and returns a handle of one tap:
+    /// `[rows, width]`, `f32`, 0 off the target tokens. The handle shares the tap's numbers and their reservation.
     ///
     /// Errors: `invalid-argument` if the tap was not requested with the scores; the model's error if their pass failed.
     fn push_tap(&mut self, function: &'static str, scores: &Handle<ScoresEntry>, tap: Tap) -> Answer {
@@ -299,11 +301,11 @@ impl State {
     }
 
     /// Charges work, a pass and the bytes of the taps, and returns a handle of scores. With `learning`, the pass saves
-    /// the activations for a backward pass. Logits are divided by `temperature`. Defers the pass if the policy can share
-    /// prefixes between rows in one pass; else runs it now, and frees the scores again if it fails.
+    /// the activations for a backward pass. Logits are divided by `temperature`. Defers the pass if the policy can
+    /// share prefixes between rows in one pass; else runs it now, and frees the scores again if it fails.
     ///
-    /// Errors: `invalid-argument` for a temperature that is not finite and above 0, or for no rows; the model's error if
-    /// the pass ran and failed.
+    /// Errors: `invalid-argument` for a temperature that is not finite and above 0, or for no rows; the model's error
+    /// if the pass ran and failed.
     fn request_scores(
         &mut self,
         view: &View,

@@ -27,8 +27,8 @@ impl Host for HostContext<'_> {
     /// Makes a patch active that adds `coefficient` · `vector`, `[dimension]`, to the activations of these layers at a
     /// site; with `answers_only`, only at target tokens, and while sampling only at new tokens.
     ///
-    /// Errors: `out-of-budget` past the number of active patches; `invalid-argument` for no layers, one that is missing or
-    /// named twice, or numbers or products that are not finite; `shape-mismatch` and `dtype-mismatch` for `vector`.
+    /// Errors: `out-of-budget` past the number of active patches; `invalid-argument` for no layers, one that is missing
+    /// or named twice, or numbers or products that are not finite; `shape-mismatch` and `dtype-mismatch` for `vector`.
     fn add(
         &mut self,
         layers: Vec<u32>,
@@ -44,11 +44,11 @@ impl Host for HostContext<'_> {
         self.push_patch(Patch::add(layers, stream_site(site), &vector, coefficient, answers_only)?)
     }
 
-    /// Makes a patch active that removes the component along `direction`, `[dimension]`, from the activations of all tokens
-    /// in these layers at a site.
+    /// Makes a patch active that removes the component along `direction`, `[dimension]`, from the activations of all
+    /// tokens in these layers at a site.
     ///
-    /// Errors: `out-of-budget` past the number of active patches; `invalid-argument` for no layers, one that is missing or
-    /// named twice, or a direction of length 0 or not finite; `shape-mismatch` and `dtype-mismatch` for `direction`.
+    /// Errors: `out-of-budget` past the number of active patches; `invalid-argument` for no layers, one that is missing
+    /// or named twice, or a direction of length 0 or not finite; `shape-mismatch` and `dtype-mismatch` for `direction`.
     fn ablate(&mut self, layers: Vec<u32>, site: Site, direction: Handle) -> Answer<PatchEntry> {
         self.enter("patch.ablate")?;
         let layers = self.layer_indices(layers)?;
@@ -56,11 +56,11 @@ impl Host for HostContext<'_> {
         self.push_patch(Patch::ablate(layers, stream_site(site), &direction)?)
     }
 
-    /// Makes a patch active that sets the component along `direction`, `[dimension]`, to `value` in the activations of all
-    /// tokens in these layers at a site.
+    /// Makes a patch active that sets the component along `direction`, `[dimension]`, to `value` in the activations of
+    /// all tokens in these layers at a site.
     ///
-    /// Errors: `out-of-budget` past the number of active patches; `invalid-argument` for no layers, one that is missing or
-    /// named twice, a value that is not finite, or a direction of length 0 or not finite; `shape-mismatch` and
+    /// Errors: `out-of-budget` past the number of active patches; `invalid-argument` for no layers, one that is missing
+    /// or named twice, a value that is not finite, or a direction of length 0 or not finite; `shape-mismatch` and
     /// `dtype-mismatch` for `direction`.
     fn project(&mut self, layers: Vec<u32>, site: Site, direction: Handle, value: f32) -> Answer<PatchEntry> {
         self.enter("patch.project")?;
@@ -72,14 +72,14 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Returns the bytes to reserve for a patch: [`TENSOR_BYTES`], 4 for each number of its vector, and 8 for each block of
-    /// the model, however many layers it names.
+    /// Returns the bytes to reserve for a patch: [`TENSOR_BYTES`], 4 for each number of its vector, and 8 for each
+    /// block of the model, however many layers it names.
     pub(crate) fn patch_bytes(&self) -> u64 {
         TENSOR_BYTES + 4 * self.configuration.hidden as u64 + 8 * self.configuration.layers as u64
     }
 
-    /// Adds a patch to the policy and returns its handle. Reserves [`patch_bytes`](Self::patch_bytes) until the handle is
-    /// dropped. First runs the scoring passes that were deferred, without the patch.
+    /// Adds a patch to the policy and returns its handle. Reserves [`patch_bytes`](Self::patch_bytes) until the handle
+    /// is dropped. First runs the scoring passes that were deferred, without the patch.
     ///
     /// Errors: `out-of-budget` past the number of active patches; past `handles` ends the method.
     fn push_patch(&mut self, patch: Patch) -> Answer<PatchEntry> {

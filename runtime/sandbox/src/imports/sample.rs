@@ -70,8 +70,8 @@ impl HostSampler for HostContext<'_> {
         Ok(())
     }
 
-    /// Restricts sampling to tokens with at least `value` times the likeliest token's probability; `invalid-argument` for a
-    /// value outside [0, 1].
+    /// Restricts sampling to tokens with at least `value` times the likeliest token's probability; `invalid-argument`
+    /// for a value outside [0, 1].
     fn min_p(&mut self, this: Handle<SamplerEntry>, value: f32) -> Result<()> {
         self.enter("sample.sampler.min-p")?;
         check_argument((0.0..=1.0).contains(&value), "min-p", &value, "0 to 1")?;
@@ -79,8 +79,8 @@ impl HostSampler for HostContext<'_> {
         Ok(())
     }
 
-    /// Sets the most new tokens of a completion, end token included: 1 to the run's own limit, else `invalid-argument`. In
-    /// a run that does not sample, every value is an error.
+    /// Sets the most new tokens of a completion, end token included: 1 to the run's own limit, else `invalid-argument`.
+    /// In a run that does not sample, every value is an error.
     fn max_tokens(&mut self, this: Handle<SamplerEntry>, value: u32) -> Result<()> {
         self.enter("sample.sampler.max-tokens")?;
         let limit = self.train_state().hooks.max_new_tokens();
@@ -99,8 +99,8 @@ impl HostSampler for HostContext<'_> {
         Ok(())
     }
 
-    /// Adds a stop text and reserves its bytes; `invalid-argument` for an empty text, one of more than [`STOP_BYTES`] bytes,
-    /// or one more than [`STOPS`] texts.
+    /// Adds a stop text and reserves its bytes; `invalid-argument` for an empty text, one of more than [`STOP_BYTES`]
+    /// bytes, or one more than [`STOPS`] texts.
     fn stop(&mut self, this: Handle<SamplerEntry>, text: String) -> Result<()> {
         self.enter("sample.sampler.stop")?;
         let length = text.len();
@@ -115,8 +115,8 @@ impl HostSampler for HostContext<'_> {
         Ok(())
     }
 
-    /// Restricts sampling to these tokens, in place of an earlier list. Charges the work for each and reserves their bytes;
-    /// `invalid-argument` for an empty list, one longer than the vocabulary, or a token that is not in it.
+    /// Restricts sampling to these tokens, in place of an earlier list. Charges the work for each and reserves their
+    /// bytes; `invalid-argument` for an empty list, one longer than the vocabulary, or a token that is not in it.
     fn allow_tokens(&mut self, this: Handle<SamplerEntry>, mut ids: Vec<u32>) -> Result<()> {
         self.enter("sample.sampler.allow-tokens")?;
         self.meters.charge_units(ids.len() as u64)?;
@@ -189,9 +189,9 @@ impl Host for HostContext<'_> {
         Ok(self.train_state().policy.model().end_tokens())
     }
 
-    /// Samples completions of each prompt under `view` and returns their handle. Charges tokens, multiply-adds and bytes at
-    /// their largest number first; returns unused tokens and bytes afterwards, but not multiply-adds. Charges the tokens that
-    /// are decoded to look for stop texts.
+    /// Samples completions of each prompt under `view` and returns their handle. Charges tokens, multiply-adds and
+    /// bytes at their largest number first; returns unused tokens and bytes afterwards, but not multiply-adds. Charges
+    /// the tokens that are decoded to look for stop texts.
     ///
     /// Of the batch's prompts in a run with an environment, this answers the completions: charges the most answers as
     /// verdicts, and tokens of messages as multiply-adds and bytes up to the run's own limit of new tokens. The texts
@@ -281,8 +281,8 @@ impl State {
         Ok(Some((room, texts)))
     }
 
-    /// Checks the memory of the key-value caches for `sequences` sequences of `tokens` tokens each. Ends the method if they
-    /// and what the model keeps already exceed `activation_bytes` or the memory that is left.
+    /// Checks the memory of the key-value caches for `sequences` sequences of `tokens` tokens each. Ends the method if
+    /// they and what the model keeps already exceed `activation_bytes` or the memory that is left.
     fn check_cache(&self, view: &View, sequences: u64, tokens: u64) -> Result<()> {
         let cache = self.train_state().policy.cache_memory(view, sequences, tokens);
         Ok(self.check_kept(cache)?)

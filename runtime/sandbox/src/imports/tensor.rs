@@ -1,6 +1,6 @@
-//! Implements `wit/tensor.wit`. The build script writes the operations from the contract: each looks up its operands and
-//! calls the function of `compute::ops` that has its name (`calls` is what they have in common). The functions that are
-//! not operations are here: reading a tensor, and scopes.
+//! Implements `wit/tensor.wit`. The build script writes the operations from the contract: each looks up its operands
+//! and calls the function of `compute::ops` that has its name (`calls` is what they have in common). The functions that
+//! are not operations are here: reading a tensor, and scopes.
 
 mod calls;
 #[cfg(test)]
@@ -33,8 +33,8 @@ impl HostTensor for HostContext<'_> {
         Ok(element_type_of(held.tensor.dtype())?)
     }
 
-    /// Returns the element of a one-element tensor as `f32` and counts 4 bytes as read back. Errors: `shape-mismatch` for
-    /// another number of elements; `out-of-budget` past `readback_bytes`.
+    /// Returns the element of a one-element tensor as `f32` and counts 4 bytes as read back. Errors: `shape-mismatch`
+    /// for another number of elements; `out-of-budget` past `readback_bytes`.
     fn item(&mut self, this: Handle) -> Result<f32> {
         self.enter("tensor.tensor.item")?;
         let held = self.tensor_node(&this)?;
@@ -53,8 +53,8 @@ impl HostTensor for HostContext<'_> {
         Ok(ops::list(&held.tensor)?)
     }
 
-    /// Returns all elements of a `u32` or `u8` tensor in row-major order. First counts 4 bytes an element as read back, and
-    /// charges work. Errors: `dtype-mismatch` for another element type; `out-of-budget` past `readback_bytes`.
+    /// Returns all elements of a `u32` or `u8` tensor in row-major order. First counts 4 bytes an element as read back,
+    /// and charges work. Errors: `dtype-mismatch` for another element type; `out-of-budget` past `readback_bytes`.
     fn copy_to_indices(&mut self, this: Handle) -> Result<Vec<u32>> {
         self.enter("tensor.tensor.copy-to-indices")?;
         let held = self.tensor_node(&this)?;
@@ -86,8 +86,8 @@ impl HostScope for HostContext<'_> {
         Ok(self.exempt_from_scope(&this, &tensor)?)
     }
 
-    /// Closes the scope: frees the tensors made since it was opened, except those kept. Their handles stay, and using one
-    /// ends the method. Not counted as a call.
+    /// Closes the scope: frees the tensors made since it was opened, except those kept. Their handles stay, and using
+    /// one ends the method. Not counted as a call.
     fn drop(&mut self, this: Handle<ScopeEntry>) -> wasmtime::Result<()> {
         Ok(self.close_scope(this)?)
     }

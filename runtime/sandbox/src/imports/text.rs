@@ -11,8 +11,8 @@ const MAX_IDS: usize = 65_536;
 const MAX_BYTES: usize = 1 << 20;
 
 impl Host for HostContext<'_> {
-    /// Decodes token ids to text, leaving out special tokens. Charges work for each id and counts the text's bytes as read
-    /// back.
+    /// Decodes token ids to text, leaving out special tokens. Charges work for each id and counts the text's bytes as
+    /// read back.
     ///
     /// Errors: `invalid-argument` for more than `MAX_IDS` ids or one outside the vocabulary; `out-of-budget` past the
     /// bytes that a step may read back; `device-error` for a model without a tokenizer.

@@ -1,9 +1,9 @@
 //! Implements `wit/weights.wit`: one function for each of the interface, in its order.
 //!
 //! An edited matrix belongs to the run, not to the method: the policy keeps at most one copy of each matrix and of each
-//! snapshot, or an adapter beside them that grows by a rank with every edit. Edits are charged as work and as bytes of a
-//! rank, and copies count against `activation_bytes`. Rows that are read are reserved like other tensors, and
-//! count as bytes read back.
+//! snapshot, or an adapter beside them that grows by a rank with every edit. Edits are charged as work and as bytes of
+//! a rank, and copies count against `activation_bytes`. Rows that are read are reserved like other tensors, and count
+//! as bytes read back.
 
 use tunebox_model::decoder::Site;
 use tunebox_model::edit;
@@ -13,7 +13,8 @@ use crate::bindings::weights::{Form, Host, Role};
 use crate::refusal::{Refusal, Result, ensure};
 use crate::state::{Answer, Handle, HostContext, State};
 
-/// Seconds that an edit takes for each number of its matrix on a slow machine, as an estimate: nothing interrupts an edit.
+/// Seconds that an edit takes for each number of its matrix on a slow machine, as an estimate: nothing interrupts an
+/// edit.
 const NUMBER_SECONDS: f64 = 40e-9;
 
 impl Host for HostContext<'_> {
@@ -30,8 +31,8 @@ impl Host for HostContext<'_> {
         Ok(self.train_state().policy.keep_edits_as(form)?)
     }
 
-    /// Returns rows and columns, (out, in), of the matrix with this role in block `layer`, which is ignored for embedding and
-    /// head.
+    /// Returns rows and columns, (out, in), of the matrix with this role in block `layer`, which is ignored for
+    /// embedding and head.
     ///
     /// Errors: `invalid-argument` for a missing layer.
     fn shape(&mut self, role: Role, layer: u32) -> Result<(u32, u32)> {
@@ -44,11 +45,11 @@ impl Host for HostContext<'_> {
     }
 
     /// Returns a handle of `count` rows, from `first` on, of the matrix with this role in block `layer`: `[count, in]`,
-    /// `f32`, with edits and full training applied but not the adapter. `layer` is ignored for embedding and head. Charges
-    /// work and counts the bytes as read back.
+    /// `f32`, with edits and full training applied but not the adapter. `layer` is ignored for embedding and head.
+    /// Charges work and counts the bytes as read back.
     ///
-    /// Errors: `invalid-argument` for a missing layer, no rows or rows past the matrix; `out-of-budget` past the bytes that
-    /// a step may read back.
+    /// Errors: `invalid-argument` for a missing layer, no rows or rows past the matrix; `out-of-budget` past the bytes
+    /// that a step may read back.
     fn read_rows(&mut self, role: Role, layer: u32, first: u32, count: u32) -> Answer {
         self.enter("weights.read-rows")?;
         let (rows, columns) = self.train_state().policy.matrix_shape(model_role(role), layer as usize)?;
@@ -66,8 +67,8 @@ impl Host for HostContext<'_> {
     /// embedding and head. `left` is `[out]` and `right` `[in]`, both `f32`. First runs the scoring passes that were
     /// deferred, with the weights as they are. Earlier scores take no gradient afterwards.
     ///
-    /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a missing layer, a number that is not finite, or a
-    /// product that could overflow `f32`; `unsupported` for a matrix that cannot be edited.
+    /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a missing layer, a number that is not finite,
+    /// or a product that could overflow `f32`; `unsupported` for a matrix that cannot be edited.
     fn add_outer(&mut self, role: Role, layer: u32, left: Handle, right: Handle, scale: f32) -> Result<()> {
         self.enter("weights.add-outer")?;
         let (rows, columns) = self.train_state().policy.matrix_shape(model_role(role), layer as usize)?;
@@ -83,14 +84,14 @@ impl Host for HostContext<'_> {
     }
 
     /// Changes the matrix W `[out, in]` with this role in block `layer` to W − `strength` · r rᵀ W, where r is
-    /// `direction`, `[out]`, at length 1. For the embedding, `direction` is `[in]`, and each row loses its component along
-    /// it. `keep_norms` restores the length of each row. Unless edits are kept as an adapter, also changes a bias b of the
-    /// matrix to b − `strength` · r rᵀ b. First runs the scoring passes that were deferred. Earlier scores take no gradient
-    /// afterwards.
+    /// `direction`, `[out]`, at length 1. For the embedding, `direction` is `[in]`, and each row loses its component
+    /// along it. `keep_norms` restores the length of each row. Unless edits are kept as an adapter, also changes a bias
+    /// b of the matrix to b − `strength` · r rᵀ b. First runs the scoring passes that were deferred. Earlier scores
+    /// take no gradient afterwards.
     ///
-    /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a missing layer, a strength outside −16 to 16,
-    /// or a direction that has no length or is not finite; `unsupported` for a matrix that cannot be edited, and for
-    /// `keep_norms` where edits are kept as an adapter.
+    /// Errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a missing layer, a strength outside −16 to
+    /// 16, or a direction that has no length or is not finite; `unsupported` for a matrix that cannot be edited, and
+    /// for `keep_norms` where edits are kept as an adapter.
     fn project_out(
         &mut self,
         role: Role,
@@ -111,10 +112,10 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Charges an edit of a matrix before it is made: its elements as work, and for the rest of the session the bytes of the
-    /// rank that the edit adds where edits are kept as an adapter. Runs the scoring passes that were deferred. A copy of
-    /// the matrix that exceeds `activation_bytes` or the memory that is left ends the method, and so does an edit that may
-    /// outlast the step.
+    /// Charges an edit of a matrix before it is made: its elements as work, and for the rest of the session the bytes
+    /// of the rank that the edit adds where edits are kept as an adapter. Runs the scoring passes that were deferred. A
+    /// copy of the matrix that exceeds `activation_bytes` or the memory that is left ends the method, and so does an
+    /// edit that may outlast the step.
     fn charge_edit(&mut self, role: edit::Role, layer: usize) -> Result<()> {
         let (rows, columns) = self.train_state().policy.matrix_shape(role, layer)?;
         self.meters.charge_units(rows as u64 * columns as u64)?;

@@ -1,7 +1,8 @@
 //! Connections of native twins, over sockets that only processes of this user can reach.
 //!
-//! A host opens a [`TwinListener`], starts the method's process with the path of its socket, and accepts it as a [`Twin`].
-//! In the other direction, a running unit test starts this program with one end of a socket: its [`UnitTest`].
+//! A host opens a [`TwinListener`], starts the method's process with the path of its socket, and accepts it as a
+//! [`Twin`]. In the other direction, a running unit test starts this program with one end of a socket: its
+//! [`UnitTest`].
 
 use std::fs::Permissions;
 use std::io::{self, ErrorKind, Read};
@@ -180,7 +181,8 @@ pub struct UnitTest {
 }
 
 impl UnitTest {
-    /// Greets the test that started this program over the socket that is its standard input, and reads what it asks for.
+    /// Greets the test that started this program over the socket that is its standard input, and reads what it asks
+    /// for.
     ///
     /// # Errors
     /// When the standard input is no socket, or the test does not read within 5 s, does not answer within 5 s, or
@@ -189,8 +191,8 @@ impl UnitTest {
         Self::greet(UnixStream::from(io::stdin().as_fd().try_clone_to_owned()?))
     }
 
-    /// Sends the version of the contract to the test at the other end of a socket, and reads the manifest of the method and
-    /// the run that the test asks for, each within 5 s. Later calls of the method have no time limit.
+    /// Sends the version of the contract to the test at the other end of a socket, and reads the manifest of the method
+    /// and the run that the test asks for, each within 5 s. Later calls of the method have no time limit.
     fn greet(mut stream: UnixStream) -> io::Result<Self> {
         let mut greeting = Vec::new();
         CONTRACT.to_string().encode(&mut greeting);

@@ -1,8 +1,8 @@
-//! Calls a method that is a native process: sends each call over the connection, and answers the process's requests until
-//! the call returns.
+//! Calls a method that is a native process: sends each call over the connection, and answers the process's requests
+//! until the call returns.
 //!
-//! The sandbox cannot bound native code. Only the time that the process itself takes in a call has a limit, `patience`, so
-//! that a test that hangs ends; the host's time for answers does not count.
+//! The sandbox cannot bound native code. Only the time that the process itself takes in a call has a limit, `patience`,
+//! so that a test that hangs ends; the host's time for answers does not count.
 
 use std::collections::BTreeSet;
 use std::io::ErrorKind;
@@ -62,8 +62,8 @@ fn malformed(what: impl Into<String>) -> Cause {
 }
 
 impl Process {
-    /// Takes over a connected process. It may request functions of the interfaces in `imports`, given by full name; names
-    /// outside the contract are ignored.
+    /// Takes over a connected process. It may request functions of the interfaces in `imports`, given by full name;
+    /// names outside the contract are ignored.
     pub(crate) fn new(twin: Twin, imports: &[String], state: State) -> Self {
         let Twin { stream, patience, .. } = twin;
         let interfaces = imports.iter().filter_map(|import| interface_of(import)).map(str::to_owned).collect();
@@ -99,8 +99,8 @@ impl Process {
         }
     }
 
-    /// Answers requests between two calls, without time limit, until the process sends text that says what to do next, and
-    /// returns that text; `None` if the process is gone. Errors: the process sends the result of a call, panics, or
+    /// Answers requests between two calls, without time limit, until the process sends text that says what to do next,
+    /// and returns that text; `None` if the process is gone. Errors: the process sends the result of a call, panics, or
     /// breaks the protocol.
     fn answer_while_idle(&mut self) -> wasmtime::Result<Option<String>> {
         match self.receive(None)? {
@@ -135,8 +135,8 @@ impl Process {
     /// Answers requests until another message comes, and returns that message; [`Message::Gone`] if the connection is
     /// closed. `None` is no deadline. The time that the host needs to compute answers is added to the deadline.
     ///
-    /// Errors: the method panicked (its message and place are stored as the fault), sent no message in time, or sent one
-    /// that the protocol does not have; an answer failed or could not be sent.
+    /// Errors: the method panicked (its message and place are stored as the fault), sent no message in time, or sent
+    /// one that the protocol does not have; an answer failed or could not be sent.
     fn receive(&mut self, mut deadline: Deadline) -> wasmtime::Result<Message> {
         loop {
             let received = match frame::receive(&mut self.stream, LARGEST, deadline) {
@@ -195,7 +195,8 @@ impl Guest for Process {
         &mut self.state
     }
 
-    /// Resets the counters and starts the clocks of a call. Ignores the seconds: the method's own time has no limit here.
+    /// Resets the counters and starts the clocks of a call. Ignores the seconds: the method's own time has no limit
+    /// here.
     fn begin(&mut self, _: f64) -> wasmtime::Result<()> {
         // How long native code computes says nothing about the component.
         self.state.meters.begin(f64::INFINITY);

@@ -94,8 +94,8 @@ impl Pass {
         self.parts.iter().map(taps).collect()
     }
 
-    /// Joins the seeds of each score, by its number, into seeds for all rows of the pass. A seed is the gradient of a tap,
-    /// `[rows, width]`; it is 0 in rows of a score that has none for the tap.
+    /// Joins the seeds of each score, by its number, into seeds for all rows of the pass. A seed is the gradient of a
+    /// tap, `[rows, width]`; it is 0 in rows of a score that has none for the tap.
     pub(super) fn all_seeds(&self, seeds: &BTreeMap<u64, Seeds>) -> Result<Seeds, Error> {
         join_seeds(&self.parts.iter().collect::<Vec<_>>(), &self.scored.rows, seeds)
     }
@@ -122,8 +122,8 @@ impl Pass {
 }
 
 /// Joins the seeds of each part, by its score's number, into seeds for the joined `rows`: `[rows, width]`, `f32`, 0
-/// where a part has no seed for a tap. A tap for which no part has a seed gets none. Returns the seeds of a single part as
-/// they are.
+/// where a part has no seed for a tap. A tap for which no part has a seed gets none. Returns the seeds of a single part
+/// as they are.
 fn join_seeds(parts: &[&Part], rows: &Rows, seeds: &BTreeMap<u64, Seeds>) -> Result<Seeds, Error> {
     if let [part] = parts {
         return Ok(seeds.get(&part.score).cloned().unwrap_or_default());

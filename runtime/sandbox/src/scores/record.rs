@@ -40,8 +40,8 @@ pub(crate) struct ScoreRecord {
 }
 
 impl ScoreRecord {
-    /// Creates scores whose pass has not run and whose handle the method holds. `generation` is the policy's update count;
-    /// `bytes` is the reservation for the taps, `saved` that for what the pass saves, beside its numbers.
+    /// Creates scores whose pass has not run and whose handle the method holds. `generation` is the policy's update
+    /// count; `bytes` is the reservation for the taps, `saved` that for what the pass saves, beside its numbers.
     pub(crate) fn new(
         request: ScoreRequest,
         rows: Arc<Rows>,
@@ -70,9 +70,9 @@ impl ScoreRecord {
         matches!(self.outcome, Outcome::Waiting)
     }
 
-    /// Stores the taps that pass number `pass` returned. Taps of scores for learning become variables, the leaves of the
-    /// graph of a loss; also taps through which no gradient goes, so that a loss that depends on one is refused. Only
-    /// stepwise taps ([`Tap::is_stepwise`]) stay constants.
+    /// Stores the taps that pass number `pass` returned. Taps of scores for learning become variables, the leaves of
+    /// the graph of a loss; also taps through which no gradient goes, so that a loss that depends on one is refused.
+    /// Only stepwise taps ([`Tap::is_stepwise`]) stay constants.
     pub(super) fn set_taps(&mut self, mut taps: Taps<Tensor>, pass: u64) -> Result<()> {
         for (_, tensor) in taps.iter_mut().filter(|(tap, _)| self.request.learning && !tap.is_stepwise()) {
             *tensor = Var::from_tensor(&tensor.detach())?.into_inner();
@@ -114,8 +114,8 @@ impl ScoreRecord {
         self.taps().map(|_| ())
     }
 
-    /// Returns one tap, `[rows, width]`. Errors: `invalid-argument` if the tap was not requested or the pass has not run;
-    /// the error of the pass if it failed.
+    /// Returns one tap, `[rows, width]`. Errors: `invalid-argument` if the tap was not requested or the pass has not
+    /// run; the error of the pass if it failed.
     pub(crate) fn tap(&self, tap: Tap) -> Result<&Tensor> {
         let name = tap.name();
         let missing = || Refusal::argument(format!("the tap `{name}` was not asked for when the rows were scored"));
@@ -134,8 +134,8 @@ impl ScoreRecord {
         self.learned_from = true;
     }
 
-    /// Checks that a gradient may go through these scores. Errors: `invalid-argument` if they are not of the policy, or the
-    /// weights have changed since, that is, the scores are not of the update count `generation`.
+    /// Checks that a gradient may go through these scores. Errors: `invalid-argument` if they are not of the policy, or
+    /// the weights have changed since, that is, the scores are not of the update count `generation`.
     pub(crate) fn check_current(&self, generation: u64) -> Result<()> {
         let other = "only scores of the policy take a gradient, these are of another view";
         ensure(self.request.view == View::Policy, || Refusal::argument(other))?;
@@ -143,8 +143,8 @@ impl ScoreRecord {
         ensure(self.generation == generation, || Refusal::argument(updated))
     }
 
-    /// Returns the taps that are leaves of the graph of a loss: those of scores for learning, except stepwise ones. None
-    /// before their pass ran.
+    /// Returns the taps that are leaves of the graph of a loss: those of scores for learning, except stepwise ones.
+    /// None before their pass ran.
     pub(super) fn leaves(&self) -> impl Iterator<Item = (Tap, &Tensor)> {
         let taps = match &self.outcome {
             Outcome::Scored { taps, .. } if self.request.learning => Some(taps),

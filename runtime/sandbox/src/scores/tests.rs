@@ -40,8 +40,8 @@ impl RunHooks for ShortVocabulary {
     }
 }
 
-/// Creates a state in which a score was requested for each row of tokens, and returns it with the numbers of the scores and
-/// the record of backward passes.
+/// Creates a state in which a score was requested for each row of tokens, and returns it with the numbers of the scores
+/// and the record of backward passes.
 fn state<const N: usize>(rows: [[u32; 2]; N], learning: bool, limits: Limits) -> (State, [u64; N], Backward) {
     let (settings, backward) = (SessionSettings { limits, ..SessionSettings::default() }, Backward::default());
     let train_state = Arc::new(Mutex::new(tiny(ShortVocabulary(backward.clone()))));

@@ -1,7 +1,7 @@
 //! Tensors of a method: given out as handles, charged, and freed one by one or by a scope.
 //!
-//! A tensor is charged to the session's byte budget before it is made and stays charged as long as its handle, or a graph
-//! that leads through it, exists: its numbers once, and a fixed size for each tensor and view, however small.
+//! A tensor is charged to the session's byte budget before it is made and stays charged as long as its handle, or a
+//! graph that leads through it, exists: its numbers once, and a fixed size for each tensor and view, however small.
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -25,7 +25,8 @@ pub(crate) type Handle<T = TensorEntry> = Resource<T>;
 /// The device of a method's tensors: the CPU, wherever the model computes, so that a component works everywhere.
 pub(crate) const DEVICE: Device = Device::Cpu;
 
-/// Bytes that a tensor or view takes beside its numbers: shape, handle, and the operation that a gradient goes back through.
+/// Bytes that a tensor or view takes beside its numbers: shape, handle, and the operation that a gradient goes back
+/// through.
 pub(crate) const TENSOR_BYTES: u64 = 1_024;
 
 /// Bytes that a scope takes for each tensor that outlives it.
@@ -55,15 +56,15 @@ impl State {
         self.push_tensor(tensor, Arc::new(reservation))
     }
 
-    /// Returns a handle of a new tensor `[values]` with a copy of these numbers. Reserves 4 bytes a number before it copies.
-    /// Errors: `invalid-argument` for an empty list.
+    /// Returns a handle of a new tensor `[values]` with a copy of these numbers. Reserves 4 bytes a number before it
+    /// copies. Errors: `invalid-argument` for an empty list.
     pub(crate) fn push_list<T: WithDType>(&mut self, values: &[T]) -> Answer {
         self.push_new_tensor(values.len() as u64, |_| Tensor::from_slice(values, values.len(), &DEVICE))
     }
 
     /// Returns a handle of a tensor that has no operands: it is outside a graph, or a leaf of one. `bytes` is the
-    /// reservation of its numbers. Reserves [`TENSOR_BYTES`]. Errors: `invalid-argument` for a tensor without elements; past
-    /// `device_bytes` or `handles` ends the method.
+    /// reservation of its numbers. Reserves [`TENSOR_BYTES`]. Errors: `invalid-argument` for a tensor without elements;
+    /// past `device_bytes` or `handles` ends the method.
     pub(crate) fn push_tensor(&mut self, tensor: Tensor, bytes: Arc<Reservation>) -> Answer {
         let own = self.reserve(TENSOR_BYTES)?;
         self.push_node(Node::new(tensor, bytes, own))
@@ -89,8 +90,8 @@ impl State {
         self.push_node(Node::new(tensor, bytes, own).with_operands(operands.to_vec(), grad_fn, backward))
     }
 
-    /// Returns a handle of a tensor whose bytes are reserved already. Gives the tensor a serial number, by which scopes find
-    /// it, and raises `usage.peak_tensors`. Past `handles` ends the method.
+    /// Returns a handle of a tensor whose bytes are reserved already. Gives the tensor a serial number, by which scopes
+    /// find it, and raises `usage.peak_tensors`. Past `handles` ends the method.
     ///
     /// Errors: `invalid-argument` for a tensor that has a dimension of 0, which operations do not expect.
     fn push_node(&mut self, node: Node) -> Answer {
@@ -104,8 +105,8 @@ impl State {
         Ok(handle)
     }
 
-    /// Deletes a handle, also one whose tensor a scope freed. The tensor's bytes are released when no other tensor or graph
-    /// needs them. An invalid handle ends the method.
+    /// Deletes a handle, also one whose tensor a scope freed. The tensor's bytes are released when no other tensor or
+    /// graph needs them. An invalid handle ends the method.
     pub(crate) fn delete_tensor(&mut self, handle: Handle) -> Result<()> {
         let entry = self.table.delete(handle)?;
         self.live_tensors.remove(&entry.serial);
@@ -119,7 +120,8 @@ impl State {
     }
 
     /// Exempts a tensor from being freed with this scope; other scopes still free it. Reserves [`KEPT_BYTES`], which
-    /// are released when the scope is closed, or earlier if the tensor is gone. Ends the method if it was freed already.
+    /// are released when the scope is closed, or earlier if the tensor is gone. Ends the method if it was freed
+    /// already.
     pub(crate) fn exempt_from_scope(&mut self, scope: &Handle<ScopeEntry>, tensor: &Handle) -> Result<()> {
         self.tensor_node(tensor)?;
         let serial = self.table.get(tensor)?.serial;

@@ -1,9 +1,9 @@
 //! What the sandbox costs a training step: `lora` and `dpo` as components beside the same methods as native code.
 //!
-//! Both work on one model in one process, on the same batches, taking turns after each step, and must come to the same bits.
-//! `cargo bench --workspace --bench twin` measures on the tiny model; `-- --model FOLDER`, or the variable
-//! `TUNEBOX_BENCH_MODEL`, on another. The overhead is the median over the pairs of steps of component ÷ native − 1, shown
-//! with its quartiles. Where other work of the machine spreads the quartiles, compare the fastest step of each.
+//! Both work on one model in one process, on the same batches, taking turns after each step, and must come to the same
+//! bits. `cargo bench --workspace --bench twin` measures on the tiny model; `-- --model FOLDER`, or the variable
+//! `TUNEBOX_BENCH_MODEL`, on another. The overhead is the median over the pairs of steps of component ÷ native − 1,
+//! shown with its quartiles. Where other work of the machine spreads the quartiles, compare the fastest step of each.
 #![expect(clippy::print_stdout, reason = "its output is the table")]
 
 mod arguments;
@@ -46,8 +46,8 @@ fn open(model: Option<&str>, place: &Path) -> Outcome<Arc<Model>> {
     Ok(Arc::new(Model::open(&Source::open(&path, true)?, &Device::Cpu)?))
 }
 
-/// Executes and times `arguments.pairs` pairs of steps, each on its own random batch; native and component take turns at
-/// being first. One earlier pair warms up and is not in the result.
+/// Executes and times `arguments.pairs` pairs of steps, each on its own random batch; native and component take turns
+/// at being first. One earlier pair warms up and is not in the result.
 fn measure(twin: &'static Twin, model: &Arc<Model>, arguments: &Arguments) -> Outcome<Vec<Timed>> {
     let vocabulary = model.configuration.vocabulary;
     let (records, sequence) = (arguments.batch.get(), arguments.sequence.get());

@@ -79,8 +79,9 @@ pub(crate) fn preference(train_state: &mut TrainState, batch: &Batch) -> Outcome
     ])
 }
 
-/// Joins the rows of both sides alternately (chosen, rejected, chosen, …), so that the model computes the common beginning
-/// of a pair once. Ends with the shorter side. A session joins the rows that a component scores in this order, too.
+/// Joins the rows of both sides alternately (chosen, rejected, chosen, …), so that the model computes the common
+/// beginning of a pair once. Ends with the shorter side. A session joins the rows that a component scores in this
+/// order, too.
 fn interleaved(chosen: &Rows, rejected: &Rows) -> Outcome<Arc<Rows>> {
     let ids = chosen.ids.iter().zip(&rejected.ids).flat_map(|(one, other)| [one.clone(), other.clone()]);
     let marks = chosen.targets.iter().zip(&rejected.targets).flat_map(|(one, other)| [one.clone(), other.clone()]);
@@ -95,7 +96,8 @@ fn part(scores: &Scored, first: u32, rows: &Arc<Rows>) -> Outcome<Scored> {
     Ok(Scored::of_taps(scores.view.clone(), Arc::clone(rows), taps, scores.generation))
 }
 
-/// The request to score a view with these taps at temperature 1. Saves activations for a backward pass only for the policy.
+/// The request to score a view with these taps at temperature 1. Saves activations for a backward pass only for the
+/// policy.
 fn request(view: View, taps: TapSet) -> ScoreRequest {
     let learning = view == View::Policy;
     ScoreRequest { view, taps: taps.into(), temperature: 1.0, learning }

@@ -14,8 +14,8 @@ use tunebox_training::{TrainState, Trainer, bench_train_state};
 use super::Outcome;
 use super::native::{self, Numbers};
 
-/// How far apart a number of both twins may be, in units of 1 + the number. Weights may not differ at all: logarithms are
-/// computed in two ways, and sums of a few rows in two orders, but gradients in one.
+/// How far apart a number of both twins may be, in units of 1 + the number. Weights may not differ at all: logarithms
+/// are computed in two ways, and sums of a few rows in two orders, but gradients in one.
 pub(crate) const TOLERANCE: f64 = 1e-6;
 
 /// A method that has a native twin.
@@ -65,8 +65,8 @@ impl Pair {
         Ok(Self { twin, native: train_state(model, rank)?, component })
     }
 
-    /// Executes and times a step of each twin over the same batch, the native one first if `native_first`, else second, and
-    /// compares the reported numbers and the weights.
+    /// Executes and times a step of each twin over the same batch, the native one first if `native_first`, else second,
+    /// and compares the reported numbers and the weights.
     ///
     /// # Errors
     /// A step that fails, numbers that differ by more than [`TOLERANCE`], and weights with different bits.

@@ -98,8 +98,8 @@ pub(super) fn measure_generation(policy: &Policy, settings: &BenchSettings) -> R
     })
 }
 
-/// Measures the greedy generation of `completions` completions at once, each of its own random prompt. Takes the shortest
-/// time to the first tokens and the highest speed after them, each of three passes.
+/// Measures the greedy generation of `completions` completions at once, each of its own random prompt. Takes the
+/// shortest time to the first tokens and the highest speed after them, each of three passes.
 fn generate_at_once(policy: &Policy, settings: &BenchSettings, completions: u32) -> Result<Completions, Error> {
     let &BenchSettings { prompt_tokens, new_tokens, .. } = settings;
     let prompts = random_ids(policy, completions as usize, prompt_tokens as usize);
@@ -118,10 +118,10 @@ fn generate_at_once(policy: &Policy, settings: &BenchSettings, completions: u32)
     Ok(Completions { prompts: completions, prompt_tokens, new_tokens, first_seconds, tokens_per_second: speed })
 }
 
-/// Returns the seconds from `begun` until each of the `completions` has its first token, and the other tokens per second
-/// from then to `ended`. `times` are those of the tokens in order: every completion gets its first token before any gets its
-/// second. `tokens` is the number of all tokens. With fewer times than completions, the first tokens count as made at
-/// `ended`.
+/// Returns the seconds from `begun` until each of the `completions` has its first token, and the other tokens per
+/// second from then to `ended`. `times` are those of the tokens in order: every completion gets its first token before
+/// any gets its second. `tokens` is the number of all tokens. With fewer times than completions, the first tokens count
+/// as made at `ended`.
 fn generation_speeds(
     begun: Instant,
     times: &[Instant],

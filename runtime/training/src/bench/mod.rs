@@ -1,5 +1,5 @@
-//! Measures the speed of training, scoring and generation on this machine: random tokens through a model, a method and the
-//! loop of a run, compared with the speed of matrix products. The run's folder is removed.
+//! Measures the speed of training, scoring and generation on this machine: random tokens through a model, a method and
+//! the loop of a run, compared with the speed of matrix products. The run's folder is removed.
 
 mod inference;
 mod settings;
@@ -25,15 +25,16 @@ pub use settings::{BenchSettings, Phase};
 pub use start::StartUp;
 pub use steps::{Overhead, Training};
 
-/// The results of a benchmark. Rates count the tokens of the data; step times are medians. In JSON the keys of all phases are
-/// on one level, and those of a phase that was not measured are absent.
+/// The results of a benchmark. Rates count the tokens of the data; step times are medians. In JSON the keys of all
+/// phases are on one level, and those of a phase that was not measured are absent.
 #[derive(Debug, Clone, Default, Serialize)]
 pub struct Measured {
     /// The model as the settings name it; `sample` for the embedded one.
     pub model: String,
     /// The method and its version.
     pub method: String,
-    /// The number format of the base model: `f32`, `bf16`, `f16`, `nf4`, or `gguf` for the mixed formats of such a file.
+    /// The number format of the base model: `f32`, `bf16`, `f16`, `nf4`, `q8_0`, or `gguf` for the mixed formats of
+    /// such a file.
     pub precision: String,
     /// Records in a step.
     pub batch: u32,
@@ -94,7 +95,7 @@ fn measure_model(
 ) -> Result<(), Error> {
     reset_peak(&device::parse(&settings.device)?)?;
     let (open_seconds, model) = start::measure_seconds(|| open_model(run_settings))?;
-    measured.precision = precision_name(&model).into();
+    measured.precision = precision_name(&model);
     if settings.is_measured(Phase::StartUp) {
         progress("opening, compiling and instantiating");
         measured.start_up = Some(start::measure_start(&settings.method, &model, open_seconds, folder)?);
@@ -152,9 +153,9 @@ fn prepare(settings: &BenchSettings, folder: &Path, progress: &mut dyn FnMut(&st
     run_settings(settings, &stored.display().to_string(), folder)
 }
 
-/// Builds the settings of the benchmark's run on the model at the path or name `model`, with as many random records as a
-/// step takes and all files below `folder`. Plans one step more than the timed ones, for warming up. The `set` arguments of
-/// the benchmark replace other settings.
+/// Builds the settings of the benchmark's run on the model at the path or name `model`, with as many random records as
+/// a step takes and all files below `folder`. Plans one step more than the timed ones, for warming up. The `set`
+/// arguments of the benchmark replace other settings.
 fn run_settings(settings: &BenchSettings, model: &str, folder: &Path) -> Result<RunSettings, Error> {
     let quoted = |text: &str| toml::Value::String(text.to_owned()).to_string();
     let mut overrides = vec![
@@ -180,17 +181,18 @@ fn run_settings(settings: &BenchSettings, model: &str, folder: &Path) -> Result<
     Ok(run_settings)
 }
 
-/// Returns the name of a model's number format: `nf4`, `gguf` for the mixed formats of such a file, or the type of its
-/// weights, such as `bf16`.
-fn precision_name(model: &Model) -> &'static str {
-    if model.weights.precision().base() == Base::Nf4 {
-        return "nf4";
+/// Returns the name of a model's number format: `nf4`, `q8_0`, `gguf` for the mixed formats of such a file, or the type
+/// of its weights, such as `bf16`.
+fn precision_name(model: &Model) -> String {
+    match model.weights.precision().base() {
+        Base::Stored if is_gguf(model) => "gguf".into(),
+        Base::Stored => model.weights.dtype().as_str().into(),
+        base => base.to_string(),
     }
-    if is_gguf(model) { "gguf" } else { model.weights.dtype().as_str() }
 }
 
-/// Writes the run's model into a folder with weights of the type `dtype`, and returns true. Returns false and writes nothing
-/// if the weights have that type already; a GGUF file is always converted.
+/// Writes the run's model into a folder with weights of the type `dtype`, and returns true. Returns false and writes
+/// nothing if the weights have that type already; a GGUF file is always converted.
 fn store_model(settings: &RunSettings, dtype: DType, folder: &Path) -> Result<bool, Error> {
     let model = open_model(settings)?;
     if !is_gguf(&model) && model.weights.dtype() == dtype {

@@ -64,7 +64,7 @@ pub(super) fn measure_steps(
     let plan = plan(run_settings.clone())?;
     let model = plan.policy.model();
     let sizes = model.configuration.clone();
-    measured.precision = precision_name(model).into();
+    measured.precision = precision_name(model);
     let activations = model.weights.precision().dtype(Purpose::Activation);
     let (trainable, expected_peak_bytes) = (plan.run.summary.trainable as usize, plan.run.summary.memory.total());
     let is_supervised = matches!(plan.run.data.shape, Shape::Messages | Shape::PromptCompletion | Shape::Text);
@@ -139,8 +139,8 @@ fn number_at(of: &Value, name: &str) -> f64 {
     of.get(name).and_then(Value::as_f64).unwrap_or(f64::NAN)
 }
 
-/// Floating-point operations of one supervised step over `rows` rows of `length` tokens: a forward pass, and a backward pass
-/// with the gradients of inputs and low-rank adapters (`trainable` numbers), without those of frozen weights.
+/// Floating-point operations of one supervised step over `rows` rows of `length` tokens: a forward pass, and a backward
+/// pass with the gradients of inputs and low-rank adapters (`trainable` numbers), without those of frozen weights.
 ///
 /// A product of n × m by m × k counts 2·n·m·k operations; attention counts the scores that the causal mask leaves.
 fn step_flops(sizes: &Configuration, trainable: usize, rows: usize, length: usize) -> f64 {
@@ -150,8 +150,8 @@ fn step_flops(sizes: &Configuration, trainable: usize, rows: usize, length: usiz
     2.0 * frozen + 3.0 * 2.0 * tokens * trainable as f64 + 3.0 * attention_flops(sizes, rows, length)
 }
 
-/// Number of weights in the linear layers of all blocks that a token runs through: of experts, the router and those that
-/// are active.
+/// Number of weights in the linear layers of all blocks that a token runs through: of experts, the router and those
+/// that are active.
 fn linear_weights(sizes: &Configuration) -> f64 {
     let (heads, shared) = (sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
     let attention = sizes.hidden * (2 * heads + 2 * shared);

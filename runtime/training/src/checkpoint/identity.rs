@@ -115,8 +115,8 @@ fn format_setting(name: &str, value: Option<&Value>) -> String {
 }
 
 /// Returns the settings in the run file `file` (as JSON, with defaults) that affect the bits of a run, by dotted name.
-/// Leaves out those in [`SETTINGS_WITHOUT_EFFECT`], the interval of validations that decide nothing, and the locations of
-/// verifiers and teachers.
+/// Leaves out those in [`SETTINGS_WITHOUT_EFFECT`], the interval of validations that decide nothing, and the locations
+/// of verifiers and teachers.
 pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
     let mut flat = BTreeMap::new();
     flatten("", file, &mut flat);
@@ -138,15 +138,15 @@ pub(crate) fn settings_that_matter(file: &Value) -> BTreeMap<String, Value> {
     flat
 }
 
-/// Whether validations may decide what the run leaves or when it ends: there is validation data, and `train.keep-best` is
-/// not off or `train.patience` is given. `flat` are the settings by dotted name.
+/// Whether validations may decide what the run leaves or when it ends: there is validation data, and `train.keep-best`
+/// is not off or `train.patience` is given. `flat` are the settings by dotted name.
 fn has_deciding_validations(flat: &BTreeMap<String, Value>) -> bool {
     let keeps_best = flat.get("train.keep-best") != Some(&Value::Bool(false));
     flat.contains_key("data.validation") && (keeps_best || flat.contains_key("train.patience"))
 }
 
-/// Inserts the values below `value` into `flat` by dotted name, where `name` is the dotted name of `value`, empty for the
-/// whole file. Descends into tables only: a list is one value.
+/// Inserts the values below `value` into `flat` by dotted name, where `name` is the dotted name of `value`, empty for
+/// the whole file. Descends into tables only: a list is one value.
 fn flatten(name: &str, value: &Value, flat: &mut BTreeMap<String, Value>) {
     match value {
         Value::Object(table) => {

@@ -38,8 +38,8 @@ const TYPES: [(&str, &str, IsOfType); 6] = [
     ("array", "a list", Value::is_array),
 ];
 
-/// The JSON schema of a run file (draft 7, which editors of TOML understand), generated from its tables, without references
-/// between its parts.
+/// The JSON schema of a run file (draft 7, which editors of TOML understand), generated from its tables, without
+/// references between its parts.
 #[must_use]
 pub fn schema() -> &'static Value {
     static SCHEMA: OnceLock<Value> = OnceLock::new();
@@ -66,8 +66,8 @@ fn find_key_below(schema: &Value, table: &str, name: &str) -> Option<String> {
     properties.iter().find_map(|(key, schema)| find_key_below(schema, &join_key(table, key), name))
 }
 
-/// Checks a document against the schema of run files: keys, types, choices, ranges, required keys. Returns all problems, with
-/// those that reading the document found.
+/// Checks a document against the schema of run files: keys, types, choices, ranges, required keys. Returns all
+/// problems, with those that reading the document found.
 ///
 /// Numbers and booleans of a `--set` become text where the schema wants text; nothing else of the document changes. A
 /// document without values is checked as an empty table, so its required keys are missing.
@@ -95,8 +95,8 @@ fn has_files(tables: &Map<String, Value>) -> bool {
     files.is_some_and(|files| !files.is_empty())
 }
 
-/// Removes the values with a problem from a checked document, and gives the text "" to required settings that are missing
-/// then, so that the rest of the settings can be read and checked against each other.
+/// Removes the values with a problem from a checked document, and gives the text "" to required settings that are
+/// missing then, so that the rest of the settings can be read and checked against each other.
 pub(super) fn remove_wrong_values(document: &mut Document, problems: &Problems) {
     problems.keys().for_each(|key| document.remove(key));
     // What is left is missing.
@@ -126,8 +126,8 @@ impl Check<'_> {
     }
 
     /// Checks every value of `table`, whose dotted key is `path` (empty for the whole file), in the order of the table;
-    /// that it has no key outside of the schema, if the schema permits no others, or that their values are of the type that
-    /// it permits; then that no required key is missing.
+    /// that it has no key outside of the schema, if the schema permits no others, or that their values are of the type
+    /// that it permits; then that no required key is missing.
     fn check_table(&mut self, path: &str, schema: &Value, table: &mut Map<String, Value>) {
         let nothing = Map::new();
         let properties = schema["properties"].as_object().unwrap_or(&nothing);
@@ -151,8 +151,8 @@ impl Check<'_> {
         self.check_required(path, schema, table);
     }
 
-    /// Checks that `table`, whose dotted key is `path`, has every required key. Of a missing table with required keys, those
-    /// are missing instead of the table.
+    /// Checks that `table`, whose dotted key is `path`, has every required key. Of a missing table with required keys,
+    /// those are missing instead of the table.
     fn check_required(&mut self, path: &str, schema: &Value, table: &Map<String, Value>) {
         let required = schema["required"].as_array().into_iter().flatten().filter_map(Value::as_str);
         for key in required.filter(|key| !table.contains_key(*key)) {
@@ -251,8 +251,8 @@ pub fn type_names(schema: &Value) -> Vec<&str> {
     }
 }
 
-/// The texts that the schema permits: those of its `enum` or `const`, or of each case of its `oneOf`. Empty if any text is
-/// permitted.
+/// The texts that the schema permits: those of its `enum` or `const`, or of each case of its `oneOf`. Empty if any text
+/// is permitted.
 #[must_use]
 pub fn choices(schema: &Value) -> Vec<&str> {
     let several = schema["enum"].as_array().into_iter().flatten().chain([&schema["const"]]);

@@ -1,6 +1,7 @@
 //! A run file as a tree of values, with the position of each in the text.
 //!
-//! `--set` writes into the same tree, so both pass the same checks. What the values mean is left to `check` and `tables`.
+//! `--set` writes into the same tree, so both pass the same checks. What the values mean is left to `check` and
+//! `tables`.
 
 use std::collections::BTreeMap;
 use std::iter::successors;
@@ -55,8 +56,8 @@ pub struct SettingLocation {
 
 impl Document {
     /// Parses the text of a run file and records the position of every key; messages call the file `name`. Empty text
-    /// is an empty document. Numbers outside `i64` or not finite become null, and problems that the check of the document
-    /// reports.
+    /// is an empty document. Numbers outside `i64` or not finite become null, and problems that the check of the
+    /// document reports.
     ///
     /// # Errors
     /// Text that is not TOML, with its location.
@@ -94,8 +95,9 @@ impl Document {
         Ok(())
     }
 
-    /// Returns the location of a dotted key, or of its value with [`Underline::Value`]: the `--set` that gave the key if one
-    /// did, else the position in the file. A key that is not in the file gets the file's name alone; `None` without a file.
+    /// Returns the location of a dotted key, or of its value with [`Underline::Value`]: the `--set` that gave the key
+    /// if one did, else the position in the file. A key that is not in the file gets the file's name alone; `None`
+    /// without a file.
     #[must_use]
     pub fn location(&self, key: &str, underline: Underline) -> Option<SettingLocation> {
         if let Some(assignment) = self.find_override(key) {
@@ -114,8 +116,8 @@ impl Document {
         locate_error(problem, self.location(key, underline), note)
     }
 
-    /// Whether a `--set` gave a dotted key, a table above it, or, for a table that is not in the file, a key below it. A
-    /// path that a `--set` gave is relative to the current folder.
+    /// Whether a `--set` gave a dotted key, a table above it, or, for a table that is not in the file, a key below it.
+    /// A path that a `--set` gave is relative to the current folder.
     #[must_use]
     pub fn is_override(&self, key: &str) -> bool {
         self.find_override(key).is_some()
@@ -126,8 +128,8 @@ impl Document {
         self.overrides.keys().any(|known| is_key_within(known, key))
     }
 
-    /// Removes the value at the dotted key `key`, which may lead through the items of lists; its position in the file stays.
-    /// Does nothing if it does not exist.
+    /// Removes the value at the dotted key `key`, which may lead through the items of lists; its position in the file
+    /// stays. Does nothing if it does not exist.
     pub(super) fn remove(&mut self, key: &str) {
         let (table, last) = key.rsplit_once('.').unwrap_or(("", key));
         if let Some(Value::Object(table)) = self.value_mut(table) {
@@ -135,8 +137,8 @@ impl Document {
         }
     }
 
-    /// Gives the text "" to the dotted key `key`, and creates the tables above it that are missing. Does nothing if the key
-    /// leads through another value than a table or list.
+    /// Gives the text "" to the dotted key `key`, and creates the tables above it that are missing. Does nothing if the
+    /// key leads through another value than a table or list.
     pub(super) fn insert_text(&mut self, key: &str) {
         let path: Vec<String> = key.split('.').map(str::to_owned).collect();
         let _ = insert_at_path(&mut self.tree, &path, "".into());
@@ -177,9 +179,9 @@ impl Document {
         map
     }
 
-    /// Converts the TOML value at the dotted key `path` to JSON. Dates and times become text. Records the position of every
-    /// key in a table, and of every table in a list under its number in the list (from 0). A number outside `i64` or not
-    /// finite becomes null and a problem.
+    /// Converts the TOML value at the dotted key `path` to JSON. Dates and times become text. Records the position of
+    /// every key in a table, and of every table in a list under its number in the list (from 0). A number outside `i64`
+    /// or not finite becomes null and a problem.
     fn read_value(&mut self, path: &str, value: &DeValue<'_>) -> Value {
         match value {
             DeValue::String(text) => Value::String(text.to_string()),
@@ -236,18 +238,18 @@ fn locate_error(problem: Explanation, location: Option<SettingLocation>, note: O
     Explanation { snippet, ..problem.with_location(text) }.into()
 }
 
-/// Parses a value typed on the command line as TOML; if that fails, or a number in it cannot be read, the text itself is the
-/// value.
+/// Parses a value typed on the command line as TOML; if that fails, or a number in it cannot be read, the text itself
+/// is the value.
 fn parse_value(text: &str) -> Value {
     let parsed = Document::parse("", &format!("value = {text}")).ok();
     let readable = parsed.filter(|document| document.unreadable.is_empty());
     readable.map_or_else(|| text.into(), |mut document| document.tree["value"].take())
 }
 
-/// Inserts a value at a path into the tree in place of any present value, and creates missing tables and list items. A part
-/// of the path that is a number, neither the first nor the last, is an index into a list; the list's length as index appends
-/// an item. Returns `None` without inserting the value if the path leads through a value that is neither table nor list, or
-/// further past the end of a list; tables created on the way stay.
+/// Inserts a value at a path into the tree in place of any present value, and creates missing tables and list items. A
+/// part of the path that is a number, neither the first nor the last, is an index into a list; the list's length as
+/// index appends an item. Returns `None` without inserting the value if the path leads through a value that is neither
+/// table nor list, or further past the end of a list; tables created on the way stay.
 fn insert_at_path(tree: &mut Value, path: &[String], value: Value) -> Option<()> {
     let mut at = tree;
     for (depth, part) in path.iter().enumerate() {

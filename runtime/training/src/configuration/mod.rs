@@ -1,7 +1,7 @@
 //! The settings of a run: from `run.toml` and `--set` to checked tables.
 //!
-//! Keys, types and ranges are checked here, with the location of each error. Whether a model, a file or a method accepts
-//! the settings is checked by `plan`.
+//! Keys, types and ranges are checked here, with the location of each error. Whether a model, a file or a method
+//! accepts the settings is checked by `plan`.
 
 mod check;
 mod document;
@@ -115,8 +115,8 @@ impl RunSettings {
     /// `tunebox.lock` lists the packages that the run may use.
     ///
     /// # Errors
-    /// A file that cannot be read, or is a link in the folder of a run; an unknown key, wrong type or wrong value, with its
-    /// location.
+    /// A file that cannot be read, or is a link in the folder of a run; an unknown key, wrong type or wrong value, with
+    /// its location.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, Error> {
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
         let project = folder.clone();
@@ -207,7 +207,8 @@ impl RunSettings {
         if self.is_override(key) { PathBuf::from(written) } else { simplify(&self.folder.join(written)) }
     }
 
-    /// The folder whose `tunebox.lock` lists the packages that the run may use: that of the run file, or the current one.
+    /// The folder whose `tunebox.lock` lists the packages that the run may use: that of the run file, or the current
+    /// one.
     #[must_use]
     pub fn project(&self) -> &Path {
         if self.project.as_os_str().is_empty() { Path::new(".") } else { &self.project }
@@ -224,16 +225,16 @@ impl RunSettings {
         self.document.tree.pointer(&format!("/{}", key.replace('.', "/"))).is_some()
     }
 
-    /// Whether a `--set` gives the key `key` of `[train]`, or the run file gives it another value than the default. The run
-    /// file that a run leaves in its folder gives every default.
+    /// Whether a `--set` gives the key `key` of `[train]`, or the run file gives it another value than the default. The
+    /// run file that a run leaves in its folder gives every default.
     pub(crate) fn changes_train(&self, key: &str) -> bool {
         let value = |table: &TrainTable| serde_json::to_value(table).unwrap_or_default()[key].take();
         self.is_override(&format!("train.{key}")) || value(&self.file.train) != value(&TrainTable::default())
     }
 
-    /// Returns the settings as the text of a run file that works from any folder: defaults filled in (of the limits only
-    /// changed ones), the folder of runs and every existing path absolute, and the run named `name`. Names of packages stay
-    /// as they are. Leaves out `train.adapter` if the run continues an adapter.
+    /// Returns the settings as the text of a run file that works from any folder: defaults filled in (of the limits
+    /// only changed ones), the folder of runs and every existing path absolute, and the run named `name`. Names of
+    /// packages stay as they are. Leaves out `train.adapter` if the run continues an adapter.
     #[must_use]
     pub fn to_toml(&self, name: &str) -> String {
         let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned();
@@ -278,8 +279,8 @@ impl RunSettings {
         toml::to_string_pretty(&table).unwrap_or_default()
     }
 
-    /// Adds the location of a key in the run file to an error about the file or package that the key names. Leaves errors
-    /// that have a location, and those about a `--set`, as they are.
+    /// Adds the location of a key in the run file to an error about the file or package that the key names. Leaves
+    /// errors that have a location, and those about a `--set`, as they are.
     pub(crate) fn with_location(&self, key: &str, error: impl Into<Error>) -> Error {
         let error = error.into();
         let (mut explanation, exit) = (error.explanation(), error.exit());
@@ -292,15 +293,15 @@ impl RunSettings {
         }
     }
 
-    /// Whether the method, every verifier but reward models and the environment are built in. A name that cannot be found
-    /// does not count as built in: a file may appear under it before the run starts.
+    /// Whether the method, every verifier but reward models and the environment are built in. A name that cannot be
+    /// found does not count as built in: a file may appear under it before the run starts.
     #[must_use]
     pub fn is_all_built_in(&self) -> bool {
         self.references().iter().all(|found| matches!(found, Ok(Reference::Builtin(_))))
     }
 
-    /// Finds the method, then every verifier but reward models in the order of the run file, then the environment, without
-    /// opening them. One that cannot be found is an error in the list.
+    /// Finds the method, then every verifier but reward models in the order of the run file, then the environment,
+    /// without opening them. One that cannot be found is an error in the list.
     #[must_use]
     pub fn references(&self) -> Vec<Result<Reference, Error>> {
         let verifiers = self.verifier_numbers(false).map(|number| self.verifier_reference(number));
@@ -347,9 +348,9 @@ impl RunSettings {
         Some(self.reference("environment.use", &environment.r#use, Reference::environment))
     }
 
-    /// Resolves the component that the run file or a `--set` names as `written` at `key`, with the function `find`, which
-    /// also gets the folder that paths at the key are relative to. A component that cannot be found is an error located at
-    /// the key.
+    /// Resolves the component that the run file or a `--set` names as `written` at `key`, with the function `find`,
+    /// which also gets the folder that paths at the key are relative to. A component that cannot be found is an error
+    /// located at the key.
     fn reference(
         &self,
         key: &str,

@@ -13,8 +13,12 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("model.path", &["model-name-or-path", "model-name", "model-id", "base-model", "pretrained-model", "checkpoint"]),
     ("model.reference", &["ref-model", "reference-model", "ref-model-path"]),
     ("model.adapter", &["adapter-path", "adapter-name-or-path", "lora-model-dir", "resume-adapter-file"]),
-    ("model.precision", &["load-in-4bit", "load-in-4-bit", "quantization", "quantization-bit", "bnb-4bit-quant-type"]),
+    (
+        "model.precision",
+        &["load-in-4bit", "load-in-4-bit", "quantization", "quantization-bit", "bnb-4bit-quant-type", "load-in-8bit"],
+    ),
     ("model.revision", &["model-revision", "revision-of-model"]),
+    ("data.files", &["interleave-probs", "mix-strategy", "dataset-mixer", "dataset-weights"]),
     ("data.path", &["dataset", "datasets", "dataset-path", "dataset-name", "train-file", "train-data", "data-path"]),
     (
         "data.validation",
@@ -59,17 +63,10 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("train.rate", &["learning-rate", "lr", "peak-lr", "base-lr", "step-size"]),
     (
         "train.schedule",
-        &[
-            "lr-scheduler-type",
-            "lr-scheduler",
-            "lr-schedule",
-            "scheduler",
-            "learning-rate-schedule",
-            "min-lr",
-            "min-lr-rate",
-        ],
+        &["lr-scheduler-type", "lr-scheduler", "lr-schedule", "scheduler", "learning-rate-schedule", "min-lr-rate"],
     ),
     ("train.warmup", &["warmup-steps", "num-warmup-steps", "warmup-ratio", "warmup-iters", "lr-warmup-steps"]),
+    ("train.min-rate", &["min-lr", "min-learning-rate", "lr-end", "eta-min"]),
     ("train.weight-decay", &["wd", "decay"]),
     ("train.beta1", &["adam-beta1", "adam-beta-1"]),
     ("train.beta2", &["adam-beta2", "adam-beta-2"]),
@@ -95,6 +92,7 @@ const SYNONYMS: &[(&str, &[&str])] = &[
     ("train.adapter.targets", &["target-modules", "lora-target-modules", "lora-target", "lora-modules"]),
     ("train.adapter.initialize", &["init-lora-weights", "pissa-init"]),
     ("train.adapter.target-pattern", &["target-regex", "target-modules-regex"]),
+    ("train.adapter.modules-to-save", &["lora-modules-to-save", "additional-target", "trainable-modules"]),
     ("train.adapter.layers", &["layers-to-transform", "lora-layers", "num-layers"]),
     ("run.folder", &["output-dir", "out-dir", "output", "save-path", "logging-dir"]),
     ("run.name", &["run-name", "experiment-name", "run-id"]),
@@ -115,8 +113,8 @@ pub fn find_meant_key(name: &str) -> Option<String> {
 }
 
 /// Returns the hint about the unknown key `name` of the table with the dotted key `table` (empty for the whole file),
-/// whose known keys are `properties`: the meant setting ([`find_meant_key`]), else the most similar key of the table, else
-/// all its keys.
+/// whose known keys are `properties`: the meant setting ([`find_meant_key`]), else the most similar key of the table,
+/// else all its keys.
 pub(super) fn unknown_key_hint(table: &str, name: &str, properties: &Map<String, Value>) -> String {
     if let Some(hint) = meant_key_hint(table, name) {
         return hint;

@@ -60,8 +60,8 @@ impl Problems {
 }
 
 /// Joins the errors of one check to one error: the first of them, with the others as its further errors. Errors with a
-/// line of the run file come first, sorted by position. Equal errors count once, and at most [`MAX_SHOWN`] are shown. An
-/// error with another exit code than that of wrong usage is returned alone.
+/// line of the run file come first, sorted by position. Equal errors count once, and at most [`MAX_SHOWN`] are shown.
+/// An error with another exit code than that of wrong usage is returned alone.
 ///
 /// # Errors
 /// The joined error, if there is an error.

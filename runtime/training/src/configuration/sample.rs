@@ -12,11 +12,11 @@ use crate::error::Error;
 use crate::sample;
 
 impl RunSettings {
-    /// Builds the settings of a run on the embedded sample, with the `--set` arguments `overrides` on top, and unpacks the
-    /// sample into the folder for runs. Uses the sample's run file of the method. A method without one gets that of the
-    /// first built-in method with the same shape of records, or [`sample::RUN_FILE`], in both cases without settings of the
-    /// method. A method's folder with a `run.toml` that has `[limits]` is run with those, which count as requests of that
-    /// file.
+    /// Builds the settings of a run on the embedded sample, with the `--set` arguments `overrides` on top, and unpacks
+    /// the sample into the folder for runs. Uses the sample's run file of the method. A method without one gets that of
+    /// the first built-in method with the same shape of records, or [`sample::RUN_FILE`], in both cases without
+    /// settings of the method. A method's folder with a `run.toml` that has `[limits]` is run with those, which count
+    /// as requests of that file.
     ///
     /// # Errors
     /// A setting that the schema of run files rejects, a `--set` that is not of the form `table.key=value`, wrong
@@ -49,8 +49,8 @@ impl RunSettings {
         Ok(settings)
     }
 
-    /// The limits for a method outside of a run: those in the `run.toml` of its folder if `method` is one, with the `--set`
-    /// arguments `overrides` on top, else the defaults with these.
+    /// The limits for a method outside of a run: those in the `run.toml` of its folder if `method` is one, with the
+    /// `--set` arguments `overrides` on top, else the defaults with these.
     ///
     /// # Errors
     /// Wrong limits in the folder's `run.toml`, a wrong setting.
@@ -66,9 +66,9 @@ fn minimal_tables(limits: Value) -> Value {
     json!({ "limits": limits, "model": { "path": "." }, "data": { "path": "." }, "method": { "use": "" } })
 }
 
-/// Reads the table `[limits]` of the `run.toml` in a method's folder, with the path of that file. `None` if `method` is no
-/// folder, or its run file is missing or has no such table. Errors: a file that cannot be read or is not TOML, a limit that
-/// is unknown or out of range.
+/// Reads the table `[limits]` of the `run.toml` in a method's folder, with the path of that file. `None` if `method` is
+/// no folder, or its run file is missing or has no such table. Errors: a file that cannot be read or is not TOML, a
+/// limit that is unknown or out of range.
 fn read_limits(method: &str) -> Result<Option<(PathBuf, Value)>, Error> {
     let Ok(Reference::Folder(folder)) = Reference::parse(method, Path::new(".")) else { return Ok(None) };
     let path = folder.join("run.toml");
@@ -84,8 +84,8 @@ fn read_limits(method: &str) -> Result<Option<(PathBuf, Value)>, Error> {
 }
 
 /// The sample's run file of the first built-in method that learns from the same shape of records as `method`. `None` if
-/// `method` cannot be opened or no such file exists. Ignores the run file beside the method, so that its author and a user
-/// of its package train on the same data.
+/// `method` cannot be opened or no such file exists. Ignores the run file beside the method, so that its author and a
+/// user of its package train on the same data.
 fn run_file_of_shape(method: &str) -> Option<&'static str> {
     let found = Reference::parse(method, Path::new(".")).and_then(|found| found.open());
     sample::run_file_of_shape(&found.ok()?.manifest.shape)

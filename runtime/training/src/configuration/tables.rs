@@ -127,7 +127,8 @@ pub struct DataTable {
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
     /// Training data of several files or folders, in the place of `path`: each a path, or a table with `path` and
-    /// `weight`.
+    /// `weight`, how often its records count in an epoch. To mix files by probabilities, as `interleave_datasets` does,
+    /// take p × records of all files ÷ records of this one.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub files: Vec<DataFile>,
     /// Split of the files in a folder of training data; `train` unless given.

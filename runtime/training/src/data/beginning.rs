@@ -17,8 +17,8 @@ use crate::error::Error;
 pub struct Beginning {
     /// The shape of the first record, or that which its layout is converted to; `None` if it is of no known one.
     pub shape: Option<Shape>,
-    /// The records, with the fields that they are converted to. Those that are no JSON objects or cannot be converted are
-    /// left out.
+    /// The records, with the fields that they are converted to. Those that are no JSON objects or cannot be converted
+    /// are left out.
     pub records: Vec<Map<String, Value>>,
 }
 

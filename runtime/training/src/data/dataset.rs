@@ -123,8 +123,8 @@ pub struct Dataset {
 }
 
 impl Dataset {
-    /// Returns how many tokens of the maximum length of an example remain for a completion after the longest prompt of the
-    /// data, the tokens before a row's first target; 0 if none.
+    /// Returns how many tokens of the maximum length of an example remain for a completion after the longest prompt of
+    /// the data, the tokens before a row's first target; 0 if none.
     pub(crate) fn completion_room(&self) -> usize {
         let prompt =
             |side: &tunebox_model::chat::Encoded| side.targets.iter().position(|mark| *mark).unwrap_or(side.ids.len());
@@ -161,7 +161,8 @@ impl Dataset {
         Ok(Self { wrong_lists, ..Self::of_examples(name, shape, examples, report, digests) })
     }
 
-    /// A data set of these examples, with the names of their columns. `digests` are those of the files and of the tokens.
+    /// A data set of these examples, with the names of their columns. `digests` are those of the files and of the
+    /// tokens.
     pub(super) fn of_examples(
         name: String,
         shape: Shape,
@@ -187,8 +188,8 @@ impl Dataset {
     }
 }
 
-/// The SHA-256, in hexadecimal, of the rows of all examples, in order. Each row is its number of tokens (`u64`), then for
-/// each token its id (`u32`) and a byte that is 1 for a target, else 0. Integers are little-endian.
+/// The SHA-256, in hexadecimal, of the rows of all examples, in order. Each row is its number of tokens (`u64`), then
+/// for each token its id (`u32`) and a byte that is 1 for a target, else 0. Integers are little-endian.
 fn token_digest(examples: &[Example]) -> String {
     let mut digest = Sha256::new();
     for side in examples.iter().flat_map(|example| &example.sides) {

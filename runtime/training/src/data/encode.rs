@@ -16,7 +16,8 @@ use super::shape::{Content, Record, TextOrMessages};
 /// A tokenized record: a row for each side, and its numbers.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Example {
-    /// The rows, in the order of the shape's sides. There is none for the side `mismatched`, which is built for each window.
+    /// The rows, in the order of the shape's sides. There is none for the side `mismatched`, which is built for each
+    /// window.
     pub sides: Vec<Encoded>,
     /// Numbers of the record, by field.
     pub columns: BTreeMap<String, f32>,
@@ -24,7 +25,8 @@ pub struct Example {
     pub token_columns: BTreeMap<String, Result<Vec<f32>, WrongLength>>,
     /// The index of the record among those of all files, also those that are dropped. Copies of a record have the same.
     pub index: u32,
-    /// For a record of the shape `Prompts`, the text of the prompt, and the further fields for the verifiers; else `None`.
+    /// For a record of the shape `Prompts`, the text of the prompt, and the further fields for the verifiers; else
+    /// `None`.
     pub question: Option<Question>,
     /// Number of the line that the record came from.
     pub line: u64,
@@ -160,8 +162,8 @@ impl Encoder<'_> {
     }
 
     /// Tokenizes one side of a contrast. Targets are the answers that `answers` selects of a conversation with the role
-    /// `assistant`, or every token but the first of plain text. Messages without that role become a prompt, ending in the
-    /// opening of an answer, without targets.
+    /// `assistant`, or every token but the first of plain text. Messages without that role become a prompt, ending in
+    /// the opening of an answer, without targets.
     fn encode_contrast(&self, record: &Record, turns: &TextOrMessages) -> Result<Encoded, Fault> {
         match turns {
             TextOrMessages::Messages(messages) if messages.iter().any(|message| message.role == "assistant") => {
@@ -179,8 +181,8 @@ impl Encoder<'_> {
         }
     }
 
-    /// Tokenizes text, without special tokens after it, or messages followed by the chat template's opening of an answer,
-    /// into a row without targets. Fails for messages if the model has no chat template.
+    /// Tokenizes text, without special tokens after it, or messages followed by the chat template's opening of an
+    /// answer, into a row without targets. Fails for messages if the model has no chat template.
     fn encode_prompt(&self, record: &Record, prompt: &TextOrMessages) -> Result<Encoded, Fault> {
         let ids = match prompt {
             TextOrMessages::Text(text) => self.tokenizer.encode_opening(text).map_err(line_fault)?,
@@ -246,8 +248,8 @@ fn prompt_text(prompt: TextOrMessages) -> String {
     }
 }
 
-/// Turns an error of the tokenizer or the template into a fault of the line. Moves the error's cause, if any, from `why` to
-/// the end of `what`, after a colon.
+/// Turns an error of the tokenizer or the template into a fault of the line. Moves the error's cause, if any, from
+/// `why` to the end of `what`, after a colon.
 fn line_fault(error: tunebox_model::Error) -> Fault {
     let explanation = error.explanation();
     let explained = match explanation.why {

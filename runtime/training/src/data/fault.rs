@@ -1,5 +1,5 @@
-//! What is wrong with a line of training data: an explanation without the location in the file, which `dataset` adds, and
-//! the column in the line.
+//! What is wrong with a line of training data: an explanation without the location in the file, which `dataset` adds,
+//! and the column in the line.
 
 use std::borrow::Cow;
 use std::collections::BTreeMap;
@@ -41,8 +41,8 @@ pub(super) fn unwanted_shape(found: Shape, wanted: &[Shape]) -> Fault {
         .into()
 }
 
-/// Builds the fault about a record whose fields, named in `fields`, match no shape and no layout. Lists the fields of the
-/// shapes `wanted`.
+/// Builds the fault about a record whose fields, named in `fields`, match no shape and no layout. Lists the fields of
+/// the shapes `wanted`.
 pub(super) fn unknown_shape(fields: &[&str], wanted: &[Shape]) -> Fault {
     let quoted = fields.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let what = "the record has none of the known shapes";

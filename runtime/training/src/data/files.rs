@@ -34,8 +34,8 @@ impl InputFile {
         Self { path: path.to_owned(), weight: 1.0 }
     }
 
-    /// Bytes of text that the file may hold, estimated from its size, for the memory that reading it takes; 0 for a file
-    /// that cannot be read.
+    /// Bytes of text that the file may hold, estimated from its size, for the memory that reading it takes; 0 for a
+    /// file that cannot be read.
     pub(crate) fn estimated_bytes(&self) -> u64 {
         /// Times that a packed file is larger once it is unpacked.
         const UNPACKED: u64 = 10;
@@ -53,10 +53,10 @@ pub fn has_data_name(path: &Path) -> bool {
     extension(path).is_some_and(|own| own != "json" && EXTENSIONS.contains(&own.as_str()))
 }
 
-/// Returns the files of the data at `path`: the file itself, or of a folder the data files of `split` in it, sorted by name.
-/// These are the files in the folder and in its folder `data` whose name has `split` as a word, such as
-/// `data/train-00000-of-00001.parquet`, and all files in a folder of that name. If no file of the folder is named for any
-/// split, all its files are of the split `train`. A path that does not exist is returned as a file.
+/// Returns the files of the data at `path`: the file itself, or of a folder the data files of `split` in it, sorted by
+/// name. These are the files in the folder and in its folder `data` whose name has `split` as a word, such as
+/// `data/train-00000-of-00001.parquet`, and all files in a folder of that name. If no file of the folder is named for
+/// any split, all its files are of the split `train`. A path that does not exist is returned as a file.
 ///
 /// # Errors
 /// A folder that cannot be read, has no file of the split, or more than 10,000.
@@ -116,8 +116,8 @@ fn has_word(file: &Path, word: &str) -> bool {
     name.split(|letter: char| !letter.is_alphabetic()).any(|part| part == word)
 }
 
-/// The digest of files with these digests and weights: that of the file, if there is one of weight 1, else the SHA-256 of a
-/// line `digest weight` for each of them.
+/// The digest of files with these digests and weights: that of the file, if there is one of weight 1, else the SHA-256
+/// of a line `digest weight` for each of them.
 pub(crate) fn combined_digest(files: &[(String, f64)]) -> String {
     if let [(digest, 1.0)] = files {
         return digest.clone();

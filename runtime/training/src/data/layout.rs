@@ -112,8 +112,8 @@ pub(super) struct Conversion {
 }
 
 impl Conversion {
-    /// Renames the columns of `data.map`, then converts the layout. Returns the columns by the fields that they became, for
-    /// messages.
+    /// Renames the columns of `data.map`, then converts the layout. Returns the columns by the fields that they became,
+    /// for messages.
     ///
     /// # Errors
     /// A record without a column that is needed, and a message of an unknown speaker.
@@ -144,8 +144,8 @@ impl Conversion {
 }
 
 impl Layout {
-    /// Recognizes the layout of an object that is to become one of the shapes `wanted`. `None` if it has the fields of such
-    /// a shape already, or of no known layout. With `has_template`, texts will be converted to messages.
+    /// Recognizes the layout of an object that is to become one of the shapes `wanted`. `None` if it has the fields of
+    /// such a shape already, or of no known layout. With `has_template`, texts will be converted to messages.
     pub(super) fn find(object: &Map<String, Value>, wanted: &[Shape], has_template: bool) -> Option<Self> {
         // Half a record of most layouts is a complete `Prompts`.
         let native = wanted.iter().find(|shape| is_native(object, **shape));

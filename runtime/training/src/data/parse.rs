@@ -37,8 +37,8 @@ impl Record {
     }
 }
 
-/// Returns the shape of a file's records and their layout, by one of its lines: the first of the wanted shapes that the line
-/// has, after the columns of `conversion.map` are renamed, or can be converted to. `None` if it has none.
+/// Returns the shape of a file's records and their layout, by one of its lines: the first of the wanted shapes that the
+/// line has, after the columns of `conversion.map` are renamed, or can be converted to. `None` if it has none.
 pub(super) fn find_layout(
     line: &[u8],
     wanted: &[Shape],
@@ -170,8 +170,8 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// Removes a field and returns its value. A text from a table of text that is a JSON list of objects, or an object, is
-    /// read as such.
+    /// Removes a field and returns its value. A text from a table of text that is a JSON list of objects, or an object,
+    /// is read as such.
     fn remove(&mut self, name: &str) -> Option<Value> {
         let value = self.object.remove(name)?;
         let text = value.as_str().filter(|text| self.is_untyped && text.starts_with(['[', '{']));
@@ -189,8 +189,8 @@ impl Fields<'_> {
         self.object.iter().filter_map(|(name, value)| Some((name.clone(), number(value)?))).collect()
     }
 
-    /// The fields that are lists of numbers, by name, with null as NaN. In a table of text, a text that is such a list as JSON
-    /// counts as well. Ignores all other fields.
+    /// The fields that are lists of numbers, by name, with null as NaN. In a table of text, a text that is such a list
+    /// as JSON counts as well. Ignores all other fields.
     fn number_lists(&self) -> BTreeMap<String, Vec<f32>> {
         let number = |item: &Value| match item {
             Value::Null => Some(f32::NAN),
@@ -207,8 +207,8 @@ impl Fields<'_> {
         self.object.iter().filter_map(|(name, value)| Some((name.clone(), list(value)?))).collect()
     }
 
-    /// The number that a value is, with a boolean as 0 or 1; `None` for anything else. In a table of text, a text that is
-    /// written like either counts as well.
+    /// The number that a value is, with a boolean as 0 or 1; `None` for anything else. In a table of text, a text that
+    /// is written like either counts as well.
     fn number(&self, value: &Value) -> Option<f64> {
         match value {
             Value::Bool(truth) => Some(f64::from(u8::from(*truth))),
@@ -275,8 +275,8 @@ impl Fields<'_> {
         items.into_iter().enumerate().map(|(index, item)| self.read_message(name, index, item)).collect()
     }
 
-    /// Reads `item`, the message at position `index` (from 0) of the field `list`. Its `role` must be non-empty text; its
-    /// `content` text or a list of text parts, or null or missing if the message has `tool_calls`.
+    /// Reads `item`, the message at position `index` (from 0) of the field `list`. Its `role` must be non-empty text;
+    /// its `content` text or a list of text parts, or null or missing if the message has `tool_calls`.
     fn read_message(&self, list: &str, index: usize, item: Value) -> Result<Message, LocatedFault> {
         let list = self.column_name(list);
         let wrong = |name: Option<&str>, found, wanted| {
@@ -300,7 +300,8 @@ impl Fields<'_> {
         serde_json::from_value(item).map_err(|_| wrong(Some("content"), "a list", "a list of text parts"))
     }
 
-    /// Removes `prompt` and `completion`, each a text (an empty one, too) or a non-empty list of messages, and returns them.
+    /// Removes `prompt` and `completion`, each a text (an empty one, too) or a non-empty list of messages, and returns
+    /// them.
     fn take_pair(&mut self) -> Result<Content, LocatedFault> {
         Ok(Content::PromptCompletion(self.take_text_or_messages("prompt")?, self.take_text_or_messages("completion")?))
     }
@@ -342,9 +343,9 @@ impl Fields<'_> {
         ))
     }
 
-    /// Removes `prompt`, which must not be empty, and returns it with a copy of every further field that is not null and not
-    /// in [`TEMPLATE_FIELDS`], as text for the verifiers: a string as it is, any other value as JSON. Also removes `answer`,
-    /// so that the method does not get it as a number; its copy for the verifiers stays.
+    /// Removes `prompt`, which must not be empty, and returns it with a copy of every further field that is not null
+    /// and not in [`TEMPLATE_FIELDS`], as text for the verifiers: a string as it is, any other value as JSON. Also
+    /// removes `answer`, so that the method does not get it as a number; its copy for the verifiers stays.
     fn take_prompt(&mut self) -> Result<Content, LocatedFault> {
         let prompt = self.take_non_empty("prompt")?;
         let further =
@@ -355,8 +356,8 @@ impl Fields<'_> {
         Ok(Content::Prompt(prompt, fields))
     }
 
-    /// Checks that the field `label` is there and is a boolean, 0 or 1, or in a table of text one of these as text. Does not
-    /// remove the field, so it becomes a column of the record.
+    /// Checks that the field `label` is there and is a boolean, 0 or 1, or in a table of text one of these as text.
+    /// Does not remove the field, so it becomes a column of the record.
     fn check_label(&self) -> Result<(), LocatedFault> {
         let label = self.object.get("label");
         if label.and_then(|value| self.number(value)).is_some_and(|number| number == 0.0 || number == 1.0) {
@@ -382,8 +383,8 @@ impl Fields<'_> {
     }
 }
 
-/// Names the type of a JSON value, with its article, such as `a number`; `empty text` for an empty string, and `missing`
-/// for `None`.
+/// Names the type of a JSON value, with its article, such as `a number`; `empty text` for an empty string, and
+/// `missing` for `None`.
 fn describe_type(value: Option<&Value>) -> &'static str {
     match value {
         None => "missing",

@@ -77,8 +77,9 @@ pub struct ShownToken {
     pub learned: bool,
 }
 
-/// Reads data files as a run would, but lists wrong records instead of stopping at one. `files` are read with `reading`; with
-/// a model, records are tokenized by its tokenizer and chat template, and cut to at most its number of positions.
+/// Reads data files as a run would, but lists wrong records instead of stopping at one. `files` are read with
+/// `reading`; with a model, records are tokenized by its tokenizer and chat template, and cut to at most its number of
+/// positions.
 ///
 /// # Errors
 /// A file that cannot be read, files without a record, and a model without a tokenizer.
@@ -121,8 +122,8 @@ pub fn preview(
     Ok(Preview { shape: data.shape.to_string(), records: data.examples.len(), report: data.report, lengths, samples })
 }
 
-/// Counts lengths in at most [`MAX_BARS`] ranges of equal width: 1, 2 or 5 times a power of ten. Leaves out empty ranges
-/// before the first and after the last length.
+/// Counts lengths in at most [`MAX_BARS`] ranges of equal width: 1, 2 or 5 times a power of ten. Leaves out empty
+/// ranges before the first and after the last length.
 fn count_lengths(lengths: &[usize]) -> Vec<Bar> {
     let (Some(least), Some(most)) = (lengths.iter().min(), lengths.iter().max()) else { return Vec::new() };
     let widths = (0..).flat_map(|power| [1, 2, 5].map(|digit| digit * 10_usize.saturating_pow(power)));
@@ -144,8 +145,8 @@ fn show_example(tokenizer: &Tokenizer, sides: &[&'static str], example: &Example
     Ok(Sample { line: example.line, place, rows: rows.collect::<Result<Vec<_>, Error>>()? })
 }
 
-/// Returns the text that each token of a row adds. A token is decoded after the one before it, since decoders drop a space at
-/// the beginning; tokens that end inside a character add nothing, and the one that ends it adds it.
+/// Returns the text that each token of a row adds. A token is decoded after the one before it, since decoders drop a
+/// space at the beginning; tokens that end inside a character add nothing, and the one that ends it adds it.
 fn show_tokens(tokenizer: &Tokenizer, row: &Encoded) -> Result<Vec<ShownToken>, Error> {
     let (mut tokens, mut begin, mut known) = (Vec::with_capacity(row.ids.len()), 0, 0);
     for (at, learned) in row.targets.iter().enumerate() {

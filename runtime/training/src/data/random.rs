@@ -7,10 +7,10 @@ use tunebox_sandbox::Question;
 use super::{Dataset, Example, Report, Shape};
 use crate::configuration::RandomRecords;
 
-/// Generates a data set of one shape with random token ids below `vocabulary`; equal arguments give equal data. Rows have
-/// `sizes.sequence` tokens, of which all but the first are targets; prompts have half as many tokens and no targets. A row
-/// has at least one token. The `label` of unpaired records is 0 and 1 in turn. Digests are empty. `None` for the shapes
-/// `Instructions` and `Contrast`, whose rows need not have equal length.
+/// Generates a data set of one shape with random token ids below `vocabulary`; equal arguments give equal data. Rows
+/// have `sizes.sequence` tokens, of which all but the first are targets; prompts have half as many tokens and no
+/// targets. A row has at least one token. The `label` of unpaired records is 0 and 1 in turn. Digests are empty. `None`
+/// for the shapes `Instructions` and `Contrast`, whose rows need not have equal length.
 #[must_use]
 pub fn random_dataset(shape: Shape, sizes: RandomRecords, vocabulary: usize) -> Option<Dataset> {
     let (rows, length, learned) = match shape {

@@ -1,8 +1,8 @@
 //! The order of the examples in a run, and their micro-batches and windows.
 //!
 //! The order of an epoch depends only on the seed and the epoch's number, so a run resumes at any position without
-//! replaying the earlier ones. With packing, a micro-batch is a bin of examples; its rows are separate segments: attention
-//! does not cross from one example to another.
+//! replaying the earlier ones. With packing, a micro-batch is a bin of examples; its rows are separate segments:
+//! attention does not cross from one example to another.
 
 use std::collections::BTreeMap;
 
@@ -79,9 +79,9 @@ impl BatchSampler {
         self.cursor.epoch as f64 + self.cursor.index as f64 / self.batches.len() as f64
     }
 
-    /// Returns the micro-batches of the next window, as indices of examples, and advances the cursor past the window. If the
-    /// present epoch is finished, starts the next one first. A window does not reach into the next epoch, so the last
-    /// window of an epoch may have fewer micro-batches.
+    /// Returns the micro-batches of the next window, as indices of examples, and advances the cursor past the window.
+    /// If the present epoch is finished, starts the next one first. A window does not reach into the next epoch, so the
+    /// last window of an epoch may have fewer micro-batches.
     pub(crate) fn next_window(&mut self) -> Vec<Vec<usize>> {
         if self.cursor.index >= self.batches.len() {
             self.cursor = Cursor { epoch: self.cursor.epoch + 1, index: 0 };
@@ -95,9 +95,9 @@ impl BatchSampler {
 }
 
 /// Draws the micro-batches of the epoch with this number (from 0), in order, as indices of examples. Depends only on
-/// its arguments. `lengths` are the tokens of each example. Without packing, cuts the order of the examples (shuffled, or
-/// that of the file) into groups of `batching.batch`; the last may be smaller. With packing, the micro-batches are bins of
-/// [`pack`], in random order if shuffled.
+/// its arguments. `lengths` are the tokens of each example. Without packing, cuts the order of the examples (shuffled,
+/// or that of the file) into groups of `batching.batch`; the last may be smaller. With packing, the micro-batches are
+/// bins of [`pack`], in random order if shuffled.
 fn epoch_batches(number: u64, batching: &Batching, lengths: &[usize]) -> Vec<Vec<usize>> {
     let mut stream = Stream::new(batching.seed, &format!("data/{number}"));
     let mut order: Vec<usize> = (0..lengths.len()).collect();
@@ -142,9 +142,9 @@ fn pack(order: &[usize], lengths: &[usize], capacity: usize) -> Vec<Vec<usize>> 
     bins
 }
 
-/// Removes from `room` the bin whose free space is the least that is still at least `length` tokens; of several, the one
-/// added last. Returns the bin's index and its free tokens; `None` if no bin has room. `room` maps free tokens to indices of
-/// bins.
+/// Removes from `room` the bin whose free space is the least that is still at least `length` tokens; of several, the
+/// one added last. Returns the bin's index and its free tokens; `None` if no bin has room. `room` maps free tokens to
+/// indices of bins.
 fn remove_fullest(room: &mut BTreeMap<usize, Vec<usize>>, length: usize) -> Option<(usize, usize)> {
     let (&left, bins) = room.range_mut(length..).next()?;
     let bin = bins.pop();

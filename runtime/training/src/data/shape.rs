@@ -42,8 +42,8 @@ pub(super) struct Facts {
     pub(super) example: &'static str,
 }
 
-/// Every shape. A record has the first whose fields it has, so `Unpaired` comes before `PromptCompletion`, and `Prompts` is
-/// last.
+/// Every shape. A record has the first whose fields it has, so `Unpaired` comes before `PromptCompletion`, and
+/// `Prompts` is last.
 const SHAPES: [Facts; 8] = [
     Facts {
         shape: Shape::Messages,
@@ -133,9 +133,9 @@ impl Shape {
         }
     }
 
-    /// The usual peak learning rate of AdamW on such records. For all weights, TRL's defaults: 2e-5 for learning from answers,
-    /// 1e-6 for learning from preferences, labels and rewards. For an adapter ten times that, as of "LoRA Without Regret"
-    /// (Schulman et al., 2025).
+    /// The usual peak learning rate of AdamW on such records. For all weights, TRL's defaults: 2e-5 for learning from
+    /// answers, 1e-6 for learning from preferences, labels and rewards. For an adapter ten times that, as of "LoRA
+    /// Without Regret" (Schulman et al., 2025).
     #[must_use]
     pub fn usual_rate(self, is_adapter: bool) -> f64 {
         match self {
@@ -163,8 +163,8 @@ impl Shape {
         self.facts().sides
     }
 
-    /// Whether a list of numbers in such a record can be a column with a number for each target token: it has one row, in
-    /// which every target is of this record.
+    /// Whether a list of numbers in such a record can be a column with a number for each target token: it has one row,
+    /// in which every target is of this record.
     pub(super) fn has_token_columns(self) -> bool {
         matches!(self, Self::Messages | Self::PromptCompletion | Self::Text)
     }

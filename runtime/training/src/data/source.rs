@@ -1,8 +1,8 @@
 //! The records of a data file as JSON texts, whatever the format of the file.
 //!
-//! The format follows from the content first and the name second, so that a `.json` file of lines is read as lines. Every
-//! format is read as a stream: what is in memory at once is a chunk of records, and for Parquet the pages of one row group.
-//! Files may come from anyone, so the size of a record and what a file may unpack to are limited.
+//! The format follows from the content first and the name second, so that a `.json` file of lines is read as lines.
+//! Every format is read as a stream: what is in memory at once is a chunk of records, and for Parquet the pages of one
+//! row group. Files may come from anyone, so the size of a record and what a file may unpack to are limited.
 
 mod compression;
 mod delimited;
@@ -77,8 +77,8 @@ impl Format {
         matches!(self, Self::Delimited(_))
     }
 
-    /// The location of a record in a message: `file:line:column`, `file:line` for a table of text, whose columns have names,
-    /// or `file, row 7` for Parquet.
+    /// The location of a record in a message: `file:line:column`, `file:line` for a table of text, whose columns have
+    /// names, or `file, row 7` for Parquet.
     pub(super) fn location(self, file: &str, number: u64, column: usize) -> String {
         match self {
             Self::Lines | Self::Array => format!("{file}:{number}:{column}"),
@@ -87,8 +87,8 @@ impl Format {
         }
     }
 
-    /// Finds the format of a file that is not Parquet by its first bytes and its name: JSON by its first bracket, then a
-    /// table by its extension, else lines.
+    /// Finds the format of a file that is not Parquet by its first bytes and its name: JSON by its first bracket, then
+    /// a table by its extension, else lines.
     fn find(path: &Path, head: &[u8]) -> Self {
         let head = head.strip_prefix(&BYTE_ORDER_MARK).unwrap_or(head);
         match head.iter().find(|byte| !byte.is_ascii_whitespace()) {
@@ -126,8 +126,8 @@ pub(super) struct FileFacts {
 /// Reads all records of a file and passes them to `sink` in chunks, with the format of the file.
 ///
 /// # Errors
-/// A file that cannot be read or is damaged; a record of 16 MiB or more; a table without named columns or with more than
-/// 1,000; a file that unpacks to more than 64 MiB and 200 times its size; and errors of `sink`.
+/// A file that cannot be read or is damaged; a record of 16 MiB or more; a table without named columns or with more
+/// than 1,000; a file that unpacks to more than 64 MiB and 200 times its size; and errors of `sink`.
 pub(super) fn read_records(
     path: &Path,
     sink: &mut dyn FnMut(Format, Vec<Line>) -> Result<(), Error>,
@@ -158,8 +158,8 @@ pub(super) fn read_records(
     Ok(FileFacts { lines, digest: hexadecimal(&stored_bytes.digest.finalize()) })
 }
 
-/// Reads all records of a file of text, given by its path and its unpacked content, after finding its format. Returns the
-/// number of lines, or of records or rows.
+/// Reads all records of a file of text, given by its path and its unpacked content, after finding its format. Returns
+/// the number of lines, or of records or rows.
 fn read_text(path: &Path, mut unpacked: Box<dyn Read + '_>, chunks: &mut Chunks<'_>) -> Result<u64, Error> {
     let mut head = Vec::new();
     let read = unpacked.by_ref().take(HEAD_BYTES).read_to_end(&mut head);
@@ -208,8 +208,8 @@ struct Chunks<'a> {
 }
 
 impl Chunks<'_> {
-    /// Adds a record, and passes the chunk on if it is full. Fails if the sink does, if the record has [`MAX_RECORD_BYTES`]
-    /// or more, and if all records together have more bytes than the size of the file explains.
+    /// Adds a record, and passes the chunk on if it is full. Fails if the sink does, if the record has
+    /// [`MAX_RECORD_BYTES`] or more, and if all records together have more bytes than the size of the file explains.
     fn push(&mut self, line: Line) -> Result<(), Error> {
         let length = line.text.as_ref().map_or(0, Vec::len);
         if length as u64 >= MAX_RECORD_BYTES {

@@ -62,9 +62,9 @@ pub fn window(data: &Dataset, micro_batches: &[Vec<usize>]) -> Result<Window, Er
     Ok(window)
 }
 
-/// Builds one batch of the examples with the given indices, without the counts of its window. `sources` holds, for each of
-/// `indices`, the index of the example whose completion its row of the side `mismatched` gets. Columns are all numeric
-/// fields of the file, NaN for an example without the field. Empty rows of other sides are left out.
+/// Builds one batch of the examples with the given indices, without the counts of its window. `sources` holds, for each
+/// of `indices`, the index of the example whose completion its row of the side `mismatched` gets. Columns are all
+/// numeric fields of the file, NaN for an example without the field. Empty rows of other sides are left out.
 fn build_batch(data: &Dataset, indices: &[usize], sources: &[usize]) -> Result<Batch, Error> {
     let examples: Vec<_> = indices.iter().map(|index| &data.examples[*index]).collect();
     let mut sides = Vec::new();
@@ -111,8 +111,8 @@ fn build_token_column(name: &str, data: &Dataset, examples: &[&Example]) -> Resu
     Ok(examples.iter().map(numbers).collect())
 }
 
-/// Collects tokenized rows into one [`Rows`] for the model, in which the first token of a row is never a target. Fails if a
-/// row has another number of ids than of target marks.
+/// Collects tokenized rows into one [`Rows`] for the model, in which the first token of a row is never a target. Fails
+/// if a row has another number of ids than of target marks.
 pub(crate) fn collect_rows(encoded: impl Iterator<Item = Encoded>) -> Result<Arc<Rows>, Error> {
     let (ids, targets) = encoded.map(|row| (row.ids, row.targets)).unzip();
     Ok(Arc::new(Rows::new(ids, targets)?))
@@ -125,8 +125,8 @@ fn saturating_u32(count: usize) -> u32 {
 
 /// The side of unpaired records with prompts and completions of other records, as a baseline for the method.
 ///
-/// Each prompt gets the completion of the record before it in the window, as TRL rotates the completions of a batch; the
-/// first prompt gets that of the last record. A window of one record uses the record before it in the file.
+/// Each prompt gets the completion of the record before it in the window, as TRL rotates the completions of a batch;
+/// the first prompt gets that of the last record. A window of one record uses the record before it in the file.
 const MISMATCHED_SIDE: &str = "mismatched";
 
 /// Returns, for each record of a window, in order, the index of the record whose completion its `mismatched` row gets:

@@ -93,8 +93,8 @@ pub fn evaluate(
     Ok(Evaluation { shape: data.shape.to_string(), records: data.examples.len(), figures, completions })
 }
 
-/// Phrases by which models refuse, in lower case with plain apostrophes. Other refusals are missed, and honest apologies
-/// counted.
+/// Phrases by which models refuse, in lower case with plain apostrophes. Other refusals are missed, and honest
+/// apologies counted.
 const REFUSAL_PHRASES: [&str; 18] = [
     "i cannot",
     "i can't",

@@ -1,5 +1,5 @@
-//! Scores of the rows of a data set, and figures of them: likelihoods, and which of two answers a model prefers, by its own
-//! likelihood and against the base.
+//! Scores of the rows of a data set, and figures of them: likelihoods, and which of two answers a model prefers, by its
+//! own likelihood and against the base.
 
 use serde::Serialize;
 use tunebox_compute::fused::{Tap, TapSet};

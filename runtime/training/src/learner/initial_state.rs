@@ -1,7 +1,7 @@
 //! A copy in memory of everything that a checkpoint saves of a train state, from which a failed step is tried again.
 //!
-//! A new version of a method runs its `init` on the state of the run's beginning (see [`reset`]), as in a resumed run; the
-//! copy is then restored over it. So `init` reads the same values as the first time.
+//! A new version of a method runs its `init` on the state of the run's beginning (see [`reset`]), as in a resumed run;
+//! the copy is then restored over it. So `init` reads the same values as the first time.
 
 use std::collections::BTreeMap;
 

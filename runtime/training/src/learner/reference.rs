@@ -1,8 +1,8 @@
-//! A cache of the reference's log-probabilities by row. They never change, so a row that a run meets again needs no second
-//! pass. The cache is in memory, and in a file of the run's folder for a resumed run.
+//! A cache of the reference's log-probabilities by row. They never change, so a row that a run meets again needs no
+//! second pass. The cache is in memory, and in a file of the run's folder for a resumed run.
 //!
-//! Only rows of the run's data are cached: generated rows are new every time. The log-probabilities of a row depend on no
-//! other row of its pass, so they have the same bits as without the cache.
+//! Only rows of the run's data are cached: generated rows are new every time. The log-probabilities of a row depend on
+//! no other row of its pass, so they have the same bits as without the cache.
 
 use std::collections::{HashMap, HashSet};
 use std::path::Path;
@@ -100,8 +100,8 @@ impl ReferenceCache {
         }
     }
 
-    /// The key of a row: SHA-256 of the reference's identity, then for each token its id (`u32`, little-endian) and a byte
-    /// that is 1 for a target, else 0.
+    /// The key of a row: SHA-256 of the reference's identity, then for each token its id (`u32`, little-endian) and a
+    /// byte that is 1 for a target, else 0.
     fn row_key(&self, ids: &[u32], marks: &[bool]) -> Key {
         let mut digest = Sha256::new();
         digest.update(self.identity.as_bytes());
@@ -125,9 +125,9 @@ impl ReferenceCache {
         self.changed = false;
     }
 
-    /// Writes the cache to its file in the run's folder `run`: [`MAGIC`]; for each row its key, the number of its targets
-    /// (`u32`) and their log-probabilities (`f32`), little-endian; then the SHA-256 of all that. Does nothing if the cache
-    /// has not changed since it was loaded or saved.
+    /// Writes the cache to its file in the run's folder `run`: [`MAGIC`]; for each row its key, the number of its
+    /// targets (`u32`) and their log-probabilities (`f32`), little-endian; then the SHA-256 of all that. Does nothing
+    /// if the cache has not changed since it was loaded or saved.
     pub(crate) fn save(&mut self, run: &Path) -> Result<(), files::FileError> {
         if !self.changed {
             return Ok(());
@@ -146,8 +146,8 @@ impl ReferenceCache {
     }
 }
 
-/// Parses the bytes of a cache file into its rows: key, and log-probabilities of the targets. `None` if the file does not
-/// begin with [`MAGIC`], its digest is wrong or a row is cut.
+/// Parses the bytes of a cache file into its rows: key, and log-probabilities of the targets. `None` if the file does
+/// not begin with [`MAGIC`], its digest is wrong or a row is cut.
 fn parse(bytes: &[u8]) -> Option<Vec<(Key, Vec<f32>)>> {
     let (body, sum) = bytes.split_last_chunk::<32>()?;
     if Sha256::digest(body).as_slice() != sum {

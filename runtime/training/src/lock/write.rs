@@ -36,8 +36,8 @@ pub(crate) fn write(plan: &PlannedRun, end: Option<(&[Written], &Outcome)>) -> R
     Ok(files::write(&plan.folder.join(FILE), text.as_bytes())?)
 }
 
-/// Returns the `run.lock` of a plan as a TOML table, as [`write`] writes it before the run: without the list of files that
-/// the run leaves.
+/// Returns the `run.lock` of a plan as a TOML table, as [`write`] writes it before the run: without the list of files
+/// that the run leaves.
 pub(crate) fn lock_table(plan: &PlannedRun) -> Result<Table, Error> {
     Ok(Table::try_from(lock_json(plan, None)?).unwrap_or_default())
 }
@@ -82,8 +82,8 @@ fn lock_json(plan: &PlannedRun, end: Option<(&[Written], &Outcome)>) -> Result<V
     Ok(lock)
 }
 
-/// The table `method` of a `run.lock`, as JSON. `settings` are the method's settings including defaults. `revised` lists the
-/// changes of the method during the run; all other keys describe the last version, `package`.
+/// The table `method` of a `run.lock`, as JSON. `settings` are the method's settings including defaults. `revised`
+/// lists the changes of the method during the run; all other keys describe the last version, `package`.
 pub(crate) fn method_table(package: &Package, settings: &Map<String, Value>, revised: &[Revision]) -> Value {
     json!({
         "name": package.manifest.name, "version": package.manifest.version, "interface": package.manifest.interface,

@@ -19,6 +19,8 @@ pub(super) fn adapter_settings(table: &AdapterTable, seed: u64) -> AdapterSettin
         layers: table.layers.as_ref().map(|layers| layers.iter().map(|layer| *layer as usize).collect()),
         rank_pattern: table.rank_pattern.iter().map(|(text, rank)| (text.clone(), *rank as usize)).collect(),
         alpha_pattern: table.alpha_pattern.clone().into_iter().collect(),
+        modules_to_save: table.modules_to_save.clone(),
+        ensure_weight_tying: table.ensure_weight_tying,
         initialize: table.initialize,
         seed,
     }

@@ -6,8 +6,6 @@ use std::time::{Instant, SystemTime};
 use tempfile::TempDir;
 use tunebox_compute::device;
 use tunebox_compute::precision::Purpose;
-use tunebox_compute::schedule::Schedule;
-use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::files;
 use tunebox_model::Policy;
 use tunebox_sandbox::{CodeOptions, Compiling, Engine};
@@ -25,6 +23,7 @@ use super::optimizer::{check_device, optimizer_settings};
 use super::planned::{Plan, PlanSummary, PlannedRun, build_summary};
 use super::problems::check_settings;
 use super::reward::{open_reward_models, reward_bytes};
+use super::schedule::schedule_of_peak;
 use super::verifier::{compile_verifiers, load_verifiers};
 use crate::configuration::{RunSettings, Underline};
 use crate::cost::Meter;
@@ -90,8 +89,8 @@ pub fn compile(mut settings: RunSettings, has_method: bool) -> Result<CompiledCo
 }
 
 /// Plans a run whose method is already loaded; [`plan`] loads it from the settings first. `engine` is the run's engine,
-/// whose warning, if any, is added to those of the plan. A resumed run keeps the clock of its checkpoint and a replayed one
-/// the recorded clock; a new run gets the present time. A resumed run is locked for this process.
+/// whose warning, if any, is added to those of the plan. A resumed run keeps the clock of its checkpoint and a replayed
+/// one the recorded clock; a new run gets the present time. A resumed run is locked for this process.
 ///
 /// # Errors
 /// As [`plan`], and a checkpoint whose step is past the end of the run, or a finished run that has nothing more to do.
@@ -163,9 +162,9 @@ fn check_validation(settings: &RunSettings, inputs: &Inputs) -> Result<(), Error
     Err(settings.conflict("data.validation", Underline::Key, what, hint))
 }
 
-/// Collects warnings, in this order, about a cache of compiled code that cannot be used, an adapter trained on a base in
-/// another number format, an accelerator that `auto` did not use, and a method that cannot have an effect. Fails if the lock
-/// of the adapter's run is damaged.
+/// Collects warnings, in this order, about a cache of compiled code that cannot be used, an adapter trained on a base
+/// in another number format, an accelerator that `auto` did not use, and a method that cannot have an effect. Fails if
+/// the lock of the adapter's run is damaged.
 fn collect_warnings(settings: &RunSettings, engine: &Engine, method: &PlannedMethod) -> Result<Vec<String>, Error> {
     let cache = engine.warning().map(str::to_owned);
     let device = device::auto_fallback_reason(&settings.file.train.device);
@@ -213,24 +212,17 @@ fn create_sampler(settings: &RunSettings, destination: &Destination, data: &Data
 
 /// Builds the learning-rate settings of a run of this length. Without `train.rate`, the peak is the usual rate of
 /// records of `shape` for an adapter or for all weights ([`Shape::usual_rate`]). A warmup given as a share is computed
-/// from the steps planned at the start. Fails for an unknown schedule.
+/// from the steps planned at the start. Errors: those of [`schedule_of_peak`].
 fn learning_rate(settings: &RunSettings, policy: &Policy, shape: Shape, length: Length) -> Result<LearningRate, Error> {
     let train = &settings.file.train;
-    let schedule = schedule(settings)?;
+    let peak = train.rate.unwrap_or_else(|| shape.usual_rate(!policy.adapter().is_full()));
     Ok(LearningRate {
-        peak: train.rate.unwrap_or_else(|| shape.usual_rate(!policy.adapter().is_full())),
-        schedule,
+        peak,
+        schedule: schedule_of_peak(settings, peak)?,
         warmup: train.warmup.updates(length.planned_at(0)),
         length,
         clip: train.clip,
         skip_non_finite: train.skip_non_finite,
-    })
-}
-
-/// The learning-rate schedule of a run. Fails for an unknown one, located at `train.schedule`.
-pub(super) fn schedule(settings: &RunSettings) -> Result<Schedule, Error> {
-    settings.file.train.schedule.parse().map_err(|error: tunebox_compute::Error| {
-        settings.error("train.schedule", Underline::Value, Explanation::new("config", error.to_string()))
     })
 }
 

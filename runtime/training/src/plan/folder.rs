@@ -67,8 +67,9 @@ pub(crate) fn run_exists(name: &str, folder: &Path, can_resume: bool) -> Error {
     path_error(folder, format!("the run `{name}` exists already"), "a run never writes over another", hint)
 }
 
-/// Finds the run to resume, by `run.name` or by [`find_latest`] in the folder `runs`, locks it for this process, and reads
-/// the state of its last checkpoint; without one, the run starts over. `known` is the identity of the present settings.
+/// Finds the run to resume, by `run.name` or by [`find_latest`] in the folder `runs`, locks it for this process, and
+/// reads the state of its last checkpoint; without one, the run starts over. `known` is the identity of the present
+/// settings.
 ///
 /// # Errors
 /// A folder that does not exist, that holds no run or a symbolic link, a run that is trained by another process, one

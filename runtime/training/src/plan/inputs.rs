@@ -88,8 +88,8 @@ fn generate_dataset(
 }
 
 /// Reads and tokenizes the training data and, if the run file names them, the validation data; returns them in this
-/// order. An error about a file that cannot be read is located at its key in the run file, an error about a record in the
-/// data file.
+/// order. An error about a file that cannot be read is located at its key in the run file, an error about a record in
+/// the data file.
 fn read_datasets(
     settings: &RunSettings,
     model: &Model,
@@ -141,8 +141,8 @@ fn build_policy(settings: &RunSettings, model: Arc<Model>, learns: bool, sides: 
 const FREE_BYTES: u64 = 2 << 30;
 
 /// Bytes of activations that may be kept for a backward pass although it could recompute them: half of the limit
-/// `activation-bytes`, at most a quarter of the device's free memory, 0 if that is unknown. Affects the speed of a run, not
-/// its results.
+/// `activation-bytes`, at most a quarter of the device's free memory, 0 if that is unknown. Affects the speed of a run,
+/// not its results.
 fn kept_bytes(settings: &RunSettings, device: &Device) -> u64 {
     let limit = settings.file.limits.activation_bytes;
     (limit / 2).min(free_bytes(device).unwrap_or(0) / 4)

@@ -1,4 +1,5 @@
-//! The estimated memory of a run on the device that computes, from sizes and from the memory in use after opening the model.
+//! The estimated memory of a run on the device that computes, from sizes and from the memory in use after opening the
+//! model.
 //!
 //! `check --fit` compares it with the free memory; no run is rejected for it.
 
@@ -32,8 +33,8 @@ pub struct Estimate {
     pub scratch: u64,
     /// Logits and temporary tensors of the output head, and of the pass of a teacher.
     pub head: u64,
-    /// On the CPU the program and the tokenizer. On an accelerator the largest matrix that is dequantized for a product; the
-    /// memory of its driver is not counted, since it is not free once the device is open.
+    /// On the CPU the program and the tokenizer. On an accelerator the largest matrix that is dequantized for a
+    /// product; the memory of its driver is not counted, since it is not free once the device is open.
     pub runtime: u64,
     /// Weights and temporary tensors of the reward models on this device; 0 without one.
     #[serde(default, skip_serializing_if = "is_zero")]
@@ -133,8 +134,8 @@ pub(crate) fn peak_bytes(device: &Device) -> Option<u64> {
     device::info(device).ok()?.map_or_else(peak, |about| Some(about.peak))
 }
 
-/// Resets the peak memory of the process and of the device to the memory in use now. On a system that cannot reset it, a
-/// later peak is that since the start of the process. Also resets the peak that other processes see.
+/// Resets the peak memory of the process and of the device to the memory in use now. On a system that cannot reset it,
+/// a later peak is that since the start of the process. Also resets the peak that other processes see.
 ///
 /// # Errors
 /// An error of the device.
@@ -209,24 +210,24 @@ impl Tokens {
 }
 
 impl Sizes {
-    /// Returns the tokens of a step without packing. Counts every record as long as the longest, and no more records than
-    /// the data has.
+    /// Returns the tokens of a step without packing. Counts every record as long as the longest, and no more records
+    /// than the data has.
     fn without_packing(self) -> Tokens {
         let of = |records: u64| self.record.saturating_mul(records.min(self.records));
         Tokens { slice: of(self.batch), together: of(self.batch.saturating_mul(self.micro_batches)), generated: None }
     }
 
-    /// Returns the tokens of a step with packing: micro-batches of `batch` × `length` tokens, at least `longest`, the tokens
-    /// of the longest record, and at most `all`, those of all records together.
+    /// Returns the tokens of a step with packing: micro-batches of `batch` × `length` tokens, at least `longest`, the
+    /// tokens of the longest record, and at most `all`, those of all records together.
     fn with_packing(self, length: u64, longest: u64, all: u64) -> Tokens {
         let bin = self.batch.saturating_mul(length).max(longest).min(all);
         Tokens { slice: bin, together: bin.saturating_mul(self.micro_batches).min(all), generated: None }
     }
 
-    /// Returns the tokens of a step that generates `completions` completions of at most `new` tokens each for every prompt.
-    /// One pass has as many rows as a micro-batch has records. With `shared`, the completions of one prompt in a pass share
-    /// the prompt's tokens; otherwise each row has its own copy. If `completions` is `None` (unknown), nothing is shared,
-    /// and the rows and the tokens scored together are `u64::MAX`.
+    /// Returns the tokens of a step that generates `completions` completions of at most `new` tokens each for every
+    /// prompt. One pass has as many rows as a micro-batch has records. With `shared`, the completions of one prompt in
+    /// a pass share the prompt's tokens; otherwise each row has its own copy. If `completions` is `None` (unknown),
+    /// nothing is shared, and the rows and the tokens scored together are `u64::MAX`.
     fn with_generation(self, new: u64, completions: Option<u64>, shared: bool) -> Tokens {
         let prompts = self.batch.saturating_mul(self.micro_batches).min(self.records);
         let rows = completions.map_or(u64::MAX, |each| prompts.saturating_mul(each));

@@ -1,12 +1,11 @@
 //! Everything about a run that can be known before its first step.
 //!
 //! `problems` collects what is wrong with the settings, from them and the manifests of the components alone.
-//! `build` puts a plan together: `method`, `verifier` and `environment` load and admit the components, `reward` opens reward
-//! models and `teachers` the teachers, `folder` chooses the run's folder and checkpoint, `data` finds the data files,
-//! `inputs` opens model, policy and data,
-//! `identity` compares the run with its checkpoint, `length` determines the number of steps, `best` whether the best
-//! validation is kept, `adapter` and `optimizer` check their settings, `memory` estimates the memory, and `planned` is the
-//! result. `check` and `--dry-run` show a plan, `run` executes it.
+//! `build` puts a plan together: `method`, `verifier` and `environment` load and admit the components, `reward` opens
+//! reward models and `teachers` the teachers, `folder` chooses the run's folder and checkpoint, `data` finds the data
+//! files, `inputs` opens model, policy and data, `identity` compares the run with its checkpoint, `length` determines
+//! the number of steps, `best` whether the best validation is kept, `adapter` and `optimizer` check their settings,
+//! `memory` estimates the memory, and `planned` is the result. `check` and `--dry-run` show a plan, `run` executes it.
 
 mod adapter;
 mod best;
@@ -24,6 +23,7 @@ mod optimizer;
 mod planned;
 mod problems;
 mod reward;
+mod schedule;
 mod teachers;
 pub(crate) mod trust;
 pub(crate) mod verifier;

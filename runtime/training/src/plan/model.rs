@@ -126,45 +126,45 @@ pub(super) fn max_length(settings: &RunSettings, model: &Model) -> usize {
 /// activations.
 ///
 /// # Errors
-/// NF4 with training of all weights.
+/// A quantized base with training of all weights.
 fn requested_precision(settings: &RunSettings) -> Result<PrecisionRequest, Error> {
     check_full_training(settings)?;
     Ok(PrecisionRequest { base: settings.file.model.precision, compute: settings.file.train.compute })
 }
 
-/// Fails, located at `model.precision`, if that is NF4 and the run trains all weights.
+/// Fails, located at `model.precision`, if that is a quantized format and the run trains all weights.
 pub(super) fn check_full_training(settings: &RunSettings) -> Result<(), Error> {
-    reject_nf4(settings, full_training_conflict(settings))
+    reject_quantized(settings, full_training_conflict(settings))
 }
 
-/// Fails, located at `model.precision`, if that is NF4 and [`nf4_conflict`] finds a reason against it: the run trains
-/// all weights, or edits weights in a way that writes a whole model.
+/// Fails, located at `model.precision`, if that is a quantized format and [`quantized_conflict`] finds a reason against
+/// it: the run trains all weights, or edits weights in a way that writes a whole model.
 pub(super) fn check_precision(settings: &RunSettings, method: &PlannedMethod) -> Result<(), Error> {
-    reject_nf4(settings, nf4_conflict(settings, method))
+    reject_quantized(settings, quantized_conflict(settings, method))
 }
 
-/// Fails with `conflict`, located at `model.precision`, if there is one and the run keeps its base in NF4.
-fn reject_nf4(settings: &RunSettings, conflict: Option<Explanation>) -> Result<(), Error> {
-    let conflict = conflict.filter(|_| settings.file.model.precision == Base::Nf4);
+/// Fails with `conflict`, located at `model.precision`, if there is one and the run quantizes its base.
+fn reject_quantized(settings: &RunSettings, conflict: Option<Explanation>) -> Result<(), Error> {
+    let conflict = conflict.filter(|_| !settings.file.model.precision.is_stored());
     conflict.map_or(Ok(()), |problem| Err(settings.error("model.precision", Underline::Key, problem)))
 }
 
-/// Returns why the base of a run cannot be kept in NF4, whether the settings ask for that or not: `train.adapter.kind`
+/// Returns why the base of a run cannot be quantized, whether the settings ask for that or not: `train.adapter.kind`
 /// is `full`, or the method writes a whole edited model ([`edit_conflict`]). `None` if it can.
-pub(super) fn nf4_conflict(settings: &RunSettings, method: &PlannedMethod) -> Option<Explanation> {
+pub(super) fn quantized_conflict(settings: &RunSettings, method: &PlannedMethod) -> Option<Explanation> {
     full_training_conflict(settings).or_else(|| edit_conflict(settings, method))
 }
 
-/// Returns the conflict of NF4 with training all weights; `None` unless `train.adapter.kind` is `full`.
+/// Returns the conflict of a quantized base with training all weights; `None` unless `train.adapter.kind` is `full`.
 fn full_training_conflict(settings: &RunSettings) -> Option<Explanation> {
     let what = "`model.precision` is for a frozen base, and `train.adapter.kind = \"full\"` trains all of it";
     let is_full = settings.file.train.adapter.kind == AdapterKind::Full;
     is_full.then(|| Explanation::new("config", what).with_hint("leave one of them out"))
 }
 
-/// Returns the conflict of NF4 with a method that imports `weights` and whose setting `apply` is `weights`, or is
-/// `adapter` if the run also continues or trains another adapter: these edits are written as a whole model, whose other
-/// matrices would be rounded to NF4. `None` for every other method.
+/// Returns the conflict of a quantized base with a method that imports `weights` and whose setting `apply` is
+/// `weights`, or is `adapter` if the run also continues or trains another adapter: these edits are written as a whole
+/// model, whose other matrices would be rounded. `None` for every other method.
 fn edit_conflict(settings: &RunSettings, method: &PlannedMethod) -> Option<Explanation> {
     let form = method.settings.iter().find(|(name, _)| name == "apply").filter(|_| method.edits());
     let beside = settings.file.model.adapter.is_some() || method.learns();
@@ -177,7 +177,7 @@ fn edit_conflict(settings: &RunSettings, method: &PlannedMethod) -> Option<Expla
         }
         _ => return None,
     };
-    let what = format!("{what}, and with `model.precision` all of it would be rounded to NF4");
+    let what = format!("{what}, and with `model.precision` all of it would be rounded");
     Some(Explanation::new("config", what).with_hint(format!("leave `model.precision` out{hint}")))
 }
 
@@ -187,7 +187,7 @@ fn edit_conflict(settings: &RunSettings, method: &PlannedMethod) -> Option<Expla
 pub(super) fn changed_base_warning(settings: &RunSettings) -> Result<Option<String>, Error> {
     let Some(written) = &settings.file.model.adapter else { return Ok(None) };
     let (then, now) = (lock::base_precision(&settings.path("model.adapter", written))?, settings.file.model.precision);
-    let name = |base: Base| if base.is_stored() { "as in its files" } else { "in nf4" };
+    let name = |base: Base| if base.is_stored() { "as in its files".to_owned() } else { format!("in {base}") };
     Ok(then.filter(|then| *then != now).map(|then| {
         let (then, now) = (name(then), name(now));
         format!("the adapter was trained on a base {then}, this run has it {now}: see `model.precision`")

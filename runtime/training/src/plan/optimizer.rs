@@ -32,8 +32,8 @@ pub(super) fn optimizer_keys() -> impl Iterator<Item = &'static str> {
 /// Reads the optimizer's settings. What is not given has the optimizer's own default.
 ///
 /// # Errors
-/// A key that the optimizer does not use, an optimizer other than AdamW without `train.rate`, Nesterov's variant without a
-/// momentum, and a rate for factors B that the run does not train.
+/// A key that the optimizer does not use, an optimizer other than AdamW without `train.rate`, Nesterov's variant
+/// without a momentum, and a rate for factors B that the run does not train.
 pub(super) fn optimizer_settings(settings: &RunSettings) -> Result<OptimizerSettings, Error> {
     join(optimizer_problems(settings))?;
     let train = &settings.file.train;
@@ -59,7 +59,8 @@ pub(super) fn optimizer_problems(settings: &RunSettings) -> Vec<Error> {
     problems
 }
 
-/// Fails if the run's optimizer does not run on `device`, which is `cpu`, `metal` or `cuda` with a number after a colon.
+/// Fails if the run's optimizer does not run on `device`, which is `cpu`, `metal` or `cuda` with a number after a
+/// colon.
 pub(super) fn check_device(settings: &RunSettings, device: &str) -> Result<(), Error> {
     let kind = settings.file.train.optimizer;
     if device == "cpu" || kind.runs_on_accelerators() {

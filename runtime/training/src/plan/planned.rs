@@ -16,7 +16,7 @@ use super::environment::PlannedEnvironment;
 use super::inputs::Inputs;
 use super::memory::{Estimate, Tokens};
 use super::method::{PlannedMethod, settings_json};
-use super::model::nf4_conflict;
+use super::model::quantized_conflict;
 use super::verifier::PlannedVerifier;
 use crate::checkpoint::{Identity, State};
 use crate::configuration::RunSettings;
@@ -130,6 +130,9 @@ pub struct PlanSummary {
     pub answers_only: bool,
     /// The kind of adapter, `full`, or `none` for a method that does not learn.
     pub adapter: String,
+    /// The modules that are trained whole beside the low-rank factors, by ends of their paths.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub modules_to_save: Vec<String>,
     /// The rank of the adapter.
     pub rank: usize,
     /// Number of trained parameters.
@@ -171,8 +174,8 @@ pub struct PlannedRanks {
     pub count: usize,
     /// The threads of this rank; a launcher may leave a rank one processor only.
     pub threads: usize,
-    /// The bytes of one gradient: each rank sends one or a few of them for every pass for learning. `None` if every rank
-    /// runs these passes itself, because all weights are trained; 0 if nothing is.
+    /// The bytes of one gradient: each rank sends one or a few of them for every pass for learning. `None` if every
+    /// rank runs these passes itself, because weights of the model are trained; 0 if nothing is.
     pub gradient_bytes: Option<u64>,
 }
 
@@ -217,6 +220,7 @@ pub(super) fn build_summary(
         report: inputs.data.report.clone(),
         answers_only: inputs.data.shape != Shape::Text,
         adapter: if trainable == 0 { "none".into() } else { adapter.settings().kind.to_string() },
+        modules_to_save: adapter.settings().modules_to_save.clone(),
         rank: if trainable == 0 { 0 } else { adapter.settings().rank },
         trainable,
         steps: learning_rate.length.steps,
@@ -237,7 +241,7 @@ pub(super) fn build_summary(
 /// How the passes of a policy are divided; `None` for one process alone.
 fn planned_ranks(policy: &Policy) -> Option<PlannedRanks> {
     let ranks = policy.ranks();
-    let gradient_bytes = (!policy.adapter().is_full()).then(|| 4 * policy.parameters().flat_len() as u64);
+    let gradient_bytes = (!policy.adapter().trains_weights()).then(|| 4 * policy.parameters().flat_len() as u64);
     ranks.are_several().then(|| PlannedRanks {
         count: ranks.position().1,
         threads: rayon::current_num_threads(),
@@ -258,19 +262,20 @@ fn estimate_memory(
     Estimate::of(&inputs.policy, tokens, recompute, host_optimizer(method, optimizer), inputs.runtime_bytes)
 }
 
-/// Returns `optimizer` if the host updates the parameters; `None` if the method does, whose own state counts in its limit
-/// of `activation-bytes`.
+/// Returns `optimizer` if the host updates the parameters; `None` if the method does, whose own state counts in its
+/// limit of `activation-bytes`.
 fn host_optimizer<'a>(method: &PlannedMethod, optimizer: &'a OptimizerSettings) -> Option<&'a OptimizerSettings> {
     (method.package.manifest.update == Updates::Host).then_some(optimizer)
 }
 
-/// Returns pairs of a use, such as activations, and its number format in words, for display. With NF4, the format of the
-/// blocks' matrices also says how many of them stay as stored, if any do.
+/// Returns pairs of a use, such as activations, and its number format in words, for display. With a quantized base, the
+/// format of the blocks' matrices also says how many of them stay as stored, if any do.
 fn number_formats(weights: &Weights, optimizer: OptimizerKind) -> Vec<(String, String)> {
     let precision = weights.precision();
-    let linear = match weights.linear_as_stored() {
-        (stored, all) if precision.base() == Base::Nf4 && stored > 0 => {
-            format!(" ({stored} of {all} as stored: rows that are not whole blocks of 64)")
+    let linear = match (precision.base().format(), weights.linear_as_stored()) {
+        (Some(format), (stored, all)) if stored > 0 => {
+            let block = format.block();
+            format!(" ({stored} of {all} as stored: rows that are not whole blocks of {block})")
         }
         _ => String::new(),
     };
@@ -315,9 +320,10 @@ impl Plan {
     }
 
     /// Returns the bytes of the model's weights with the base in NF4. `None` if the run trains all weights or writes a
-    /// whole edited model ([`nf4_conflict`]), or if a matrix of the blocks is quantized in the model's files already.
+    /// whole edited model ([`quantized_conflict`]), or if a matrix of the blocks is quantized in the model's files
+    /// already.
     fn nf4_weight_bytes(&self) -> Option<u64> {
-        if nf4_conflict(&self.run.settings, &self.run.method).is_some() {
+        if quantized_conflict(&self.run.settings, &self.run.method).is_some() {
             return None;
         }
         self.policy.model().weights.bytes_in(Base::Nf4).ok()

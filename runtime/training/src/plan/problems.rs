@@ -4,13 +4,13 @@
 use tunebox_package::{Package, Reference, Updates};
 
 use super::adapter::{adapter_problems, check_one_adapter, check_reference};
-use super::build::schedule;
 use super::environment::{environment_conflict, environment_problems};
 use super::folder::check_run_name;
 use super::method::{component_problems, imports, own_update_problems};
 use super::model::check_full_training;
 use super::optimizer::optimizer_problems;
 use super::reward::reward_problems;
+use super::schedule::schedule;
 use super::teachers::teacher_problems;
 use super::trust::open_package;
 use crate::configuration::{RunSettings, Underline, join};

@@ -39,12 +39,13 @@ impl PlannedReward {
     }
 }
 
-/// Finds the files of the reward model that verifier number `number` (from 0) names, and computes their digest. Fetches them
-/// if it is one of the hub and they are not present; does not load the model. The verifier's name is the `name` of its table,
-/// else the last part of the model's path.
+/// Finds the files of the reward model that verifier number `number` (from 0) names, and computes their digest. Fetches
+/// them if it is one of the hub and they are not present; does not load the model. The verifier's name is the `name` of
+/// its table, else the last part of the model's path.
 ///
 /// # Errors
-/// A folder that holds no reward model, a model that cannot be fetched, and a file that cannot be read, located at the key.
+/// A folder that holds no reward model, a model that cannot be fetched, and a file that cannot be read, located at the
+/// key.
 pub(super) fn find_verifier(settings: &RunSettings, number: usize) -> Result<PlannedVerifier, Error> {
     let source = find_source(settings, number)?;
     let digest = reward_digest(&source).map_err(|error| settings.with_location(&use_key(number), error))?;
@@ -79,8 +80,8 @@ pub(crate) fn reward_sources(settings: &RunSettings) -> Vec<Source> {
     settings.verifier_numbers(true).filter_map(|number| find_source(settings, number).ok()).collect()
 }
 
-/// Lists the folders of all reward models of a run, without reading anything in those of this machine. Fetches those of the
-/// hub that are not present, unless the run is offline, and leaves out those that cannot be fetched.
+/// Lists the folders of all reward models of a run, without reading anything in those of this machine. Fetches those of
+/// the hub that are not present, unless the run is offline, and leaves out those that cannot be fetched.
 pub(crate) fn reward_folders(settings: &RunSettings) -> Vec<PathBuf> {
     let folder = |(number, name): (usize, String)| match PathBuf::from(name) {
         path if path.exists() => Some(path),
@@ -99,8 +100,8 @@ pub(crate) fn find_reward(settings: &RunSettings, number: usize) -> Result<(Sour
     Ok((source, digest))
 }
 
-/// Fetches the reward models that are not present from the hub. Returns whether there are some of the hub; does nothing for
-/// those of this machine.
+/// Fetches the reward models that are not present from the hub. Returns whether there are some of the hub; does nothing
+/// for those of this machine.
 ///
 /// # Errors
 /// A model that is not on the hub, or cannot be fetched.
@@ -112,7 +113,8 @@ pub(super) fn fetch_reward_models(settings: &RunSettings) -> Result<bool, Error>
 }
 
 /// Opens the reward models among these verifiers: encoders on the CPU, decoders on `device`, in the number format
-/// `train.compute`. `clock` is the time that their chat templates read, in seconds since 1970; the present one if `None`.
+/// `train.compute`. `clock` is the time that their chat templates read, in seconds since 1970; the present one if
+/// `None`.
 ///
 /// # Errors
 /// A model that cannot be opened, located at its key.
@@ -134,8 +136,8 @@ pub(crate) fn open_reward_models(
     Ok(())
 }
 
-/// Estimates the bytes that the opened reward models take on `device` beside the run, for texts of at most `length` tokens
-/// of the run's tokenizer; another one may cut a text into twice as many.
+/// Estimates the bytes that the opened reward models take on `device` beside the run, for texts of at most `length`
+/// tokens of the run's tokenizer; another one may cut a text into twice as many.
 pub(super) fn reward_bytes(verifiers: &[PlannedVerifier], device: &Device, length: usize) -> u64 {
     let models = verifiers.iter().filter_map(|verifier| match &verifier.judge {
         PlannedJudge::Model(reward) => reward.model.as_ref(),
@@ -144,8 +146,8 @@ pub(super) fn reward_bytes(verifiers: &[PlannedVerifier], device: &Device, lengt
     models.map(|model| model.device_bytes(device, length.saturating_mul(2))).sum()
 }
 
-/// Returns an error for each further key in the table of a reward model, which has no settings and no instances. `given` are
-/// these keys.
+/// Returns an error for each further key in the table of a reward model, which has no settings and no instances.
+/// `given` are these keys.
 pub(super) fn reward_problems(
     settings: &RunSettings,
     number: usize,

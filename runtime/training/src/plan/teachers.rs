@@ -23,8 +23,8 @@ pub(super) struct Teacher {
     pub(super) digest: String,
 }
 
-/// Finds the files of teacher `number` (from 0). If its `path` does not exist, takes it as a name on the hub and fetches the
-/// files that are not present, unless the run is offline.
+/// Finds the files of teacher `number` (from 0). If its `path` does not exist, takes it as a name on the hub and
+/// fetches the files that are not present, unless the run is offline.
 ///
 /// # Errors
 /// A model that does not exist or cannot be fetched, located at the key of its path.
@@ -36,8 +36,8 @@ pub(crate) fn find_teacher(settings: &RunSettings, number: usize) -> Result<Sour
     find_model(&name, table.revision.as_deref(), settings.offline).map_err(|error| settings.with_location(&key, error))
 }
 
-/// Fetches the teachers that are not present from the hub. Returns whether there are some of the hub; does nothing for those
-/// of this machine.
+/// Fetches the teachers that are not present from the hub. Returns whether there are some of the hub; does nothing for
+/// those of this machine.
 ///
 /// # Errors
 /// A teacher that is not on the hub, or cannot be fetched.
@@ -54,8 +54,8 @@ pub(crate) fn teacher_digests(settings: &RunSettings) -> Result<Vec<String>, Err
     (0..settings.file.teacher.len()).map(|number| Ok(find_teacher(settings, number)?.digest()?)).collect()
 }
 
-/// Opens the teachers of a run, in the order of the run file, where its model is and with activations as `train.compute`
-/// says.
+/// Opens the teachers of a run, in the order of the run file, where its model is and with activations as
+/// `train.compute` says.
 ///
 /// # Errors
 /// A teacher that cannot be found, fetched or read, and one of another vocabulary than the model's.
@@ -71,8 +71,8 @@ pub(super) fn open_teachers(settings: &RunSettings, model: &Model) -> Result<Vec
     (0..settings.file.teacher.len()).map(open).collect()
 }
 
-/// Checks that a teacher has a token of the same spelling for every id that the model's tokenizer has. Sizes of the output
-/// heads, which may be padded, may differ.
+/// Checks that a teacher has a token of the same spelling for every id that the model's tokenizer has. Sizes of the
+/// output heads, which may be padded, may differ.
 fn check_vocabulary(settings: &RunSettings, number: usize, model: &Model, teacher: &Model) -> Result<(), Error> {
     let (own, other) = (model.tokenizer()?, teacher.tokenizer()?);
     let Some(id) = own.first_difference(other) else { return Ok(()) };

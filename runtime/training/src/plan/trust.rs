@@ -65,8 +65,8 @@ pub fn admit_run_file(
 /// including components given by a path, and writes nothing.
 ///
 /// # Errors
-/// A package that does not match its signature or the lock, or that the user rejects; a store or lock that cannot be read
-/// or written.
+/// A package that does not match its signature or the lock, or that the user rejects; a store or lock that cannot be
+/// read or written.
 pub fn admit_packages(found: &[Reference], project: &Path, ask: Option<&mut Ask<'_>>) -> Result<(), Error> {
     let Some(ask) = ask else {
         return found.iter().try_for_each(|found| check_lock(found, &found.open()?, project, true));
@@ -83,8 +83,8 @@ pub fn admit_packages(found: &[Reference], project: &Path, ask: Option<&mut Ask<
     Ok(trust.commit()?)
 }
 
-/// Opens a package and checks it against the lock of `project`. A package of the store must be the one that the lock lists.
-/// A package at a path must match the lock only if the lock lists its name. A built-in package is not checked.
+/// Opens a package and checks it against the lock of `project`. A package of the store must be the one that the lock
+/// lists. A package at a path must match the lock only if the lock lists its name. A built-in package is not checked.
 ///
 /// # Errors
 /// A package that cannot be read or does not match the lock.
@@ -95,8 +95,8 @@ pub fn open_package(found: &Reference, project: &Path) -> Result<Package, Error>
 }
 
 /// Checks a package against the lock of a project, and one at a path also against the organization's list of signers.
-/// Accepts a built-in package. A package of the store must be in the lock; one at a path only with `only_locked`, else it
-/// must not contradict the lock's entry of its name, if there is one. Asks nothing and writes nothing.
+/// Accepts a built-in package. A package of the store must be in the lock; one at a path only with `only_locked`, else
+/// it must not contradict the lock's entry of its name, if there is one. Asks nothing and writes nothing.
 fn check_lock(found: &Reference, package: &Package, project: &Path, only_locked: bool) -> Result<(), Error> {
     match found {
         Reference::Builtin(_) => {}

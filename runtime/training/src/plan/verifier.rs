@@ -1,5 +1,5 @@
-//! Loads the verifiers of a run: finds and reads their packages, resolves their settings, admits their components, and finds
-//! the files of reward models. Runs nothing of them.
+//! Loads the verifiers of a run: finds and reads their packages, resolves their settings, admits their components, and
+//! finds the files of reward models. Runs nothing of them.
 
 use tunebox_package::{Package, Reference, World, resolve_settings};
 use tunebox_sandbox::{Engine, Value, Verifier};
@@ -88,8 +88,9 @@ pub(super) fn compile_verifiers(settings: &RunSettings, engine: &Engine) -> Resu
 }
 
 /// Finds the component of one `[[verifier]]` table, reads its package, checks it against the project's lock, resolves
-/// its settings and compiles its component. `number` is the table's position, from 0. Compiles a verifier that is not built
-/// in in a child process, if `engine` has one configured. The name is that of the table, else that of the manifest.
+/// its settings and compiles its component. `number` is the table's position, from 0. Compiles a verifier that is not
+/// built in in a child process, if `engine` has one configured. The name is that of the table, else that of the
+/// manifest.
 fn load_verifier(settings: &RunSettings, engine: &Engine, number: usize) -> Result<PlannedVerifier, Error> {
     let (key, given) = (format!("verifier.{number}"), &settings.file.verifier[number]);
     let found = settings.verifier_reference(number)?;

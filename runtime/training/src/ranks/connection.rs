@@ -11,7 +11,8 @@ use tunebox_ranks::{MAX_MESSAGE, RankError, Transport};
 
 use crate::error::Error;
 
-/// How long a rank other than 0 leaves rank 0 to report why the ranks are no longer connected, before it ends all of them.
+/// How long a rank other than 0 leaves rank 0 to report why the ranks are no longer connected, before it ends all of
+/// them.
 const GRACE: Duration = Duration::from_secs(5);
 
 /// The exchange with which every rank ends the run.
@@ -70,8 +71,8 @@ pub struct Connection {
 }
 
 impl Connection {
-    /// Greets the other ranks, and checks that all are of this version of the program. An exchange waits `timeout` for the
-    /// other ranks.
+    /// Greets the other ranks, and checks that all are of this version of the program. An exchange waits `timeout` for
+    /// the other ranks.
     ///
     /// # Errors
     /// A rank that does not answer, or is another version.
@@ -119,12 +120,12 @@ impl Connection {
         self.timeout = timeout;
     }
 
-    /// Sends a message to all ranks, or the text of the error with which this rank failed, and returns the messages of all
-    /// ranks in their order.
+    /// Sends a message to all ranks, or the text of the error with which this rank failed, and returns the messages of
+    /// all ranks in their order.
     ///
     /// # Errors
-    /// A rank that failed, does not answer, or is at another exchange. After that every exchange fails, unless all ranks
-    /// failed with the same text: then they go on together.
+    /// A rank that failed, does not answer, or is at another exchange. After that every exchange fails, unless all
+    /// ranks failed with the same text: then they go on together.
     pub(crate) fn gather(
         &mut self,
         purpose: &str,
@@ -250,7 +251,8 @@ impl Connection {
     }
 
     /// Ends the run on this rank: tells the other ranks how it ended here, and waits for them. Returns `result`, or the
-    /// failure of another rank in the place of a success. `explain` gives the explanation and the exit code of an error.
+    /// failure of another rank in the place of a success. `explain` gives the explanation and the exit code of an
+    /// error.
     ///
     /// # Errors
     /// The error in `result`, else that of a rank that failed or does not answer.

@@ -1,5 +1,5 @@
-//! Ends a run: goes back to the weights of the best validation, writes the artifact, and removes what the finished run no
-//! longer needs.
+//! Ends a run: goes back to the weights of the best validation, writes the artifact, and removes what the finished run
+//! no longer needs.
 
 use super::start::ActiveRun;
 use crate::artifact;
@@ -9,8 +9,8 @@ use crate::learner::{begin_step, initial_state};
 use crate::outcome::{Outcome, is_falling};
 
 impl ActiveRun<'_> {
-    /// Whether no step remains: all are done, or as many validations in a row as `train.patience` says brought no better
-    /// score.
+    /// Whether no step remains: all are done, or as many validations in a row as `train.patience` says brought no
+    /// better score.
     pub(super) fn is_at_end(&self) -> bool {
         self.summary.step >= self.plan.summary.steps || self.is_out_of_patience()
     }
@@ -80,8 +80,8 @@ impl ActiveRun<'_> {
         })
     }
 
-    /// Removes the checkpoints of the finished run. Keeps the last and that of the best validation if the loss was still
-    /// falling, so that the run can be resumed with more steps. Removes nothing if `train.keep` is given.
+    /// Removes the checkpoints of the finished run. Keeps the last and that of the best validation if the loss was
+    /// still falling, so that the run can be resumed with more steps. Removes nothing if `train.keep` is given.
     fn remove_checkpoints(&mut self, outcome: &Outcome) -> Result<(), Error> {
         if self.plan.settings.file.train.keep.is_some() {
             return Ok(());

@@ -1,8 +1,8 @@
-//! Changes the method of a run between two steps, for the method's author. Weights, optimizer, data position and step counter
-//! continue.
+//! Changes the method of a run between two steps, for the method's author. Weights, optimizer, data position and step
+//! counter continue.
 //!
-//! It runs in this process, not in a worker: the author's build of the method ran on this machine anyway, and the sandbox
-//! confines the method in either process.
+//! It runs in this process, not in a worker: the author's build of the method ran on this machine anyway, and the
+//! sandbox confines the method in either process.
 
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -19,7 +19,8 @@ use crate::lock;
 use crate::observer::{StepEvent, Version};
 use crate::plan::{self, PlannedMethod, Revision};
 
-/// A run whose method may change between steps, with the state after the last finished step: all that a checkpoint saves.
+/// A run whose method may change between steps, with the state after the last finished step: all that a checkpoint
+/// saves.
 pub(super) struct RevisableRun {
     /// The method's saved state and the train state; `None` before the first step, where `init` makes them.
     saved: Option<(Vec<u8>, InitialState)>,
@@ -104,8 +105,8 @@ impl RevisableRun {
         Ok(())
     }
 
-    /// Replaces the recorded state by the present one: a copy of the train state, the random streams, the position in the
-    /// data, and `state`, the method's saved bytes. If copying fails, no state is recorded and the run must end.
+    /// Replaces the recorded state by the present one: a copy of the train state, the random streams, the position in
+    /// the data, and `state`, the method's saved bytes. If copying fails, no state is recorded and the run must end.
     fn record_state(&mut self, running: &mut ActiveRun<'_>, state: Vec<u8>) -> Result<(), Error> {
         self.streams.clone_from(running.session.streams());
         self.cursor = running.sampler.cursor();
@@ -138,8 +139,8 @@ impl RevisableRun {
         }
     }
 
-    /// Prepares a version of the method, checks that it fits the run, and starts it in place of the present method from the
-    /// recorded state. Returns the planned method and the report of its `init`.
+    /// Prepares a version of the method, checks that it fits the run, and starts it in place of the present method from
+    /// the recorded state. Returns the planned method and the report of its `init`.
     ///
     /// # Errors
     /// A version that is not admitted or that [`ActiveRun::check_compatible`] rejects, after which the present method
@@ -214,7 +215,8 @@ impl ActiveRun<'_> {
 }
 
 /// Says how a method's needs differ from those of the version before it; `None` if they are equal. `learns`: whether it
-/// trains; `edits`: whether it edits weights. Each pair is (before, now). If both differ, names the difference in `learns`.
+/// trains; `edits`: whether it edits weights. Each pair is (before, now). If both differ, names the difference in
+/// `learns`.
 fn changed_needs(learns: (bool, bool), edits: (bool, bool)) -> Option<&'static str> {
     match (learns, edits) {
         ((true, false), _) => Some(

@@ -68,8 +68,8 @@ impl<'a> ActiveRun<'a> {
     /// new run, opens the metrics, and sends the plan to the observer. Scores the validation data and answers prompts
     /// if no step is finished. Sends the log lines of a failed `init` to the observer before it returns the error.
     ///
-    /// The folder is created after `init` succeeded and removed if no step is finished when the run is dropped, so that a
-    /// failed start leaves nothing behind.
+    /// The folder is created after `init` succeeded and removed if no step is finished when the run is dropped, so that
+    /// a failed start leaves nothing behind.
     pub(super) fn start(plan: Plan, observer: &'a mut dyn Observer) -> Result<Self, Error> {
         let Plan { run: mut plan, policy, sampler } = plan;
         let train_state = create_train_state(&plan, policy)?;
@@ -175,8 +175,8 @@ fn copy_project_lock(plan: &PlannedRun) -> Result<(), Error> {
     Ok(())
 }
 
-/// Sends the plan, its warnings and the log lines of `init` (in its report `opening`) to the observer, in this order. The
-/// lines are logged under the step of the resumed checkpoint, 0 for a new run.
+/// Sends the plan, its warnings and the log lines of `init` (in its report `opening`) to the observer, in this order.
+/// The lines are logged under the step of the resumed checkpoint, 0 for a new run.
 fn send_plan(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observer) {
     let resumed = plan.checkpoint.as_ref().map(|(_, state)| state.step);
     let (summary, folder) = (Box::new(plan.summary.clone()), plan.folder.clone());
@@ -238,9 +238,9 @@ pub(crate) fn start_session(
     Ok((session, opening))
 }
 
-/// Restores the checkpoint in the folder `path`, whose state was read as `state`: first the train state, in place of what
-/// `init` made of it, then the random streams and the state of the method.
-/// `max_method_bytes` is the most bytes of the method's state and extra parameters.
+/// Restores the checkpoint in the folder `path`, whose state was read as `state`: first the train state, in place of
+/// what `init` made of it, then the random streams and the state of the method. `max_method_bytes` is the most bytes of
+/// the method's state and extra parameters.
 fn restore(session: &mut Session, path: &Path, state: &State, max_method_bytes: u64) -> Result<(), Error> {
     checkpoint::restore(path, state, &mut session.train_state(), max_method_bytes)?;
     continue_at(session, state.step, &state.streams, &state.method_state(path)?)
@@ -260,8 +260,8 @@ pub(super) fn continue_at(
     Ok(session.load_state(method_state)?)
 }
 
-/// Returns the settings for a session of `method` in the run: the method's limits and metric names, whether it updates the
-/// weights itself, and the seed, profiler and call observer of the plan.
+/// Returns the settings for a session of `method` in the run: the method's limits and metric names, whether it updates
+/// the weights itself, and the seed, profiler and call observer of the plan.
 pub(super) fn session_settings(plan: &PlannedRun, method: &PlannedMethod) -> SessionSettings {
     SessionSettings {
         limits: method.limits.clone(),

@@ -110,8 +110,9 @@ impl ActiveRun<'_> {
         if self.plan.learning_rate.length.is_due(self.summary.step, every) { self.run_validation() } else { Ok(()) }
     }
 
-    /// Exchanges the numbers of the last step and `stop` among all ranks, and returns whether one of them is to stop. Returns
-    /// `stop` without an exchange if no step has finished in this process. Fails if the numbers of ranks differ.
+    /// Exchanges the numbers of the last step and `stop` among all ranks, and returns whether one of them is to stop.
+    /// Returns `stop` without an exchange if no step has finished in this process. Fails if the numbers of ranks
+    /// differ.
     pub(super) fn agree_on_stop(&self, stop: bool) -> Result<bool, Error> {
         let ranks = &self.plan.settings.ranks;
         self.summary.last.as_ref().map_or(Ok(stop), |last| agree_on_step(ranks, last, stop))
@@ -173,8 +174,8 @@ impl ActiveRun<'_> {
         Ok(())
     }
 
-    /// Warns, once in the run, that the validation loss rises while the training loss falls, and says which step will be
-    /// shipped.
+    /// Warns, once in the run, that the validation loss rises while the training loss falls, and says which step will
+    /// be shipped.
     fn warn_overfitting(&mut self) {
         let Some((best, last)) = self.validations.overfitting().filter(|_| self.learns_likelihood()) else { return };
         if std::mem::replace(&mut self.validations.warned, true) {
@@ -206,8 +207,8 @@ impl ActiveRun<'_> {
         self.plan.keeps_best && self.validations.best.is_some_and(|best| best.step == self.summary.step)
     }
 
-    /// Whether the model may answer in another way than before the run. False if the run only published directions, which
-    /// change answers only where a user steers with them.
+    /// Whether the model may answer in another way than before the run. False if the run only published directions,
+    /// which change answers only where a user steers with them.
     pub(super) fn has_changed_answers(&mut self) -> bool {
         let train_state = self.session.train_state();
         let is_changed = train_state.hooks.updates() > 0 || train_state.policy.is_edited();
@@ -235,8 +236,9 @@ impl ActiveRun<'_> {
         }
     }
 
-    /// Calls the method's `save-state`, and passes the bytes that it returns to [`write_checkpoint`](Self::write_checkpoint),
-    /// which also deletes old checkpoints and reports the new one. Adds the time of both to the time of checkpoints.
+    /// Calls the method's `save-state`, and passes the bytes that it returns to
+    /// [`write_checkpoint`](Self::write_checkpoint), which also deletes old checkpoints and reports the new one. Adds
+    /// the time of both to the time of checkpoints.
     pub(super) fn save_checkpoint(&mut self) -> Result<(), Error> {
         let begun = Instant::now();
         let method_state = self.session.save_state()?;

@@ -45,12 +45,12 @@ pub fn find_base(adapter: &Path, name: &str) -> Result<String, Error> {
     }
 }
 
-/// Finds what a finished run that left only directions steers with: the file of its vectors, and the model `base`, or the one
-/// that the run read them from if `base` is not given. `None` for any other folder.
+/// Finds what a finished run that left only directions steers with: the file of its vectors, and the model `base`, or
+/// the one that the run read them from if `base` is not given. `None` for any other folder.
 ///
 /// # Errors
-/// Without `base`: a run whose `run.toml` cannot be read or names no model, and one whose model was a path of this machine
-/// that is not there any more.
+/// Without `base`: a run whose `run.toml` cannot be read or names no model, and one whose model was a path of this
+/// machine that is not there any more.
 pub fn find_steering(folder: &Path, base: Option<&str>) -> Result<Option<(PathBuf, String)>, Error> {
     let vectors = folder.join(directions::FILE);
     let holds = |name: &str| folder.join(name).is_file();
@@ -71,8 +71,8 @@ pub fn find_steering(folder: &Path, base: Option<&str>) -> Result<Option<(PathBu
     Ok(Some((vectors, model)))
 }
 
-/// The model in the `run.toml` of the run in `folder`, as `NAME@REVISION` if it is one of a hub with a revision; `None` if the
-/// file cannot be read or names none.
+/// The model in the `run.toml` of the run in `folder`, as `NAME@REVISION` if it is one of a hub with a revision; `None`
+/// if the file cannot be read or names none.
 fn named_model(folder: &Path) -> Option<String> {
     let text = bounded::read_text(&folder.join(RUN_FILE), MAX_RUN_FILE_BYTES).ok()?;
     let file: toml::Table = text.parse().ok()?;
@@ -93,8 +93,8 @@ fn missing_base(missing: &Path) -> Error {
     Explanation::new("training", what).with_why(why).with_hint(hint).into()
 }
 
-/// The model's path in the `run.toml` of the run in `adapter`, or two folders above it for a checkpoint; `None` if neither
-/// folder holds a run, or the file cannot be read or names no absolute path.
+/// The model's path in the `run.toml` of the run in `adapter`, or two folders above it for a checkpoint; `None` if
+/// neither folder holds a run, or the file cannot be read or names no absolute path.
 fn recorded_model(adapter: &Path) -> Option<PathBuf> {
     let run = [Some(adapter), adapter.ancestors().nth(2)].into_iter().flatten().find(|folder| is_run(folder))?;
     named_model(run).map(PathBuf::from).filter(|path| path.is_absolute())

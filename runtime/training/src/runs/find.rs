@@ -26,20 +26,20 @@ const LOCAL_FOLDERS: [&str; 5] = ["adapters", "checkpoints", "data", "model", "m
 /// model that are not present, unless `offline`. `revision` counts only for a hub name without an `@revision`.
 ///
 /// # Errors
-/// A model that does not exist or cannot be fetched, the name of a run that does not exist, and a name that looks like a
-/// path of this machine, where nothing is.
+/// A model that does not exist or cannot be fetched, the name of a run that does not exist, and a name that looks like
+/// a path of this machine, where nothing is.
 pub fn find_model(name: &str, revision: Option<&str>, offline: bool) -> Result<Source, Error> {
     reject_missing_run(Path::new(name))?;
     reject_missing_path(name)?;
     Ok(Source::find(name, revision, &Hub::from_environment(offline))?)
 }
 
-/// Finds a reward model: a folder, or, if no such path exists, a name on the hub. Fetches the files of the hub's model that
-/// are not present, unless `offline`.
+/// Finds a reward model: a folder, or, if no such path exists, a name on the hub. Fetches the files of the hub's model
+/// that are not present, unless `offline`.
 ///
 /// # Errors
-/// A folder that holds no reward model, a model that cannot be fetched, and a name that looks like a path of this machine,
-/// where nothing is.
+/// A folder that holds no reward model, a model that cannot be fetched, and a name that looks like a path of this
+/// machine, where nothing is.
 pub(crate) fn find_reward_model(name: &str, offline: bool) -> Result<Source, Error> {
     reject_missing_path(name)?;
     Ok(tunebox_model::reward::find_reward_model(name, &Hub::from_environment(offline))?)
@@ -65,8 +65,8 @@ pub fn find_run(name: &Path) -> Result<PathBuf, Error> {
     Err(Explanation::new("training", what).with_why(why).with_hint(hint).into())
 }
 
-/// Returns the step and folder of the newest readable checkpoint of an unfinished run, for use as an adapter. `None` if the
-/// folder holds no run or a finished one. A state of more than 4 MiB counts as readable without being read.
+/// Returns the step and folder of the newest readable checkpoint of an unfinished run, for use as an adapter. `None` if
+/// the folder holds no run or a finished one. A state of more than 4 MiB counts as readable without being read.
 ///
 /// # Errors
 /// A run without a checkpoint, one that trains all weights, one without an update up to that checkpoint, and one whose
@@ -98,8 +98,9 @@ pub(crate) fn start_option(folder: &Path) -> Option<String> {
     holds("config.json").then(|| format!("`--model {shown}`"))
 }
 
-/// The error about a run that is used in a way that needs a finished run. `why` is the cause. The hint depends on the run:
-/// to wait if a process trains it, to train anew if it has no readable checkpoint, else the command that resumes it.
+/// The error about a run that is used in a way that needs a finished run. `why` is the cause. The hint depends on the
+/// run: to wait if a process trains it, to train anew if it has no readable checkpoint, else the command that resumes
+/// it.
 pub(crate) fn unfinished_error(folder: &Path, why: &str) -> Error {
     let name = folder.file_name().unwrap_or_default().display();
     let hint = if is_running(folder) {
@@ -165,8 +166,9 @@ fn reject_missing_run(name: &Path) -> Result<(), Error> {
     }
 }
 
-/// Fails if `name`, which does not exist, looks like a path of this machine although it has the form `owner/model` of names
-/// on a hub: its first part is a folder here, or one of [`LOCAL_FOLDERS`]. A name with `@revision` is one of a hub.
+/// Fails if `name`, which does not exist, looks like a path of this machine although it has the form `owner/model` of
+/// names on a hub: its first part is a folder here, or one of [`LOCAL_FOLDERS`]. A name with `@revision` is one of a
+/// hub.
 fn reject_missing_path(name: &str) -> Result<(), Error> {
     let Some((first, _)) = name.split_once('/').filter(|_| !name.contains('@') && !Path::new(name).exists()) else {
         return Ok(());

@@ -18,7 +18,8 @@ const FILE: &str = ".training";
 /// The most bytes of the locked file that are read.
 const MAX_BYTES: u64 = 16;
 
-/// Attempts to lock the file, with a pause after each: a process that lists runs, or one that ends, may hold it briefly.
+/// Attempts to lock the file, with a pause after each: a process that lists runs, or one that ends, may hold it
+/// briefly.
 const ATTEMPTS: usize = 40;
 const PAUSE: Duration = Duration::from_millis(10);
 
@@ -48,7 +49,8 @@ impl RunLock {
             return Err(path_error(folder, what, why, hint));
         }
         let number = format!("{}\n", std::process::id());
-        // A file with a second name elsewhere is not written to: the author of an untrusted run folder may have linked it.
+        // A file with a second name elsewhere is not written to: the author of an untrusted run folder may have linked
+        // it.
         if file.metadata().map_err(&unwritten)?.nlink() == 1 {
             file.set_len(0).and_then(|()| file.write_all(number.as_bytes())).map_err(unwritten)?;
         }
@@ -85,8 +87,8 @@ fn try_lock(file: &File) -> bool {
     false
 }
 
-/// The process id in the lock file at `path`; `None` if the file cannot be read, has more than [`MAX_BYTES`] or holds no
-/// number.
+/// The process id in the lock file at `path`; `None` if the file cannot be read, has more than [`MAX_BYTES`] or holds
+/// no number.
 fn read_process_id(path: &Path) -> Option<u32> {
     bounded::read_text(path, MAX_BYTES).ok()?.trim().parse().ok()
 }

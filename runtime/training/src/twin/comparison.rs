@@ -1,5 +1,5 @@
-//! Compares a method's component with its native twin, the same source as a native process: what they report, train and save
-//! must have the same bits after every update. The first difference ends the comparison.
+//! Compares a method's component with its native twin, the same source as a native process: what they report, train and
+//! save must have the same bits after every update. The first difference ends the comparison.
 
 use std::collections::BTreeSet;
 use std::path::Path;
@@ -69,8 +69,8 @@ impl<E: Into<Error>> From<E> for CompareError {
 
 /// Executes all steps of a run twice, by the method's component and by its native twin, and compares them. The first
 /// difference ends the comparison and is part of the result. Calls `progress` with the number of finished steps and of
-/// planned steps after each equal update. After a difference or an error, sends the reason to the twin's process and closes
-/// the connection.
+/// planned steps after each equal update. After a difference or an error, sends the reason to the twin's process and
+/// closes the connection.
 ///
 /// # Errors
 /// A run that cannot be planned, and an error with which both the component and the twin end.
@@ -128,9 +128,9 @@ impl Comparison {
         Ok(())
     }
 
-    /// Compares the reports and the states of the component (`ours`) and the twin at the moment `at`. Fails at the first
-    /// difference. Otherwise adds the metrics, and the bits of trained numbers and states, to the counts, and sets
-    /// `self.weights` to the digest of the trained numbers.
+    /// Compares the reports and the states of the component (`ours`) and the twin at the moment `at`. Fails at the
+    /// first difference. Otherwise adds the metrics, and the bits of trained numbers and states, to the counts, and
+    /// sets `self.weights` to the digest of the trained numbers.
     fn compare_snapshots(
         &mut self,
         at: &str,
@@ -209,8 +209,8 @@ fn exact_text(value: f64) -> String {
     if value.is_nan() { format!("NaN ({:x})", value.to_bits()) } else { value.to_string() }
 }
 
-/// Fails unless both have the same number of trained numbers, all with the same bits. The difference says how many differ,
-/// and shows the first of them.
+/// Fails unless both have the same number of trained numbers, all with the same bits. The difference says how many
+/// differ, and shows the first of them.
 fn compare_trained(at: &str, ours: &[f32], theirs: &[f32]) -> Result<(), CompareError> {
     let [count, found] = [ours, theirs].map(|trained| trained.len().to_string());
     compare_facts(at, vec![("the number of trained numbers".into(), count)], vec![(String::new(), found)])?;

@@ -1,5 +1,5 @@
-//! Runs a method in its own process (the native twin), for the method's author: compared with its component step by step, or
-//! driven by a unit test.
+//! Runs a method in its own process (the native twin), for the method's author: compared with its component step by
+//! step, or driven by a unit test.
 //!
 //! `runner` executes one method as a run would, `comparison` two of them on the same records. `unit_test` executes what
 //! a unit test asks for. The trained weights are discarded.

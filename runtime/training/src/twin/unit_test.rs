@@ -1,5 +1,5 @@
-//! Executes a unit test of a method's author: plans the run that the test asks for, calls the method in the test's process,
-//! and sends its reports back.
+//! Executes a unit test of a method's author: plans the run that the test asks for, calls the method in the test's
+//! process, and sends its reports back.
 
 use std::path::Path;
 
@@ -19,9 +19,9 @@ use crate::metrics::MetricTotals;
 use crate::plan::{Plan, create_engine, plan_with_method, prepare_native};
 use crate::sample;
 
-/// Serves a unit test until it disconnects: calls `init`, then `load-state` if the request has a saved state, then what the
-/// test orders, and sends a report after `init` and after each order. Puts all files into a temporary folder that is removed
-/// at the end.
+/// Serves a unit test until it disconnects: calls `init`, then `load-state` if the request has a saved state, then what
+/// the test orders, and sends a report after `init` and after each order. Puts all files into a temporary folder that
+/// is removed at the end.
 ///
 /// # Errors
 /// A request that is no such JSON or cannot be planned, an order that does not exist, a connection that broke, and the
@@ -47,8 +47,8 @@ pub fn serve_test(test: UnitTest) -> Result<(), Error> {
     }
 }
 
-/// Executes one order of the test: `step`, a step of the run with its update; `finish`; or `save-state`, whose bytes are
-/// dropped. Returns a report for each call of `step` or `finish`, none for `save-state`. Fails on another order.
+/// Executes one order of the test: `step`, a step of the run with its update; `finish`; or `save-state`, whose bytes
+/// are dropped. Returns a report for each call of `step` or `finish`, none for `save-state`. Fails on another order.
 fn run_order(runner: &mut Runner, order: &str) -> Result<Vec<StepReport>, Error> {
     match order {
         "step" => runner.update(),
@@ -62,8 +62,8 @@ fn run_order(runner: &mut Runner, order: &str) -> Result<Vec<StepReport>, Error>
     }
 }
 
-/// Formats the number of finished steps, the metrics and log lines of `reports`, the last gradient norm and the learning
-/// rate as a JSON object for the test. Metrics of several reports are combined as in a window.
+/// Formats the number of finished steps, the metrics and log lines of `reports`, the last gradient norm and the
+/// learning rate as a JSON object for the test. Metrics of several reports are combined as in a window.
 fn format_report(runner: &mut Runner, reports: &[StepReport]) -> String {
     let mut tally = MetricTotals::default();
     reports.iter().for_each(|report| tally.add(&report.metrics));
@@ -129,9 +129,9 @@ impl TestRequest {
         plan_with_method(settings, &engine, method)
     }
 
-    /// Unpacks the sample model and writes the request's records, if any, below `folder`, and builds the settings of the run
-    /// on them. Without records, the run trains on random ones. The keys in `set` replace other settings. Fails for a
-    /// setting that TOML cannot express or that the schema rejects.
+    /// Unpacks the sample model and writes the request's records, if any, below `folder`, and builds the settings of
+    /// the run on them. Without records, the run trains on random ones. The keys in `set` replace other settings. Fails
+    /// for a setting that TOML cannot express or that the schema rejects.
     fn run_settings(&self, folder: &Path) -> Result<RunSettings, Error> {
         let model = sample::unpack(folder)?.join("model");
         let data = folder.join("records.jsonl");

@@ -66,10 +66,10 @@ pub(crate) fn append_leaves(name: &str, value: &Value, into: &mut Vec<(String, S
     }
 }
 
-/// Finds the first metric that differs between two runs, given by their folders, row by row. A metric that one row lacks
-/// differs. If all rows that both have are equal and one run has more, returns the numbers of rows; `None` if there is no
-/// difference. Ignores metrics with `second` in their name (times), and the rows about used limits, which each process of a
-/// run writes anew. Fails if the metrics of a run cannot be read.
+/// Finds the first metric that differs between two runs, given by their folders, row by row. A metric that one row
+/// lacks differs. If all rows that both have are equal and one run has more, returns the numbers of rows; `None` if
+/// there is no difference. Ignores metrics with `second` in their name (times), and the rows about used limits, which
+/// each process of a run writes anew. Fails if the metrics of a run cannot be read.
 pub(super) fn first_difference(recorded: &Path, found: &Path) -> Result<Option<Comparison>, Error> {
     let is_compared = |(name, _): &(&String, &Json)| !name.contains("second");
     let read_rows = |run: &Path| -> Result<Vec<_>, Error> {

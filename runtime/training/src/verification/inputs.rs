@@ -1,8 +1,8 @@
 //! The inputs of a run, as far as they are known without compiling its method and verifiers; and the data files and
 //! components that are named only by the `run.toml` in the run's folder, not by the user with `--set`.
 //!
-//! A run's folder may come from anyone. Built-in components are trusted, those of the store are checked against the lock and
-//! the known signers; a component at a path is checked against neither, so it is not compiled or executed.
+//! A run's folder may come from anyone. Built-in components are trusted, those of the store are checked against the
+//! lock and the known signers; a component at a path is checked against neither, so it is not compiled or executed.
 
 use std::path::{Path, PathBuf};
 
@@ -45,8 +45,8 @@ pub(super) fn check_data_files(settings: &RunSettings) -> Result<(), Error> {
 
 /// Builds the lock's table of a run's current inputs without planning the run: the keys in [`KNOWN_AFTER_PLANNING`] are
 /// missing, except `steps` if the run file gives it. `components` holds the package of the method, those of the
-/// verifiers but reward models, then that of the environment, if the run has one. Of a package that could not be read, the
-/// table is missing (method) or empty.
+/// verifiers but reward models, then that of the environment, if the run has one. Of a package that could not be read,
+/// the table is missing (method) or empty.
 ///
 /// # Errors
 /// A model, reward model, adapter or data file that cannot be read.

@@ -23,8 +23,8 @@ pub(super) enum Judging {
 }
 
 impl Judging {
-    /// Starts a component once with its settings to check them, and drops the instance. Fails if it rejects its settings or
-    /// cannot be started, and for a reward model that is not open.
+    /// Starts a component once with its settings to check them, and drops the instance. Fails if it rejects its
+    /// settings or cannot be started, and for a reward model that is not open.
     pub(super) fn open(planned: &PlannedJudge) -> Result<Self, Error> {
         match planned {
             PlannedJudge::Component(component) => {

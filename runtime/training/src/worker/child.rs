@@ -91,8 +91,8 @@ fn confinement_error(error: &std::io::Error) -> Error {
     Error::Explained(Box::new(problem), Exit::Sandbox)
 }
 
-/// Starts the watchdog: if parsing a file of the model takes far longer than the file's size explains, the watchdog sends a
-/// failure with the exit code for wrong usage to the parent and calls `orphaned`, which ends the process.
+/// Starts the watchdog: if parsing a file of the model takes far longer than the file's size explains, the watchdog
+/// sends a failure with the exit code for wrong usage to the parent and calls `orphaned`, which ends the process.
 fn watch_parsers(sender: Sender<impl Write + Send + 'static>) -> io::Result<()> {
     watchdog::start(move |explanation| {
         sender.send_or_end(&Message::Failed(Box::new(explanation), Exit::Usage));
@@ -103,8 +103,9 @@ fn watch_parsers(sender: Sender<impl Write + Send + 'static>) -> io::Result<()> 
 /// The messages of all ranks, or why they could not be gathered.
 type Gathered = Result<Vec<Vec<u8>>, Box<Explanation>>;
 
-/// Starts a thread that sets `stop` for every stop order on `input`, sends the messages of other ranks to `gathered`, and
-/// calls `orphaned` at the end of the pipe, which means that the parent is gone, or at the first line that is no order.
+/// Starts a thread that sets `stop` for every stop order on `input`, sends the messages of other ranks to `gathered`,
+/// and calls `orphaned` at the end of the pipe, which means that the parent is gone, or at the first line that is no
+/// order.
 fn listen(
     mut input: BufReader<impl Read + Send + 'static>,
     stop: Arc<AtomicBool>,

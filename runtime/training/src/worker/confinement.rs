@@ -34,9 +34,9 @@ pub(super) fn confine(settings: &RunSettings) -> io::Result<Option<MemoryLimit>>
     MemoryLimit::set(memory_of_plan(settings)).map(Some)
 }
 
-/// Returns the bytes of memory that planning a run may take: an estimate from the sizes of its models and training data (0
-/// for a missing file), at most the machine's free memory and swap space and a margin. For a model that is initialized
-/// randomly, which has no weight files to estimate from, returns that maximum.
+/// Returns the bytes of memory that planning a run may take: an estimate from the sizes of its models and training data
+/// (0 for a missing file), at most the machine's free memory and swap space and a margin. For a model that is
+/// initialized randomly, which has no weight files to estimate from, returns that maximum.
 #[must_use]
 pub fn memory_of_plan(settings: &RunSettings) -> u64 {
     let files = training_files(settings).unwrap_or_default();
@@ -65,8 +65,8 @@ pub fn confine_memory(plan: &PlannedRun) -> io::Result<()> {
     limit_memory(wanted.min(memory::available_with_swap().unwrap_or(u64::MAX)).saturating_add(MARGIN))
 }
 
-/// Returns the names of the rings of this operating system that confine the worker of a run with these settings; none if
-/// the run may use a CUDA device.
+/// Returns the names of the rings of this operating system that confine the worker of a run with these settings; none
+/// if the run may use a CUDA device.
 #[must_use]
 pub fn active_rings(settings: &RunSettings) -> Vec<&'static str> {
     if can_use_accelerator(settings) {
@@ -75,7 +75,8 @@ pub fn active_rings(settings: &RunSettings) -> Vec<&'static str> {
     Ring::list().into_iter().filter(|ring| ring.is_active).map(|ring| ring.name).collect()
 }
 
-/// Whether the run may compute on a CUDA device of this machine: `train.device` is not `cpu`, and NVIDIA's driver is here.
+/// Whether the run may compute on a CUDA device of this machine: `train.device` is not `cpu`, and NVIDIA's driver is
+/// here.
 fn can_use_accelerator(settings: &RunSettings) -> bool {
     settings.file.train.device != "cpu" && has_nvidia_driver()
 }
@@ -108,8 +109,8 @@ pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
     read
 }
 
-/// Lists the files and folders that loading the components of these settings reads: their packages, the reward models, the
-/// cache of compiled code, and the project's `tunebox.lock`. Leaves out a component that cannot be found.
+/// Lists the files and folders that loading the components of these settings reads: their packages, the reward models,
+/// the cache of compiled code, and the project's `tunebox.lock`. Leaves out a component that cannot be found.
 #[must_use]
 pub fn component_files(settings: &RunSettings) -> Vec<PathBuf> {
     let packages = settings.references().into_iter().flatten().flat_map(|found| package_files(&found));
@@ -118,9 +119,9 @@ pub fn component_files(settings: &RunSettings) -> Vec<PathBuf> {
     packages.chain(reward_models).chain([lock]).chain(settings.compiling.cache.clone()).collect()
 }
 
-/// Lists the files and folders that opening a package reads: its own folder, or its file and the signature file beside it,
-/// if it is given by a path; the list of signers that `TUNEBOX_PUBLISHERS` names; and the home folder of tunebox, if it
-/// exists, which holds the store and the known signers.
+/// Lists the files and folders that opening a package reads: its own folder, or its file and the signature file beside
+/// it, if it is given by a path; the list of signers that `TUNEBOX_PUBLISHERS` names; and the home folder of tunebox,
+/// if it exists, which holds the store and the known signers.
 #[must_use]
 pub fn package_files(package: &Reference) -> Vec<PathBuf> {
     let mut read = match package {
@@ -133,10 +134,10 @@ pub fn package_files(package: &Reference) -> Vec<PathBuf> {
     read
 }
 
-/// Lists the files and folders that loading the model, adapter or checkpoint at `path` reads: `path`; the resolved paths of
-/// the entries of that folder that have the extension of a model's file, in any case; and the `run.lock` and `run.toml` in
-/// `path` and in the three folders above, existing or not. In the cache of a hub also the folders `blobs`, whose files
-/// have no extensions, and `refs`.
+/// Lists the files and folders that loading the model, adapter or checkpoint at `path` reads: `path`; the resolved
+/// paths of the entries of that folder that have the extension of a model's file, in any case; and the `run.lock` and
+/// `run.toml` in `path` and in the three folders above, existing or not. In the cache of a hub also the folders
+/// `blobs`, whose files have no extensions, and `refs`.
 #[must_use]
 pub fn model_files(path: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(path).into_iter().flatten().flatten().map(|entry| entry.path());

@@ -16,10 +16,10 @@ use crate::observer::{Observer, SilentObserver};
 use crate::ranks::{ConnectedRanks, Connection, lock, plan_on_ranks};
 use crate::run::{Summary, run};
 
-/// Executes the share of this rank in a run, in a process started from `worker`, or in this process if no `worker` is given.
-/// Rank 0 sends the events to `observer`; the other ranks send none, and write the run into a temporary folder. Setting
-/// `stop` on one rank ends the run on all ranks after the present step, with a checkpoint. The caller then calls
-/// [`Connection::finish`] with the result.
+/// Executes the share of this rank in a run, in a process started from `worker`, or in this process if no `worker` is
+/// given. Rank 0 sends the events to `observer`; the other ranks send none, and write the run into a temporary folder.
+/// Setting `stop` on one rank ends the run on all ranks after the present step, with a checkpoint. The caller then
+/// calls [`Connection::finish`] with the result.
 ///
 /// # Errors
 /// Those of [`crate::execute`], and a rank that failed, does not answer, or has another run.

@@ -28,8 +28,8 @@ const POLL_INTERVAL: Duration = Duration::from_millis(20);
 /// How long a worker may take to exit after its last message.
 const EXIT_TIMEOUT: Duration = Duration::from_secs(5);
 
-/// How far beyond its time limit a call of the method may last before the worker is killed. Usually the worker ends such a
-/// call itself, and says more about it.
+/// How far beyond its time limit a call of the method may last before the worker is killed. Usually the worker ends
+/// such a call itself, and says more about it.
 const CALL_OVERRUN: Duration = Duration::from_secs(1);
 
 /// The most documents that wait for the worker to read them: the job, the answer to its exchange, and a stop order.
@@ -56,15 +56,15 @@ pub fn execute(
     }
 }
 
-/// Executes the run in a worker process started from `program`. Forwards events to `observer`; `stop` ends the run after the
-/// present step. Before it starts the process, it compiles the method and the verifiers, fetches a model of the hub, and
-/// creates the folder for runs if there is none. After the run has ended, waits up to 5 seconds for the process to exit, then
-/// kills it, writes the last report of a run that failed, and removes a folder for runs that this call created and that
-/// is empty. On several ranks exchanges the worker's messages over `connection`.
+/// Executes the run in a worker process started from `program`. Forwards events to `observer`; `stop` ends the run
+/// after the present step. Before it starts the process, it compiles the method and the verifiers, fetches a model of
+/// the hub, and creates the folder for runs if there is none. After the run has ended, waits up to 5 seconds for the
+/// process to exit, then kills it, writes the last report of a run that failed, and removes a folder for runs that this
+/// call created and that is empty. On several ranks exchanges the worker's messages over `connection`.
 ///
 /// # Errors
-/// Wrong settings, a model that cannot be fetched, a component that cannot be compiled, and a process that cannot be started,
-/// all before the run; and those of [`Worker::run_job`].
+/// Wrong settings, a model that cannot be fetched, a component that cannot be compiled, and a process that cannot be
+/// started, all before the run; and those of [`Worker::run_job`].
 pub(crate) fn supervise(
     mut settings: RunSettings,
     program: &Program,
@@ -110,7 +110,8 @@ pub(crate) fn supervise(
 /// A running worker. Dropping it kills it.
 struct Worker {
     child: Child,
-    /// Documents for the worker, which a thread writes, because the worker may not read them; `None` once it takes none.
+    /// Documents for the worker, which a thread writes, because the worker may not read them; `None` once it takes
+    /// none.
     orders: Option<SyncSender<Vec<u8>>>,
     /// The worker's messages, each with the bytes that follow it.
     messages: Receiver<(Input<Message>, Vec<u8>)>,
@@ -119,9 +120,9 @@ struct Worker {
 }
 
 impl Worker {
-    /// Starts the worker process, sends it the environment variables that name folders, and starts threads that read its
-    /// messages, up to the first that is not a document, and its error output. Fails if the process cannot be started or has
-    /// no pipes; ignores that the environment cannot be sent.
+    /// Starts the worker process, sends it the environment variables that name folders, and starts threads that read
+    /// its messages, up to the first that is not a document, and its error output. Fails if the process cannot be
+    /// started or has no pipes; ignores that the environment cannot be sent.
     fn start(program: &Program) -> io::Result<Self> {
         let mut child = program.start()?;
         let (mut orders, output, errors) = (child.stdin.take(), child.stdout.take(), child.stderr.take());
@@ -144,8 +145,8 @@ impl Worker {
         Ok(Self { child, orders, messages, stderr, progress: Progress::default() })
     }
 
-    /// Sends the job, checks that the first message is `Hello` of this version, and forwards events to `observer` until the
-    /// worker reports the end of the run. Sends one stop order once `stop` is set.
+    /// Sends the job, checks that the first message is `Hello` of this version, and forwards events to `observer` until
+    /// the worker reports the end of the run. Sends one stop order once `stop` is set.
     ///
     /// # Errors
     /// The failure that the worker reports; a line that is no message, or a message other than the first `Hello` of
@@ -224,7 +225,8 @@ impl Worker {
         self.progress.worker_error("cannot be understood", why)
     }
 
-    /// Kills a worker whose call of the method lasts longer than its limit of `seconds`, and returns the error about it.
+    /// Kills a worker whose call of the method lasts longer than its limit of `seconds`, and returns the error about
+    /// it.
     fn end_late_call(&mut self, seconds: f64) -> Error {
         let _ = wait_or_kill(&mut self.child, Duration::ZERO);
         let why = format!(
@@ -233,8 +235,8 @@ impl Worker {
         self.progress.worker_error("was ended", why)
     }
 
-    /// Waits for a worker whose output ended, killing it after 5 seconds, and returns the error about its death. The cause
-    /// is the last line of its error output; without one, a guess from how the process ended.
+    /// Waits for a worker whose output ended, killing it after 5 seconds, and returns the error about its death. The
+    /// cause is the last line of its error output; without one, a guess from how the process ended.
     fn explain_death(&mut self) -> Error {
         let how =
             wait_or_kill(&mut self.child, EXIT_TIMEOUT).map_or_else(|error| format!("is lost: {error}"), describe_exit);
@@ -320,9 +322,9 @@ impl Progress {
     }
 
     /// Builds the error about a worker that failed, with the exit code of the sandbox. `how` completes the sentence
-    /// "the worker …", as in "was ended"; `why` is the cause. The error also names the step, by the worker's events, and the
-    /// last readable checkpoint, which is looked up on the disk because the worker's messages are not trusted. The hint
-    /// proposes to resume if there is a checkpoint.
+    /// "the worker …", as in "was ended"; `why` is the cause. The error also names the step, by the worker's events,
+    /// and the last readable checkpoint, which is looked up on the disk because the worker's messages are not trusted.
+    /// The hint proposes to resume if there is a checkpoint.
     fn worker_error(&self, how: &str, why: String) -> Error {
         let kept = self.folder.as_ref().and_then(|folder| checkpoint::last_readable(folder));
         let worker = self.method.as_ref().map_or("the worker".to_owned(), |name| format!("the worker of `{name}`"));

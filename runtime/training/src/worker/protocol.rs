@@ -1,8 +1,8 @@
 //! The messages between parent and worker: one JSON document a line. Neither side trusts what it reads.
 //!
-//! Parent to worker: one [`Job`], then at most one [`Order::Stop`]. Worker to parent: [`Message::Hello`], events and lines,
-//! and at the end one [`Message::Ended`] or [`Message::Failed`]. Both sides limit the length of a line. On several ranks
-//! the worker also has messages gathered, whose bytes follow the line that announces them.
+//! Parent to worker: one [`Job`], then at most one [`Order::Stop`]. Worker to parent: [`Message::Hello`], events and
+//! lines, and at the end one [`Message::Ended`] or [`Message::Failed`]. Both sides limit the length of a line. On
+//! several ranks the worker also has messages gathered, whose bytes follow the line that announces them.
 
 use std::io::{self, BufRead, Read, Write};
 use std::path::PathBuf;
@@ -44,7 +44,8 @@ pub(super) struct Job {
     pub(super) settings: RunSettings,
     /// The number of this rank and the number of ranks, of a run on several ranks.
     pub(super) rank: Option<(usize, usize)>,
-    /// The cache folder in which the parent had the method and the verifiers compiled; `None` if the worker compiles them.
+    /// The cache folder in which the parent had the method and the verifiers compiled; `None` if the worker compiles
+    /// them.
     pub(super) code: Option<PathBuf>,
 }
 
@@ -72,8 +73,8 @@ pub(super) enum Message {
     Call(Option<f64>),
     /// The method logged a line in a call that goes on; an event has it again once the call has ended.
     Line(String),
-    /// Send a message to the other ranks, and answer with the messages of all: what it is for, and the number of bytes that
-    /// follow this line, or the text of the error with which this rank failed.
+    /// Send a message to the other ranks, and answer with the messages of all: what it is for, and the number of bytes
+    /// that follow this line, or the text of the error with which this rank failed.
     Gather(String, Result<u64, String>),
     /// The run is finished or was stopped.
     Ended(Box<Summary>),
@@ -122,14 +123,14 @@ pub(super) enum Input<T> {
     Invalid(String),
 }
 
-/// Reads one line of at most [`MAX_LINE_BYTES`], its end included, and parses it as a JSON document. Blocks until a whole
-/// line, the end of the pipe or an error arrives.
+/// Reads one line of at most [`MAX_LINE_BYTES`], its end included, and parses it as a JSON document. Blocks until a
+/// whole line, the end of the pipe or an error arrives.
 pub(super) fn read<T: DeserializeOwned>(input: &mut impl BufRead) -> Input<T> {
     read_at_most(input, MAX_LINE_BYTES)
 }
 
-/// Reads one line of at most `most` bytes, including its end, and parses it as a JSON document. A longer line is `Invalid`,
-/// of which only `most` bytes are read.
+/// Reads one line of at most `most` bytes, including its end, and parses it as a JSON document. A longer line is
+/// `Invalid`, of which only `most` bytes are read.
 fn read_at_most<T: DeserializeOwned>(input: &mut impl BufRead, most: usize) -> Input<T> {
     let mut line = Vec::new();
     if let Err(error) = io::Read::take(input, most as u64).read_until(b'\n', &mut line) {

@@ -75,8 +75,8 @@ impl Session {
         self.used_run_file = read_run_file(self.run_file.as_deref());
     }
 
-    /// Plans a run and carries it out with a new progress display, which is cleared at the end. Each component that is built
-    /// during the run replaces the run's method. `stop` ends the run. Errors: those of the plan and of the run.
+    /// Plans a run and carries it out with a new progress display, which is cleared at the end. Each component that is
+    /// built during the run replaces the run's method. `stop` ends the run. Errors: those of the plan and of the run.
     pub(super) fn train(&mut self, mut settings: RunSettings, stop: &AtomicBool) -> Result<Summary, Error> {
         settings.native.clone_from(&self.native);
         self.display = RunDisplay::new(self.terminal);
@@ -106,8 +106,8 @@ impl Session {
         false
     }
 
-    /// Waits, during a run, for the next successful build and returns it. Shows failed builds meanwhile. Returns `None` after
-    /// Ctrl-C.
+    /// Waits, during a run, for the next successful build and returns it. Shows failed builds meanwhile. Returns `None`
+    /// after Ctrl-C.
     fn wait_for_version(&mut self, stop: &AtomicBool) -> Option<Version> {
         loop {
             let change = self.next_change(stop)?;
@@ -133,8 +133,8 @@ impl Session {
         None
     }
 
-    /// Shows a change; after a failed build also that a fix is waited for, without waiting here. Returns the version of the
-    /// method if the change is a successful build, else `None`.
+    /// Shows a change; after a failed build also that a fix is waited for, without waiting here. Returns the version of
+    /// the method if the change is a successful build, else `None`.
     fn handle_change_during_run(&mut self, change: Change) -> Option<Version> {
         let has_failed = matches!(&change, Change::Built(result, _) if result.is_err());
         let version = self.handle_change(change);
@@ -154,8 +154,8 @@ impl Session {
         self.learns == Some(true)
     }
 
-    /// Whether the source has changed since its component was built, or since it was imported in Python. False if there is no
-    /// component, or if it cannot be opened for another reason.
+    /// Whether the source has changed since its component was built, or since it was imported in Python. False if there
+    /// is no component, or if it cannot be opened for another reason.
     pub(super) fn is_stale(&self) -> bool {
         if let Some(native) = &self.native {
             return digest::source(&self.folder).is_ok_and(|now| now != native.digest);
@@ -179,8 +179,9 @@ impl Session {
         self.display.write_above(|| failure.show(self.terminal));
     }
 
-    /// Shows a change. Returns the version of the method if the change is a successful build, else `None`. A successful build
-    /// sets `learns`, a failed one sets it to `None`. Shows nothing for a run file with the content that the present run uses.
+    /// Shows a change. Returns the version of the method if the change is a successful build, else `None`. A successful
+    /// build sets `learns`, a failed one sets it to `None`. Shows nothing for a run file with the content that the
+    /// present run uses.
     fn handle_change(&mut self, change: Change) -> Option<Version> {
         match change {
             Change::Source => self.status("Building", &self.folder.display().to_string()),
@@ -252,8 +253,9 @@ impl Observer for Session {
         self.display.event(event);
     }
 
-    /// Shows the changes that the watcher has sent since the last call, without waiting. Returns the version of the last
-    /// successful build among them. `None` if there is none, or if its component equals `present` apart from the build record.
+    /// Shows the changes that the watcher has sent since the last call, without waiting. Returns the version of the
+    /// last successful build among them. `None` if there is none, or if its component equals `present` apart from the
+    /// build record.
     fn next_version(&mut self, present: &[u8]) -> Option<Version> {
         let mut newest = None;
         while let Ok(change) = self.changes.try_recv() {

@@ -1,5 +1,5 @@
-//! Polls a method folder and a run file, builds each new version of the source, and sends what it finds. A method in Python
-//! is not built: its source runs in plain Python, outside of the sandbox.
+//! Polls a method folder and a run file, builds each new version of the source, and sends what it finds. A method in
+//! Python is not built: its source runs in plain Python, outside of the sandbox.
 
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{SendError, Sender};
@@ -56,9 +56,9 @@ impl<T: PartialEq + Clone> Polled<T> {
     }
 }
 
-/// Polls the folder and the run file every [`POLL_INTERVAL`], builds each new version of the source, and sends every change,
-/// the first state of both included. A source that cannot be read is sent as a failed build. Blocks until the receiver is
-/// gone. `offline` keeps builds from using a network.
+/// Polls the folder and the run file every [`POLL_INTERVAL`], builds each new version of the source, and sends every
+/// change, the first state of both included. A source that cannot be read is sent as a failed build. Blocks until the
+/// receiver is gone. `offline` keeps builds from using a network.
 pub(super) fn watch(folder: &Path, run_file: Option<&Path>, offline: bool, changes: &Sender<Change>) {
     let (mut sources, mut run_files) = (Polled::default(), Polled::default());
     let mut poll = || -> Result<(), SendError<Change>> {
@@ -78,8 +78,9 @@ pub(super) fn watch(folder: &Path, run_file: Option<&Path>, offline: bool, chang
     }
 }
 
-/// Builds the folder, or imports the source of a method in Python, and sends three kinds of changes: that a build begins,
-/// that it waits for another one, and its result. A failed build is a result; an error means that the receiver is gone.
+/// Builds the folder, or imports the source of a method in Python, and sends three kinds of changes: that a build
+/// begins, that it waits for another one, and its result. A failed build is a result; an error means that the receiver
+/// is gone.
 fn build(folder: &Path, offline: bool, changes: &Sender<Change>) -> Result<(), SendError<Change>> {
     changes.send(Change::Source)?;
     let start = Instant::now();

@@ -38,8 +38,8 @@ impl NativeTwin {
         }
     }
 
-    /// Starts the twin, which connects to the listener. Its output is discarded unless `verbose`; errors are shown unless
-    /// `quiet`.
+    /// Starts the twin, which connects to the listener. Its output is discarded unless `verbose`; errors are shown
+    /// unless `quiet`.
     pub(super) fn start(&self, listener: &TwinListener, quiet: bool, verbose: bool) -> Result<TwinProcess, Failure> {
         let mut twin = self.process_command()?;
         twin.stdin(Stdio::null()).stdout(if verbose { Stdio::from(io::stderr()) } else { Stdio::null() });
@@ -51,8 +51,8 @@ impl NativeTwin {
         Ok(TwinProcess(twin.spawn().map_err(FileError::at("used", &program))?))
     }
 
-    /// The shell command that starts the twin under a debugger, gdb or pdb, with the path of the listener's socket, in the
-    /// method folder.
+    /// The shell command that starts the twin under a debugger, gdb or pdb, with the path of the listener's socket, in
+    /// the method folder.
     pub(super) fn debugger_command(&self, listener: &TwinListener) -> Result<String, Failure> {
         let twin = self.process_command()?;
         let debugger: &[&str] = match self {
@@ -81,9 +81,9 @@ impl NativeTwin {
     }
 }
 
-/// Starts plain Python with a method's source and waits until it is connected; its output is discarded. A thread waits for its
-/// end, which comes with that of the connection. Errors: it does not start, ends before it connects, or takes longer than
-/// [`CONNECT_TIMEOUT`].
+/// Starts plain Python with a method's source and waits until it is connected; its output is discarded. A thread waits
+/// for its end, which comes with that of the connection. Errors: it does not start, ends before it connects, or takes
+/// longer than [`CONNECT_TIMEOUT`].
 pub(crate) fn start_process(twin: &python::Twin) -> io::Result<Twin> {
     let listener = TwinListener::open()?;
     let mut command = twin.process().map_err(io::Error::other)?;
@@ -107,8 +107,9 @@ pub(crate) fn start_process(twin: &python::Twin) -> io::Result<Twin> {
     Err(io::Error::other(problem))
 }
 
-/// Runs the tests of a method, such as `cargo test` or `python -m pytest`, to their end, with the path of this program for
-/// tests that start a host. Returns whether all passed. What they print goes to stderr: with `quiet` only if one fails.
+/// Runs the tests of a method, such as `cargo test` or `python -m pytest`, to their end, with the path of this program
+/// for tests that start a host. Returns whether all passed. What they print goes to stderr: with `quiet` only if one
+/// fails.
 pub(super) fn run_tests(mut tests: Command, quiet: bool) -> Result<bool, Failure> {
     if let Ok(program) = std::env::current_exe() {
         tests.env(PROGRAM_VARIABLE, program);

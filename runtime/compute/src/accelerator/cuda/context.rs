@@ -1,5 +1,5 @@
-//! A CUDA device through the driver API: its context, the one stream of all its work, its memory and its loaded modules.
-//! A [`CallError`] is the driver's error, also one of earlier work in the stream.
+//! A CUDA device through the driver API: its context, the one stream of all its work, its memory and its loaded
+//! modules. A [`CallError`] is the driver's error, also one of earlier work in the stream.
 #![expect(unsafe_code, reason = "the driver is called with addresses")]
 
 use std::any::Any;
@@ -20,8 +20,8 @@ pub(super) struct Context {
     pub(super) stream: Handle,
     /// The number of the device, counted from 0, as in `cuda:0`.
     pub(super) ordinal: usize,
-    /// Whether the device reads ordinary memory of the host by itself. Then the driver may return from an upload before the
-    /// device has read the numbers, so an upload waits.
+    /// Whether the device reads ordinary memory of the host by itself. Then the driver may return from an upload before
+    /// the device has read the numbers, so an upload waits.
     reads_host_memory: bool,
 }
 
@@ -137,9 +137,9 @@ impl Context {
         unsafe { sys::cuStreamSynchronize(self.stream) }
     }
 
-    /// Allocates `bytes` bytes with unspecified content, in stream order; for 0 bytes, memory whose length is 0. If there is
-    /// no memory left, waits for all work, returns the unused memory of the pool to the driver, and tries once more. Fails
-    /// with the driver's error, `OUT_OF_MEMORY` if there still is none.
+    /// Allocates `bytes` bytes with unspecified content, in stream order; for 0 bytes, memory whose length is 0. If
+    /// there is no memory left, waits for all work, returns the unused memory of the pool to the driver, and tries once
+    /// more. Fails with the driver's error, `OUT_OF_MEMORY` if there still is none.
     pub(super) fn allocate(self: &Arc<Self>, bytes: usize) -> Result<Memory, CallError> {
         let mut address = 0;
         self.bind()?;
@@ -180,8 +180,8 @@ impl Context {
         read_value(|module| unsafe { sys::cuModuleLoadData(module, code.as_ptr().cast()) })
     }
 
-    /// Returns the handle of the kernel `name` in a loaded module. If `shared` is given, also raises the limit of dynamic
-    /// shared memory of the kernel's blocks to that many bytes. Fails if the module has no such kernel.
+    /// Returns the handle of the kernel `name` in a loaded module. If `shared` is given, also raises the limit of
+    /// dynamic shared memory of the kernel's blocks to that many bytes. Fails if the module has no such kernel.
     pub(super) fn function(&self, module: Handle, name: &str, shared: Option<u32>) -> Result<Handle, CallError> {
         // A name with a zero byte is that of no kernel, and neither is the empty one.
         let name = CString::new(name).unwrap_or_default();
@@ -246,13 +246,13 @@ impl Memory {
         unsafe { sys::cuMemsetD8Async(self.0.address, 0, self.0.bytes, self.0.context.stream) }
     }
 
-    /// Queues copying all bytes of `from` (host) into this memory, at byte offset `start`. Has read `from` when it returns.
-    /// Fails if the bytes reach past the end.
+    /// Queues copying all bytes of `from` (host) into this memory, at byte offset `start`. Has read `from` when it
+    /// returns. Fails if the bytes reach past the end.
     pub(super) fn write(&self, start: usize, from: &[u8]) -> Result<(), CallError> {
         let to = self.part(start, from.len())?;
         self.0.context.bind()?;
-        // SAFETY: as many bytes as there are on both sides; the driver has read pageable memory when the call returns, unless
-        // the device reads it, which is awaited.
+        // SAFETY: as many bytes as there are on both sides; the driver has read pageable memory when the call returns,
+        // unless the device reads it, which is awaited.
         unsafe { sys::cuMemcpyHtoDAsync_v2(to, from.as_ptr().cast(), from.len(), self.0.context.stream) }?;
         if self.0.context.reads_host_memory { self.0.context.synchronize() } else { Ok(()) }
     }
@@ -274,14 +274,14 @@ impl driver::Memory for Memory {
         Self::write(self, start, from).map_err(|error| error.to_string())
     }
 
-    /// Copies `into.len()` bytes from byte offset `start` on to the host and waits for all work. Fails if they reach past
-    /// the end.
+    /// Copies `into.len()` bytes from byte offset `start` on to the host and waits for all work. Fails if they reach
+    /// past the end.
     fn read(&self, start: usize, into: &mut [u8]) -> Result<(), String> {
         self.0.context.read([(self, start, into)]).map_err(|error| error.to_string())
     }
 
-    /// Queues copying `count` bytes of `other`, from its byte offset `other_start`, into this memory at byte offset `start`.
-    /// Fails if `other` is no [`Memory`], or the bytes reach past the end of either.
+    /// Queues copying `count` bytes of `other`, from its byte offset `other_start`, into this memory at byte offset
+    /// `start`. Fails if `other` is no [`Memory`], or the bytes reach past the end of either.
     fn copy(&self, start: usize, other: &dyn driver::Memory, other_start: usize, count: usize) -> Result<(), String> {
         let other: &dyn Any = other;
         let other = other.downcast_ref().ok_or("memory of another kind")?;
@@ -294,8 +294,8 @@ impl driver::Memory for Memory {
 pub(super) struct Allocator(pub(super) Arc<Context>);
 
 impl driver::Allocator for Allocator {
-    /// Allocates `bytes` bytes by [`Context::allocate`]. Queues setting them to zero if `cleared`; else their content is
-    /// unspecified.
+    /// Allocates `bytes` bytes by [`Context::allocate`]. Queues setting them to zero if `cleared`; else their content
+    /// is unspecified.
     fn allocate(&self, bytes: usize, cleared: bool) -> Result<Arc<dyn driver::Memory>, String> {
         let fill = |memory: Memory| if cleared { memory.clear().map(|()| memory) } else { Ok(memory) };
         let memory = self.0.allocate(bytes).and_then(fill).map_err(|error| error.to_string())?;

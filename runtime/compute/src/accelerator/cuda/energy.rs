@@ -5,8 +5,9 @@ use super::context::Context;
 use super::sys;
 
 impl Context {
-    /// Returns the energy in joules that the device took since NVIDIA's driver was loaded, all programs together. `None` if
-    /// NVML cannot be opened, or does not count it for this device. Initializes NVML at each call and leaves it open.
+    /// Returns the energy in joules that the device took since NVIDIA's driver was loaded, all programs together.
+    /// `None` if NVML cannot be opened, or does not count it for this device. Initializes NVML at each call and leaves
+    /// it open.
     pub(super) fn joules(&self) -> Option<f64> {
         sys::NVML.open(&[]).ok()?;
         let mut name = [0_u8; 32];

@@ -34,9 +34,9 @@ pub(super) fn launch(cuda: &Cuda, kernel: &Kernel, build: Build, grid: Grid, arg
     let mut pointers: Vec<*mut c_void> = pointers.collect();
     let ((x, y, z), none) = (grid.blocks, std::ptr::null_mut());
     cuda.context.bind().map_err(|error| cuda.stopped(error))?;
-    // SAFETY: the kinds of all arguments are those of the kernel's text (a test compares them), every address is that of
-    // a tensor of this device which lives until the launch is in the stream, and freed memory is used again by later work
-    // of the stream alone. The caller gives the lengths that the shapes have. The driver copies the arguments.
+    // SAFETY: the kinds of all arguments are those of the kernel's text (a test compares them), every address is that
+    // of a tensor of this device which lives until the launch is in the stream, and freed memory is used again by later
+    // work of the stream alone. The caller gives the lengths that the shapes have. The driver copies the arguments.
     unsafe {
         let (arguments, stream) = (pointers.as_mut_ptr(), cuda.context.stream);
         sys::cuLaunchKernel(function, x, y, z, grid.threads, 1, 1, grid.shared, stream, arguments, none)
@@ -45,7 +45,8 @@ pub(super) fn launch(cuda: &Cuda, kernel: &Kernel, build: Build, grid: Grid, arg
 }
 
 /// Converts an argument into the 8 bytes that the driver reads it from: an address, a number, the bits of an f32, or 0
-/// for an absent tensor. Fails for a tensor on another device, and for a size of 2³² or more; `kernel` is named in errors.
+/// for an absent tensor. Fails for a tensor on another device, and for a size of 2³² or more; `kernel` is named in
+/// errors.
 fn value(cuda: &Cuda, kernel: &str, argument: &Argument<'_>) -> Result<u64> {
     Ok(match argument {
         Argument::Tensor(tensor) => address(cuda, tensor, kernel)?,
@@ -93,8 +94,8 @@ pub(super) fn memory(cuda: &Cuda, tensor: &Tensor, caller: &str) -> Result<(Memo
     Ok((memory.clone(), layout.start_offset() * tensor.dtype().size_in_bytes()))
 }
 
-/// Creates a cuBLAS handle that queues its work in the device's stream, and forbids reductions in less than f32. Returns
-/// (handle, version), the version as 130100 for 13.1. The handle is never destroyed.
+/// Creates a cuBLAS handle that queues its work in the device's stream, and forbids reductions in less than f32.
+/// Returns (handle, version), the version as 130100 for 13.1. The handle is never destroyed.
 pub(super) fn open_cublas(context: &Context) -> std::result::Result<(Handle, i32), CallError> {
     let (mut blas, mut version) = (0, 0);
     context.bind()?;
@@ -109,12 +110,12 @@ pub(super) fn open_cublas(context: &Context) -> std::result::Result<(Handle, i32
 }
 
 /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. `[rows, columns, depth]`
-/// are the shape of the result and the number of terms that each of its elements sums. `Accelerator::multiply` has checked
-/// shapes and types.
+/// are the shape of the result and the number of terms that each of its elements sums. `Accelerator::multiply` has
+/// checked shapes and types.
 ///
 /// # Errors
-/// When a matrix is on another device or has gaps within its rows, a dimension or a row stride is 2³¹ or more, the element
-/// type is not f32, bf16 or f16, or cuBLAS refuses.
+/// When a matrix is on another device or has gaps within its rows, a dimension or a row stride is 2³¹ or more, the
+/// element type is not f32, bf16 or f16, or cuBLAS refuses.
 pub(super) fn multiply(
     cuda: &Cuda,
     [into, left, right]: [MatrixView<'_>; 3],
@@ -170,8 +171,8 @@ fn to_c_int(number: usize) -> Result<c_int> {
     c_int::try_from(number).map_err(|_| Error::shape(format!("a side of {number} is too long for a product")))
 }
 
-/// The row stride of a matrix in elements, as the C integer that cuBLAS takes. Fails for 2³¹ and more, and for gaps within
-/// a row.
+/// The row stride of a matrix in elements, as the C integer that cuBLAS takes. Fails for 2³¹ and more, and for gaps
+/// within a row.
 fn pitch(matrix: &MatrixView<'_>) -> Result<c_int> {
     to_c_int(matrix.row_stride()?)
 }

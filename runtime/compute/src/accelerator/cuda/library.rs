@@ -18,8 +18,8 @@ use tunebox_foundation::environment;
 pub(super) struct Library {
     pub(super) what: &'static str,
     pub(super) names: &'static [&'static str],
-    /// File name prefixes of libraries in the same folder that this library loads by name alone. They are opened first, so
-    /// that it finds them.
+    /// File name prefixes of libraries in the same folder that this library loads by name alone. They are opened first,
+    /// so that it finds them.
     pub(super) beside: &'static [&'static str],
     pub(super) hint: &'static str,
     /// Returns the message for an error code; `None` for a code without one.
@@ -94,8 +94,8 @@ impl Library {
     }
 }
 
-/// Defines a Rust function for each C function of a library, under its own name. It looks the C function up at the first
-/// call, and turns a returned code other than 0 into a [`CallError`].
+/// Defines a Rust function for each C function of a library, under its own name. It looks the C function up at the
+/// first call, and turns a returned code other than 0 into a [`CallError`].
 macro_rules! functions {
     ($library:ident; $($(#[$attribute:meta])* fn $name:ident($($argument:ident: $kind:ty),* $(,)?);)*) => {$(
         $(#[$attribute])*
@@ -123,9 +123,10 @@ fn neighbors(folder: &Path, beginnings: &[&str]) -> Vec<PathBuf> {
     files.filter(|file| file.file_name().to_str().is_some_and(of)).map(|file| file.path()).collect()
 }
 
-/// The folders in which CUDA libraries are searched after the loader's own: the absolute ones of `LD_LIBRARY_PATH`, `lib64`
-/// of `CUDA_HOME` and `CUDA_PATH`, `/usr/local/cuda/lib64`, then those of an active Python environment (`VIRTUAL_ENV`,
-/// `CONDA_PREFIX`). Skips variables that are not set or empty, and folders `stubs`. Does not check that the folders exist.
+/// The folders in which CUDA libraries are searched after the loader's own: the absolute ones of `LD_LIBRARY_PATH`,
+/// `lib64` of `CUDA_HOME` and `CUDA_PATH`, `/usr/local/cuda/lib64`, then those of an active Python environment
+/// (`VIRTUAL_ENV`, `CONDA_PREFIX`). Skips variables that are not set or empty, and folders `stubs`. Does not check that
+/// the folders exist.
 pub(super) fn folders() -> Vec<PathBuf> {
     let of = |name: &str| environment::variable(name).map(PathBuf::from).filter(|path| !path.as_os_str().is_empty());
     // The loader has read this variable itself, unless a parent sent it.

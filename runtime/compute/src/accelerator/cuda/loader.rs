@@ -1,7 +1,7 @@
 //! Gets kernels as functions of a device: compiled once per machine, loaded once per process.
 //!
-//! Machine code is cached on disk under the digest of everything that it depends on (compiler options, the version of NVRTC,
-//! the source), so a second start compiles nothing.
+//! Machine code is cached on disk under the digest of everything that it depends on (compiler options, the version of
+//! NVRTC, the source), so a second start compiles nothing.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -51,19 +51,20 @@ struct Loaded {
 }
 
 impl Loader {
-    /// Creates a loader with an empty cache. `capability` is the device's compute capability (80, 90, …), `compiler` the
-    /// version of NVRTC as (major, minor), and `most` the most shared memory in bytes that a block of this device may have.
+    /// Creates a loader with an empty cache. `capability` is the device's compute capability (80, 90, …), `compiler`
+    /// the version of NVRTC as (major, minor), and `most` the most shared memory in bytes that a block of this device
+    /// may have.
     pub(super) fn new(context: Arc<Context>, capability: u32, compiler: (i32, i32), most: u32) -> Self {
         Self { context, capability, compiler, most, loaded: Mutex::default() }
     }
 
-    /// Returns the handle of a kernel that is compiled with the constants `build` (activation type, head size, query heads
-    /// per key-value head) and whose blocks may have `shared` bytes of dynamic shared memory each. Compiles and loads the
-    /// kernel's module at the first call; later calls return the cached handle.
+    /// Returns the handle of a kernel that is compiled with the constants `build` (activation type, head size, query
+    /// heads per key-value head) and whose blocks may have `shared` bytes of dynamic shared memory each. Compiles and
+    /// loads the kernel's module at the first call; later calls return the cached handle.
     ///
     /// # Errors
-    /// [`Error::Stopped`] when the source does not compile, the driver refuses the machine code, or a block of this device
-    /// can have less than `shared` bytes; [`Error::Dtype`] for an activation type other than f32, bf16 and f16.
+    /// [`Error::Stopped`] when the source does not compile, the driver refuses the machine code, or a block of this
+    /// device can have less than `shared` bytes; [`Error::Dtype`] for an activation type other than f32, bf16 and f16.
     pub(super) fn function(&self, kernel: &Kernel, build: Build, shared: u32) -> Result<Handle> {
         if shared > self.most {
             return Err(self.stopped(shared_memory_message(kernel.name, shared, self.most)));
@@ -89,9 +90,9 @@ impl Loader {
         Ok(function)
     }
 
-    /// Loads the module of a variant and returns its handle. Takes the machine code from the code cache on disk. If the code
-    /// is not there or the driver refuses it, compiles the source with NVRTC and writes the code to the cache. Fails if
-    /// the source does not compile or the driver refuses the new code; a missing cache is no error.
+    /// Loads the module of a variant and returns its handle. Takes the machine code from the code cache on disk. If the
+    /// code is not there or the driver refuses it, compiles the source with NVRTC and writes the code to the cache.
+    /// Fails if the source does not compile or the driver refuses the new code; a missing cache is no error.
     fn load_module(&self, variant: Variant) -> Result<Handle> {
         let source = Language::Cuda.source(variant.0, variant.1)?;
         let options = compile::options(self.capability);
@@ -115,8 +116,8 @@ impl Loader {
         Error::Stopped { device: format!("cuda:{}", self.context.ordinal), why }
     }
 
-    /// The file name of a module's machine code in the cache: the SHA-256, in hexadecimal, of the options, the version of
-    /// NVRTC and the source, each after its length (u64, little-endian), then `.cubin`.
+    /// The file name of a module's machine code in the cache: the SHA-256, in hexadecimal, of the options, the version
+    /// of NVRTC and the source, each after its length (u64, little-endian), then `.cubin`.
     fn cache_file_name(&self, source: &str, options: &[String]) -> String {
         let compiler = format!("{}.{}", self.compiler.0, self.compiler.1);
         let mut digest = Sha256::new();

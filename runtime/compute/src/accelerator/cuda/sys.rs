@@ -1,4 +1,5 @@
-//! The functions of CUDA's driver, of NVML, of NVRTC and of cuBLAS that are called, under the names that their manuals have.
+//! The functions of CUDA's driver, of NVML, of NVRTC and of cuBLAS that are called, under the names that their manuals
+//! have.
 #![allow(non_snake_case, reason = "names of the libraries")]
 #![expect(unsafe_code, reason = "functions of C")]
 

@@ -1,8 +1,8 @@
 //! Kernel launches in candle's own encoder, and matrix products by kernels of this crate.
 //!
 //! The matrix product of candle overwrites its result, and the result has the type of the operands. The kernels of
-//! `kernels/metal/product.metal` can also add to the result, write f32 from 16-bit operands, and take matrices with gaps
-//! between their rows, all in one pass.
+//! `kernels/metal/product.metal` can also add to the result, write f32 from 16-bit operands, and take matrices with
+//! gaps between their rows, all in one pass.
 
 use candle_core::backend::BackendStorage as _;
 use candle_core::{Storage, Tensor};
@@ -25,8 +25,8 @@ enum Value {
     Number(f32),
 }
 
-/// Converts an argument into the value that the encoder takes. Fails for a tensor on another device, and for a size of 2³²
-/// or more; `kernel` is named in errors.
+/// Converts an argument into the value that the encoder takes. Fails for a tensor on another device, and for a size of
+/// 2³² or more; `kernel` is named in errors.
 fn value(metal: &Metal, kernel: &str, argument: &Argument<'_>) -> Result<Value> {
     Ok(match argument {
         Argument::Tensor(tensor) => {
@@ -61,8 +61,8 @@ pub(super) fn buffer(metal: &Metal, tensor: &Tensor, caller: &str) -> Result<(Bu
 /// argument, passes a bit mask of the arguments, bit 0 for the first: a bit is set for a pointer that is not null.
 ///
 /// # Errors
-/// When a tensor is on another device, the kernel does not compile, `grid.threads` is more than a threadgroup of the kernel
-/// can have, or candle fails to provide an encoder.
+/// When a tensor is on another device, the kernel does not compile, `grid.threads` is more than a threadgroup of the
+/// kernel can have, or candle fails to provide an encoder.
 pub(super) fn launch(
     metal: &Metal,
     module: Module,
@@ -114,8 +114,8 @@ const FEW: usize = 8;
 const COLUMNS: usize = 8;
 
 /// Queues `into ← factor · left · right`, or `into ← into + factor · left · right` if `add`. `[rows, columns, depth]`
-/// are the shape of the result and the number of terms that each of its elements sums. `Accelerator::multiply` has checked
-/// shapes and types. Uses another kernel for at most 8 rows if `right` is transposed and `left` is not.
+/// are the shape of the result and the number of terms that each of its elements sums. `Accelerator::multiply` has
+/// checked shapes and types. Uses another kernel for at most 8 rows if `right` is transposed and `left` is not.
 ///
 /// # Errors
 /// When a dimension is 2³² or more, a matrix has gaps within its rows or is on another device, or the kernel does not

@@ -1,5 +1,5 @@
-//! Compiles the sources of kernels and looks up their functions, once per process. Metal itself caches compiled code from
-//! one process to the next.
+//! Compiles the sources of kernels and looks up their functions, once per process. Metal itself caches compiled code
+//! from one process to the next.
 
 use std::collections::HashMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -47,8 +47,8 @@ impl Loader {
         Self { device, ordinal, loaded: Mutex::default() }
     }
 
-    /// Returns the kernel `name` of a module, compiled with the constants `build`. Compiles at the first call; later calls
-    /// return the cached function.
+    /// Returns the kernel `name` of a module, compiled with the constants `build`. Compiles at the first call; later
+    /// calls return the cached function.
     ///
     /// # Errors
     /// When there is no such kernel, its source does not compile, or the device's SIMD groups do not have 32 threads.

@@ -1,8 +1,8 @@
 //! Memory for tensors: a pool that keeps buffers by their size and reuses them.
 //!
-//! The pool of candle rounds sizes up to powers of two, so a large activation may take twice its size; here rounding adds
-//! an eighth at most. A buffer is free as soon as no tensor uses it, even if queued work still does: the encoder's barriers
-//! order later work that writes the buffer after it.
+//! The pool of candle rounds sizes up to powers of two, so a large activation may take twice its size; here rounding
+//! adds an eighth at most. A buffer is free as soon as no tensor uses it, even if queued work still does: the encoder's
+//! barriers order later work that writes the buffer after it.
 
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -39,8 +39,8 @@ impl PoolState {
         self.buffers.iter().map(|(size, of)| size * unused(of)).sum()
     }
 
-    /// Whether the device can allocate `bytes` more bytes. If it cannot and the pool has unused buffers, first waits for
-    /// all work and returns those buffers to the system.
+    /// Whether the device can allocate `bytes` more bytes. If it cannot and the pool has unused buffers, first waits
+    /// for all work and returns those buffers to the system.
     fn has_room(&mut self, device: &MetalDevice, bytes: usize) -> candle_core::Result<bool> {
         let metal = device.metal_device();
         let fits = || metal.current_allocated_size() + bytes <= metal.recommended_max_working_set_size();
@@ -110,8 +110,8 @@ impl Pool {
     }
 }
 
-/// Rounds a requested number of bytes up to the size of a buffer: at least 256 bytes, above that to a multiple of 1/8 of the
-/// largest power of two below the number.
+/// Rounds a requested number of bytes up to the size of a buffer: at least 256 bytes, above that to a multiple of 1/8
+/// of the largest power of two below the number.
 fn rounded(bytes: usize) -> usize {
     let bytes = bytes.max(LEAST);
     bytes.next_multiple_of((bytes.next_power_of_two() / 2 / STEPS).max(1))

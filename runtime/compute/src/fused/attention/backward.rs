@@ -27,8 +27,8 @@ const WAITING: usize = 1 << 23;
 /// Rows of dq that are added up in one task.
 const SUM_ROWS: usize = 64;
 
-/// The inputs of the backward pass besides q, k and v: the gradient with respect to the output, and the output and log Σ
-/// exp (`lse`) of the forward pass.
+/// The inputs of the backward pass besides q, k and v: the gradient with respect to the output, and the output and log
+/// Σ exp (`lse`) of the forward pass.
 #[derive(Clone, Copy)]
 struct BackwardInputs<'a> {
     dout: Data<'a>,
@@ -41,7 +41,8 @@ struct Task {
     kv_head: usize,
     /// The positions of its keys, and their rows.
     keys: Span,
-    /// The queries that may see any of the keys: those of the keys' own sequence first. The rows of all spans are adjacent.
+    /// The queries that may see any of the keys: those of the keys' own sequence first. The rows of all spans are
+    /// adjacent.
     queries: Vec<Span>,
 }
 
@@ -53,10 +54,10 @@ impl Task {
     }
 }
 
-/// Computes the backward pass of [`attention`](super::attention): returns (dq, dk, dv), the gradients with respect to q,
-/// k and v, shaped like them and of their type. `dout` is the gradient with respect to the output, `[tokens, heads ·
-/// head_dim]`; `out` and `lse` (log Σ exp, `[tokens, heads]` f32) are what the forward pass returned. On a device, queues
-/// kernels and does not wait for them.
+/// Computes the backward pass of [`attention`](super::attention): returns (dq, dk, dv), the gradients with respect to
+/// q, k and v, shaped like them and of their type. `dout` is the gradient with respect to the output, `[tokens, heads ·
+/// head_dim]`; `out` and `lse` (log Σ exp, `[tokens, heads]` f32) are what the forward pass returned. On a device,
+/// queues kernels and does not wait for them.
 ///
 /// # Errors
 /// If `heads` of `shape` is not a positive multiple of `kv_heads`, `head_dim` or the window is 0, an operand has
@@ -105,8 +106,8 @@ pub fn attention_backward(
     Ok((tensor(dq, q)?, tensor(dk, k)?, tensor(dv, v)?))
 }
 
-/// Creates a task for each block of [`BLOCK`] keys of a sequence, the last block possibly shorter, and each key-value head.
-/// Tasks are in the order of their keys' rows; those of the same rows are in the order of heads.
+/// Creates a task for each block of [`BLOCK`] keys of a sequence, the last block possibly shorter, and each key-value
+/// head. Tasks are in the order of their keys' rows; those of the same rows are in the order of heads.
 fn build_tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
     let mut tasks = Vec::new();
     for number in 0..segments.count() {
@@ -124,9 +125,9 @@ fn build_tasks(segments: &Segments, shape: &AttentionShape) -> Vec<Task> {
     tasks
 }
 
-/// Returns the spans of queries that may see the keys at positions `keys` of the sequence with index `number`: first the
-/// sequence's own queries from the first key on, then the queries of the sequences that continue it. The window shortens
-/// the first span only if there are no others.
+/// Returns the spans of queries that may see the keys at positions `keys` of the sequence with index `number`: first
+/// the sequence's own queries from the first key on, then the queries of the sequences that continue it. The window
+/// shortens the first span only if there are no others.
 fn query_spans(segments: &Segments, number: usize, keys: &Range<usize>, shape: &AttentionShape) -> Vec<Span> {
     let mut found: Vec<Span> = segments.family(number).filter(|one| !one.rows.is_empty()).collect();
     // The rows of all spans lie side by side, so the own span is cut at the window only if it is the last.
@@ -187,9 +188,9 @@ fn task_gradients(
     part
 }
 
-/// Computes the gradients of one tile of a task's queries, the tokens `tile`: adds to `dk` and `dv`, `[keys, head_dim]`,
-/// and overwrites `part`, the dq of these queries, `[queries, group · head_dim]`. Does nothing if none of them sees a key
-/// of the task.
+/// Computes the gradients of one tile of a task's queries, the tokens `tile`: adds to `dk` and `dv`, `[keys,
+/// head_dim]`, and overwrites `part`, the dq of these queries, `[queries, group · head_dim]`. Does nothing if none of
+/// them sees a key of the task.
 fn tile_gradients(
     layer: Layer<'_>,
     inputs: BackwardInputs<'_>,
@@ -228,9 +229,9 @@ fn tile_gradients(
 
 /// Converts the scores of one tile in place, row by row: `weights` from scores s to softmax weights `p = exp(s − lse)`,
 /// and `slopes` from gradients with respect to p (dp) to those with respect to s, `ds = p·(dp − Σ dout·out)`, times the
-/// derivative of the soft cap. Both are `[query rows, keys]` and become 0 for keys that a query does not see. With a soft
-/// cap, scores are given divided by the cap. `lse` is that of the whole batch, `[tokens, heads]`; `keys` are positions in
-/// the sequence; `dout` and `out` hold the tile's rows only, `[query rows, head_dim]`.
+/// derivative of the soft cap. Both are `[query rows, keys]` and become 0 for keys that a query does not see. With a
+/// soft cap, scores are given divided by the cap. `lse` is that of the whole batch, `[tokens, heads]`; `keys` are
+/// positions in the sequence; `dout` and `out` hold the tile's rows only, `[query rows, head_dim]`.
 fn score_gradients(
     shape: &AttentionShape,
     lse: &[f32],
@@ -274,7 +275,8 @@ fn row_dot(a: Data<'_>, b: Data<'_>) -> f32 {
 }
 
 /// Converts one row in place, without a soft cap: `weights` from scores to softmax weights, and `slopes` from gradients
-/// with respect to the weights to those with respect to the scores. `log` is log Σ exp of the row, `mean` is Σ dout·out.
+/// with respect to the weights to those with respect to the scores. `log` is log Σ exp of the row, `mean` is Σ
+/// dout·out.
 #[inline(always)]
 fn plain_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32) {
     for (weight, slope) in weights.iter_mut().zip(slopes) {
@@ -283,9 +285,9 @@ fn plain_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32) {
     }
 }
 
-/// Converts one row in place, with a soft cap: `weights` from scores divided by the cap to softmax weights of the capped
-/// scores, and `slopes` from gradients with respect to the weights to those with respect to the scores before the cap.
-/// `log` is log Σ exp of the row, `mean` is Σ dout·out.
+/// Converts one row in place, with a soft cap: `weights` from scores divided by the cap to softmax weights of the
+/// capped scores, and `slopes` from gradients with respect to the weights to those with respect to the scores before
+/// the cap. `log` is log Σ exp of the row, `mean` is Σ dout·out.
 #[inline(always)]
 fn capped_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32, cap: f32) {
     for (weight, slope) in weights.iter_mut().zip(slopes) {

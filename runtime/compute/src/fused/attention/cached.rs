@@ -19,8 +19,8 @@ use crate::fused::simd::{dispatch, exp_in_place, largest, tanh, vectorize};
 /// A sequence's result does not depend on the others in the batch.
 ///
 /// # Errors
-/// [`Error::Shape`] if a sequence has no keys, or they are not whole rows of `kv_heads · head_dim` numbers. An error if `q`
-/// is not a contiguous f32 or bf16 tensor of the CPU. The length of the values is not checked.
+/// [`Error::Shape`] if a sequence has no keys, or they are not whole rows of `kv_heads · head_dim` numbers. An error if
+/// `q` is not a contiguous f32 or bf16 tensor of the CPU. The length of the values is not checked.
 pub(in crate::fused) fn attention_cached(
     q: &Tensor,
     cached: &[(&[f32], &[f32])],
@@ -143,8 +143,8 @@ impl WithSimd for ValueMixture<'_> {
     }
 }
 
-/// Returns Σ `score · value` over the cached tokens for `N` adjacent SIMD vectors of features. `values` yields a row for
-/// each token, and `start` is the index of the first of these features in a row.
+/// Returns Σ `score · value` over the cached tokens for `N` adjacent SIMD vectors of features. `values` yields a row
+/// for each token, and `start` is the index of the first of these features in a row.
 #[inline(always)]
 fn mix_vectors<S: Simd, const N: usize>(
     simd: S,
@@ -163,8 +163,8 @@ fn mix_vectors<S: Simd, const N: usize>(
     sums
 }
 
-/// Converts a row of scores in place to softmax weights, which sum to 1, after the soft cap, if any. With a cap, `scores`
-/// are given divided by the cap.
+/// Converts a row of scores in place to softmax weights, which sum to 1, after the soft cap, if any. With a cap,
+/// `scores` are given divided by the cap.
 #[inline(always)]
 fn softmax(scores: &mut [f32], soft_cap: Option<f32>) {
     if let Some(cap) = soft_cap {

@@ -1,5 +1,5 @@
-//! Launches of the attention kernels: those for CUDA's tensor cores where activations have 16 bits and the head size is a
-//! multiple of 8, the plain kernels elsewhere, and always on Metal. Tile sizes are those of
+//! Launches of the attention kernels: those for CUDA's tensor cores where activations have 16 bits and the head size is
+//! a multiple of 8, the plain kernels elsewhere, and always on Metal. Tile sizes are those of
 //! `kernels/cuda/attention_sizes.cuh` and `attention_tiles.cu`.
 
 use candle_core::{DType, Tensor};
@@ -14,8 +14,8 @@ use crate::fused::segments::device::Tiling;
 
 /// The largest head size: a thread holds its share of a head's features in registers.
 const WIDEST: usize = 256;
-/// Head sizes up to this are rounded up to a multiple of 16 to compile the kernels, larger ones to a multiple of 32, since
-/// two blocks share their features.
+/// Head sizes up to this are rounded up to a multiple of 16 to compile the kernels, larger ones to a multiple of 32,
+/// since two blocks share their features.
 const WHOLE: usize = 128;
 /// 16-bit numbers that one vector load reads.
 const EIGHT: usize = 8;
@@ -54,9 +54,9 @@ pub(in crate::fused) fn window(shape: &AttentionShape, tokens: usize) -> Result<
     extent(shape.window.filter(|window| *window < tokens).unwrap_or(0))
 }
 
-/// Queues the forward kernel over `inputs`, which are q, k and v: the version for tensor cores if [`Layer::units`] allows
-/// it, else the plain one. Returns the output, shaped like q, and log Σ exp, `[tokens, heads]` f32. The caller has
-/// checked the shapes.
+/// Queues the forward kernel over `inputs`, which are q, k and v: the version for tensor cores if [`Layer::units`]
+/// allows it, else the plain one. Returns the output, shaped like q, and log Σ exp, `[tokens, heads]` f32. The caller
+/// has checked the shapes.
 pub(super) fn attention(
     device: &Accelerator,
     inputs: [&Tensor; 3],
@@ -74,8 +74,8 @@ pub(super) fn attention(
     Ok((out, lse))
 }
 
-/// Queues the kernels of the gradients: first Σ dout·out, then dq, then dk and dv. Returns dq, dk and dv, given q, k and v
-/// as `inputs`, dout (the gradient of the output), the output and log Σ exp. The caller has checked the shapes.
+/// Queues the kernels of the gradients: first Σ dout·out, then dq, then dk and dv. Returns dq, dk and dv, given q, k
+/// and v as `inputs`, dout (the gradient of the output), the output and log Σ exp. The caller has checked the shapes.
 pub(super) fn attention_backward(
     device: &Accelerator,
     inputs: [&Tensor; 3],
@@ -102,9 +102,9 @@ pub(super) fn attention_backward(
     Ok((dq, dk, dv))
 }
 
-/// Returns how many query heads of a group one block of the kernel of dk and dv sums, the last block of a group maybe fewer:
-/// as many as leave [`BLOCKS`] blocks for each multiprocessor, else 1. `tiles` is the number of tiles of keys times that of
-/// key-value heads.
+/// Returns how many query heads of a group one block of the kernel of dk and dv sums, the last block of a group maybe
+/// fewer: as many as leave [`BLOCKS`] blocks for each multiprocessor, else 1. `tiles` is the number of tiles of keys
+/// times that of key-value heads.
 fn heads_of_block(group: usize, tiles: usize, processors: usize) -> usize {
     let enough = |share: &usize| tiles * group.div_ceil(*share) >= BLOCKS * processors;
     let most = (1..=group).rev().find(enough).unwrap_or(1);
@@ -137,8 +137,8 @@ enum Units {
 struct Tiles {
     /// Whether a block has a tile of queries or of keys, and its rows.
     tiling: Tiling,
-    /// Blocks for each tile: one for each head, or for each group of heads that a block sums, times the parts into which a
-    /// head's features are split.
+    /// Blocks for each tile: one for each head, or for each group of heads that a block sums, times the parts into
+    /// which a head's features are split.
     heads: usize,
     parts: u32,
     threads: u32,
@@ -247,8 +247,9 @@ impl<'a> Layer<'a> {
         (tile, 256, 4 * (4 * tile * (features + 1) + 2 * tile * (tile + 1)))
     }
 
-    /// Queues the kernel of dk and dv for tensor cores and returns both. `read` are the arguments that it reads, from dout on.
-    /// Where few blocks would have work, each sums a part of a group's query heads, and the parts are added in order.
+    /// Queues the kernel of dk and dv for tensor cores and returns both. `read` are the arguments that it reads, from
+    /// dout on. Where few blocks would have work, each sums a part of a group's query heads, and the parts are added in
+    /// order.
     fn key_gradients(&self, units: Units, read: &[Argument<'_>]) -> Result<(Tensor, Tensor)> {
         let (device, [_, k, v], act, tokens) = (self.device, self.inputs, self.build.act, self.segments.tokens());
         let mut tiles = self.key_tiles(units);
@@ -285,9 +286,9 @@ impl<'a> Layer<'a> {
         self.device.compute(&kernel::ATTENTION_DELTA, self.build, grid, &[tokens, heads], &arguments)
     }
 
-    /// Queues a kernel over the tiles of all sequences. Its arguments are `first`, then the tile tables, the row strides of
-    /// q, k and v, and the sizes and options of the layer (a soft cap of 0 and a window of 0 mean none). Makes and uploads
-    /// the tile tables if this tiling has none yet. Does nothing if there are no tokens.
+    /// Queues a kernel over the tiles of all sequences. Its arguments are `first`, then the tile tables, the row
+    /// strides of q, k and v, and the sizes and options of the layer (a soft cap of 0 and a window of 0 mean none).
+    /// Makes and uploads the tile tables if this tiling has none yet. Does nothing if there are no tokens.
     fn launch(&self, kernel: &Kernel, tiles: Tiles, first: &[Argument<'_>]) -> Result<()> {
         if self.segments.tokens() == 0 {
             return Ok(());
@@ -310,7 +311,8 @@ mod tests {
 
     #[test]
     fn a_block_sums_as_many_heads_as_leave_every_multiprocessor_its_blocks() {
-        // 8 rows of 2,048 tokens on an H200: 8B has 256 tiles and 8 key-value heads, 0.5B has 2 of these and groups of 7.
+        // 8 rows of 2,048 tokens on an H200: 8B has 256 tiles and 8 key-value heads, 0.5B has 2 of these and groups of
+        // 7.
         assert_eq!(heads_of_block(4, 256 * 8, 132), 4);
         assert_eq!(heads_of_block(7, 256 * 2, 132), 3);
         assert_eq!(heads_of_block(4, 64 * 8, 132), 1);

@@ -65,10 +65,10 @@ impl Pages {
         Ok(())
     }
 
-    /// Replaces the sequence of slot `to` by that of slot `from`: empties `to`, shares the full pages, and takes a new page
-    /// in the place of an unfinished last one. Returns the numbers of the unfinished and the new page, `[from, to]`, of
-    /// which the caller copies the content. Returns `None` if there is no unfinished page, or, without a change, if both are
-    /// the same slot. Panics if a slot does not exist.
+    /// Replaces the sequence of slot `to` by that of slot `from`: empties `to`, shares the full pages, and takes a new
+    /// page in the place of an unfinished last one. Returns the numbers of the unfinished and the new page, `[from,
+    /// to]`, of which the caller copies the content. Returns `None` if there is no unfinished page, or, without a
+    /// change, if both are the same slot. Panics if a slot does not exist.
     ///
     /// # Errors
     /// [`Error::Shape`](crate::error::Error::Shape) if a page's number does not fit in 32 bits; `to` is empty then.
@@ -105,8 +105,8 @@ impl Pages {
     }
 
     /// Takes a free page, or adds one, and counts one holder of it. If the added page exceeds the capacity, raises the
-    /// capacity by half, at least to the number of pages. [`Error::Shape`](crate::error::Error::Shape) if the page's number
-    /// does not fit in 32 bits.
+    /// capacity by half, at least to the number of pages. [`Error::Shape`](crate::error::Error::Shape) if the page's
+    /// number does not fit in 32 bits.
     fn take_page(&mut self) -> Result<u32> {
         if let Some(page) = self.free.pop() {
             self.holders[page as usize] = 1;

@@ -1,9 +1,9 @@
-//! The backward pass of the output head: from gradients with respect to the taps (seeds) to gradients with respect to the
-//! hidden states and the head's weight.
+//! The backward pass of the output head: from gradients with respect to the taps (seeds) to gradients with respect to
+//! the hidden states and the head's weight.
 //!
-//! With seeds g of the log-probability, e of the entropy H and m of the mean log-probability, a vocabulary of V words and
-//! a word's probability p, the gradient with respect to a logit is
-//! `g·[word = target] + m/V − p·(g + m + e·H) − e·p·ln p`; times the derivatives of temperature, soft cap and scale.
+//! With seeds g of the log-probability, e of the entropy H and m of the mean log-probability, a vocabulary of V words
+//! and a word's probability p, the gradient with respect to a logit is `g·[word = target] + m/V − p·(g + m + e·H) −
+//! e·p·ln p`; times the derivatives of temperature, soft cap and scale.
 
 use std::ops::Range;
 
@@ -20,19 +20,20 @@ use crate::fused::stored::Stored;
 use crate::fused::taps::{Tap, Taps};
 use crate::weight::WeightRef;
 
-/// The gradients of a loss with respect to the differentiable taps of [`head_taps`](super::head_taps), also called seeds:
-/// for each tap a number for each row. A seed of the entropy requires that the forward pass returned the entropy.
+/// The gradients of a loss with respect to the differentiable taps of [`head_taps`](super::head_taps), also called
+/// seeds: for each tap a number for each row. A seed of the entropy requires that the forward pass returned the
+/// entropy.
 pub type TapGradients<'a> = Taps<&'a [f32]>;
 
-/// Computes the backward pass of [`head_taps`](super::head_taps): returns the gradient of a loss with respect to `hidden`,
-/// `[rows, hidden]` in its type, and, if `want_weight`, with respect to `weight`, `[vocabulary, hidden]` f32. `seeds` are
-/// the gradients of the loss with respect to the taps, 0 for a tap without seeds; `taps` is what the forward pass returned
-/// for the same operands.
+/// Computes the backward pass of [`head_taps`](super::head_taps): returns the gradient of a loss with respect to
+/// `hidden`, `[rows, hidden]` in its type, and, if `want_weight`, with respect to `weight`, `[vocabulary, hidden]` f32.
+/// `seeds` are the gradients of the loss with respect to the taps, 0 for a tap without seeds; `taps` is what the
+/// forward pass returned for the same operands.
 ///
 /// # Errors
-/// For inputs that [`head_taps`](super::head_taps) rejects, seeds or taps of another number of rows, a seed of a tap that
-/// has no gradient, and a seed of the entropy without the entropy in `taps`. On the CPU, [`Error::PastDeadline`] if the
-/// deadline of `options` passes before the last block of [`ROWS`] rows.
+/// For inputs that [`head_taps`](super::head_taps) rejects, seeds or taps of another number of rows, a seed of a tap
+/// that has no gradient, and a seed of the entropy without the entropy in `taps`. On the CPU, [`Error::PastDeadline`]
+/// if the deadline of `options` passes before the last block of [`ROWS`] rows.
 pub fn head_taps_backward<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -159,8 +160,9 @@ struct Block<'a> {
 }
 
 impl Block<'_> {
-    /// Returns the part of the gradient with respect to the hidden states, `[rows, width]`, that comes from one group of
-    /// vocabulary entries. Adds the gradients of these entries' rows of the weight to `dweight`, `[group, width]`, if given.
+    /// Returns the part of the gradient with respect to the hidden states, `[rows, width]`, that comes from one group
+    /// of vocabulary entries. Adds the gradients of these entries' rows of the weight to `dweight`, `[group, width]`,
+    /// if given.
     fn gradients(&self, group: &Range<usize>, mut dweight: Option<&mut Tile<'_>>) -> Vec<f32> {
         let (rows, width) = (self.rows.len(), self.head.width);
         let mut part = vec![0.0; rows * width];
@@ -178,8 +180,8 @@ impl Block<'_> {
         part
     }
 
-    /// Converts a tile in place, `[rows, words]`: from products hidden·Wᵀ times [`HeadOptions::factor`] to the gradients of
-    /// the loss with respect to the products without that factor.
+    /// Converts a tile in place, `[rows, words]`: from products hidden·Wᵀ times [`HeadOptions::factor`] to the
+    /// gradients of the loss with respect to the products without that factor.
     fn logit_gradients(&self, tile: &mut [f32], words: &Range<usize>) {
         let options = self.head.options;
         for (row, numbers) in self.rows.iter().zip(tile.chunks_exact_mut(words.len())) {
@@ -202,8 +204,8 @@ fn slope(z: f32, row: &RowCoefficients) -> f32 {
 }
 
 /// Converts one row in place, without a soft cap: from logits to the gradients with respect to the products hidden·Wᵀ.
-/// `hit` is the target's index in `numbers`, `None` if the target is not among these words; `factor` is the derivative of a
-/// logit by its product.
+/// `hit` is the target's index in `numbers`, `None` if the target is not among these words; `factor` is the derivative
+/// of a logit by its product.
 #[inline(always)]
 fn plain_row(numbers: &mut [f32], row: &RowCoefficients, hit: Option<usize>, factor: f32) {
     for number in numbers.iter_mut() {
@@ -214,10 +216,10 @@ fn plain_row(numbers: &mut [f32], row: &RowCoefficients, hit: Option<usize>, fac
     }
 }
 
-/// Converts one row in place, with a soft cap: from products hidden·Wᵀ times [`HeadOptions::factor`] to the gradients with
-/// respect to the products without that factor. A logit is `height · tanh(number of the row)`. `hit` is the target's index
-/// in `numbers`, `None` if the target is not among these words; `factor` is the derivative of a logit by its product,
-/// without the derivative of tanh.
+/// Converts one row in place, with a soft cap: from products hidden·Wᵀ times [`HeadOptions::factor`] to the gradients
+/// with respect to the products without that factor. A logit is `height · tanh(number of the row)`. `hit` is the
+/// target's index in `numbers`, `None` if the target is not among these words; `factor` is the derivative of a logit by
+/// its product, without the derivative of tanh.
 #[inline(always)]
 fn capped_row(numbers: &mut [f32], row: &RowCoefficients, hit: Option<usize>, factor: f32, height: f32) {
     let hit = hit.map(|hit| (hit, tanh(numbers[hit])));

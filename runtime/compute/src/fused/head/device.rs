@@ -22,8 +22,8 @@ use crate::weight::WeightRef;
 pub(super) use gradients::{scaled, taps_and_logprob_gradients, taps_backward};
 use sums::Sums;
 
-/// Vocabulary entries of a tile. With [`ROWS`] it takes 32 MiB in f32, and both products of a tile are large. Twice as many
-/// are no faster on an H200.
+/// Vocabulary entries of a tile. With [`ROWS`] it takes 32 MiB in f32, and both products of a tile are large. Twice as
+/// many are no faster on an H200.
 const WORDS: usize = 8192;
 /// Rows of hidden states that are multiplied with a tile at once.
 const ROWS: usize = 1024;
@@ -34,8 +34,8 @@ const EIGHT: usize = 8;
 /// Threads of the block that handles a row.
 const THREADS: u32 = 512;
 
-/// Computes the taps of all rows on a device and copies them to the host. Waits for the device, unless there are no rows.
-/// Ignores the deadline. The caller has checked the shapes.
+/// Computes the taps of all rows on a device and copies them to the host. Waits for the device, unless there are no
+/// rows. Ignores the deadline. The caller has checked the shapes.
 pub(super) fn taps(device: &Accelerator, inputs: Inputs<'_>) -> Result<HeadTaps> {
     let head = Head::of(device, inputs)?;
     let sums = Sums::new(&head)?;
@@ -43,8 +43,8 @@ pub(super) fn taps(device: &Accelerator, inputs: Inputs<'_>) -> Result<HeadTaps>
     sums.taps(&head)
 }
 
-/// Queues computing whole logits on a device, `[rows, vocabulary]` f32, after scale, soft cap and temperature. A weight of
-/// another type than `hidden` is converted in tiles of [`WORDS`] rows.
+/// Queues computing whole logits on a device, `[rows, vocabulary]` f32, after scale, soft cap and temperature. A weight
+/// of another type than `hidden` is converted in tiles of [`WORDS`] rows.
 pub(super) fn logits(
     device: &Accelerator,
     hidden: &Tensor,
@@ -125,8 +125,8 @@ impl Tile<'_> {
 }
 
 impl<'a> Head<'a> {
-    /// Collects the operands of an operation and uploads the targets. Returns an error if the hidden states are not f32 or
-    /// bf16. The caller has checked the shapes.
+    /// Collects the operands of an operation and uploads the targets. Returns an error if the hidden states are not f32
+    /// or bf16. The caller has checked the shapes.
     fn of(device: &'a Accelerator, inputs: Inputs<'a>) -> Result<Self> {
         let Inputs { hidden, weight, targets, options } = inputs;
         let act = expect_type(hidden, "hidden")?;
@@ -136,8 +136,8 @@ impl<'a> Head<'a> {
         Ok(Self { device, hidden, weight, options, targets, act, rows, width, words })
     }
 
-    /// Splits the vocabulary, in order, into ranges of at most [`WORDS`] words. The length of each range is a multiple of
-    /// [`EIGHT`]; the words that remain, fewer than [`EIGHT`], are a range of their own.
+    /// Splits the vocabulary, in order, into ranges of at most [`WORDS`] words. The length of each range is a multiple
+    /// of [`EIGHT`]; the words that remain, fewer than [`EIGHT`], are a range of their own.
     fn tiles(&self) -> impl Iterator<Item = Range<usize>> + use<> {
         let whole = self.words / EIGHT * EIGHT;
         steps(0..whole, WORDS).chain(steps(whole..self.words, EIGHT))

@@ -1,11 +1,12 @@
 //! The divergence of the next-token distributions of two heads, over the whole vocabulary.
 //!
-//! With β it is the generalized Jensen–Shannon divergence of Agarwal et al., *On-Policy Distillation of Language Models*,
-//! 2024 (arXiv 2306.13649): p is the distribution of the other head, q that of the own one, and m = β·p + (1 − β)·q;
-//! D = β·KL(p‖m) + (1 − β)·KL(q‖m). At 0 it is KL(p‖q) (forward), at 1 KL(q‖p) (reverse), where the formula would be 0.
+//! With β it is the generalized Jensen–Shannon divergence of Agarwal et al., *On-Policy Distillation of Language
+//! Models*, 2024 (arXiv 2306.13649): p is the distribution of the other head, q that of the own one, and m = β·p + (1 −
+//! β)·q; D = β·KL(p‖m) + (1 − β)·KL(q‖m). At 0 it is KL(p‖q) (forward), at 1 KL(q‖p) (reverse), where the formula would
+//! be 0.
 //!
-//! A divergence other than the forward one needs both normalizers before its first term, so the logits of both heads are
-//! in memory for a block of rows at a time.
+//! A divergence other than the forward one needs both normalizers before its first term, so the logits of both heads
+//! are in memory for a block of rows at a time.
 
 use std::ops::Range;
 
@@ -187,7 +188,8 @@ struct RowDivergence {
     logs: [f32; 2],
     /// The divergence.
     value: f64,
-    /// Σ q·(1 − β)·(ln q − ln m), which the gradient of every word has; for the reverse divergence the divergence itself.
+    /// Σ q·(1 − β)·(ln q − ln m), which the gradient of every word has; for the reverse divergence the divergence
+    /// itself.
     mean: f64,
 }
 

@@ -2,8 +2,8 @@
 //!
 //! The gradient of a row's ln p(target) with respect to its hidden state, `W[target] − Σ p·W`, does not depend on the
 //! loss: that of a loss of log-probabilities alone is this gradient times the row's seed, the derivative of the loss by
-//! the log-probability. Σ p·W is summed as attention sums its values, relative to the largest logit so far. That saves the
-//! product with which `head/backward.rs` computes the logits a second time.
+//! the log-probability. Σ p·W is summed as attention sums its values, relative to the largest logit so far. That saves
+//! the product with which `head/backward.rs` computes the logits a second time.
 
 use std::ops::Range;
 
@@ -20,9 +20,9 @@ use crate::fused::simd::{exp, tanh, vectorize};
 use crate::fused::stored::Stored;
 use crate::weight::WeightRef;
 
-/// Computes the taps of each row, and the gradient of each row's log-probability with respect to its hidden state, `[rows,
-/// hidden]` f32. Inputs, taps and errors are those of [`head_taps`](super::head_taps). For losses that depend on
-/// log-probabilities alone, over a frozen head: [`scale_head_gradient`] turns the gradient into that of the loss.
+/// Computes the taps of each row, and the gradient of each row's log-probability with respect to its hidden state,
+/// `[rows, hidden]` f32. Inputs, taps and errors are those of [`head_taps`](super::head_taps). For losses that depend
+/// on log-probabilities alone, over a frozen head: [`scale_head_gradient`] turns the gradient into that of the loss.
 pub fn head_taps_with_gradient<'w>(
     hidden: &Tensor,
     weight: impl Into<WeightRef<'w>>,
@@ -121,10 +121,10 @@ impl Head<'_> {
         GroupSums { sums, weighted_sums }
     }
 
-    /// Adds the words `words` of one row of hidden states to the row's `sums`. `row` holds their products, before the soft
-    /// cap; `target` is the token id of the row's target, which may be outside `words`. With a `weighted_sum`, Σ e·W of the
-    /// row so far, rescales it to the new largest logit, and replaces `row` by the factors with which the words' rows of
-    /// the weight have to be added to `weighted_sum`. Otherwise leaves unspecified numbers in `row`.
+    /// Adds the words `words` of one row of hidden states to the row's `sums`. `row` holds their products, before the
+    /// soft cap; `target` is the token id of the row's target, which may be outside `words`. With a `weighted_sum`, Σ
+    /// e·W of the row so far, rescales it to the new largest logit, and replaces `row` by the factors with which the
+    /// words' rows of the weight have to be added to `weighted_sum`. Otherwise leaves unspecified numbers in `row`.
     fn accumulate_row(
         &self,
         row: &mut [f32],

@@ -28,8 +28,8 @@ impl Default for Statistics {
 }
 
 impl Statistics {
-    /// Computes the sums that `taps` need of one row of logits, `largest` and `sum` always. `target` is `None`; sums that
-    /// no tap needs are 0. Overwrites the logits by e = exp(z − largest).
+    /// Computes the sums that `taps` need of one row of logits, `largest` and `sum` always. `target` is `None`; sums
+    /// that no tap needs are 0. Overwrites the logits by e = exp(z − largest).
     #[inline(always)]
     pub(super) fn of(logits: &mut [f32], taps: TapSet) -> Self {
         let largest = largest(logits);
@@ -68,9 +68,9 @@ impl Statistics {
         }
     }
 
-    /// Combines the sums over two disjoint sets of words into those over both: rescales the sums of the set whose largest
-    /// logit is smaller to the largest logit of the other set, except Σ z, and adds. The target is that of the set that has
-    /// one.
+    /// Combines the sums over two disjoint sets of words into those over both: rescales the sums of the set whose
+    /// largest logit is smaller to the largest logit of the other set, except Σ z, and adds. The target is that of the
+    /// set that has one.
     pub(super) fn merge(self, other: Self) -> Self {
         let (high, low) = if self.largest >= other.largest { (self, other) } else { (other, self) };
         let gap = f64::from(low.largest) - f64::from(high.largest);

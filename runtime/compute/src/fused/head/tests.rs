@@ -134,7 +134,8 @@ on_each_device! {
     }
 }
 
-// In bf16 the gradients of the logits are rounded before the second product, and the result, by up to 2⁻⁸ of themselves.
+// In bf16 the gradients of the logits are rounded before the second product, and the result, by up to 2⁻⁸ of
+// themselves.
 on_each_device! {
     fn the_gradients_of_three_taps_agree_with_autograd(on) tolerance(5e-6, 6e-3) {
         for (options, stored, sides) in cases() {

@@ -24,8 +24,8 @@ const DEPTH: usize = 1024;
 const PAIRS: usize = DEPTH / 2;
 /// Depths are filled up with zeros to a multiple of this, where operands are copied.
 const DEPTH_UNIT: usize = 32;
-/// Numbers between the starts of two rows in a buffer: a line of the cache more than needed, so that the rows do not all
-/// compete for the same lines.
+/// Numbers between the starts of two rows in a buffer: a line of the cache more than needed, so that the rows do not
+/// all compete for the same lines.
 const ROW: usize = DEPTH + 32;
 /// Rows that lie a multiple of so many numbers apart compete for the same lines of the cache.
 const ALIASING: usize = 1024;
@@ -33,8 +33,8 @@ const ALIASING: usize = 1024;
 const PANEL_COLUMNS: usize = 128;
 
 /// Overwrites the tile by `factor · left · right`, or adds the product to it if `accumulate`. Operands of f32 are
-/// rounded to bf16. Runs on the calling thread. The caller has checked the shapes. Leaves the tile as it is if the inner
-/// dimension is 0.
+/// rounded to bf16. Runs on the calling thread. The caller has checked the shapes. Leaves the tile as it is if the
+/// inner dimension is 0.
 pub(super) fn multiply(tile: &mut Tile<'_>, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
     let kernel = Kernel::of_this_processor();
     let _tiles = kernel.prepare();
@@ -56,8 +56,8 @@ pub(super) fn multiply(tile: &mut Tile<'_>, accumulate: bool, factor: f32, left:
     });
 }
 
-/// Overwrites a tile of at most [`MOST_ROWS`] × [`COLUMNS`] numbers by a block's sums times `factor`, or adds these to the
-/// tile if `accumulate`. Ignores sums outside the tile.
+/// Overwrites a tile of at most [`MOST_ROWS`] × [`COLUMNS`] numbers by a block's sums times `factor`, or adds these to
+/// the tile if `accumulate`. Ignores sums outside the tile.
 fn store_sums(mut tile: Tile<'_>, sums: &Sums, accumulate: bool, factor: f32) {
     for (row, sums) in (0..tile.rows()).zip(sums) {
         let numbers = tile.row(row);
@@ -103,8 +103,8 @@ fn read_rows<'a>(
     Rows { numbers: buffer, stride: ROW }
 }
 
-/// Fills `into` with the numbers of `from` at the indices 0, `stride`, 2 · `stride`, …, converted by `convert`. Stops early
-/// if `from` ends.
+/// Fills `into` with the numbers of `from` at the indices 0, `stride`, 2 · `stride`, …, converted by `convert`. Stops
+/// early if `from` ends.
 fn gather<T: Copy>(from: &[T], stride: usize, into: &mut [bf16], convert: impl Fn(T) -> bf16) {
     into.iter_mut().zip(from.iter().step_by(stride)).for_each(|(into, from)| *into = convert(*from));
 }

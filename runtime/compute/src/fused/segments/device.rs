@@ -1,8 +1,8 @@
 //! Segments as the attention kernels of a device read them: tiles of tokens, and for each the spans of rows that it is
 //! multiplied with, the keys of a tile of queries or the queries of a tile of keys.
 //!
-//! A plan is made once for a size of tiles and uploaded in one piece; all layers of a pass use the same one. The numbers
-//! are described in `kernels/attention.h`.
+//! A plan is made once for a size of tiles and uploaded in one piece; all layers of a pass use the same one. The
+//! numbers are described in `kernels/attention.h`.
 
 use std::sync::{Arc, Mutex, PoisonError};
 
@@ -21,8 +21,8 @@ const SPAN: usize = 3;
 /// How sequences are cut into tiles.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(in crate::fused) enum Tiling {
-    /// Tiles of at most this many queries, cut at positions that are multiples of it. The spans of a tile are all that its
-    /// sequence sees.
+    /// Tiles of at most this many queries, cut at positions that are multiples of it. The spans of a tile are all that
+    /// its sequence sees.
     Queries(usize),
     /// Tiles of at most this many keys. The spans of a tile are its sequence and all that continue it.
     Keys(usize),
@@ -56,9 +56,9 @@ impl PartialEq for Plans {
 impl Eq for Plans {}
 
 impl Segments {
-    /// Returns the plan for a tiling on `device`, on which the tensor `like` is. Makes and uploads the plan on the first
-    /// call for this tiling and device, and keeps it for later calls, also of clones of the segments. Locks the list of
-    /// plans meanwhile. [`Error::Shape`] for 2³² tokens or more.
+    /// Returns the plan for a tiling on `device`, on which the tensor `like` is. Makes and uploads the plan on the
+    /// first call for this tiling and device, and keeps it for later calls, also of clones of the segments. Locks the
+    /// list of plans meanwhile. [`Error::Shape`] for 2³² tokens or more.
     pub(in crate::fused) fn plan(&self, device: &Accelerator, like: &Tensor, tiling: Tiling) -> Result<Arc<Plan>> {
         let mut plans = self.plans.0.lock().unwrap_or_else(PoisonError::into_inner);
         let here = |plan: &Plan| plan.places.device().same_device(like.device());
@@ -132,8 +132,8 @@ impl HostPlan {
     }
 }
 
-/// Counts the tokens at or after the first position of a tile of keys, `place`, in the tile's sequence and in those that
-/// continue it. `spans` are the spans of all tiles.
+/// Counts the tokens at or after the first position of a tile of keys, `place`, in the tile's sequence and in those
+/// that continue it. `spans` are the spans of all tiles.
 fn count_following(place: &[u32; PLACE], spans: &[[u32; SPAN]]) -> u64 {
     let [first, _, _, path, count] = *place;
     let met = &spans[path as usize..(path + count) as usize];

@@ -40,8 +40,8 @@ impl Block<64, 32> for Bf16Block {
     }
 }
 
-/// 32 numbers of four bits, with a fifth each in a word of their own if `HAS_FIFTH_BIT`: Q4_0 and Q5_0, whose numbers lie
-/// around 0, and with the least number beside the scale (`HAS_MINIMUM`) Q4_1 and Q5_1.
+/// 32 numbers of four bits, with a fifth each in a word of their own if `HAS_FIFTH_BIT`: Q4_0 and Q5_0, whose numbers
+/// lie around 0, and with the least number beside the scale (`HAS_MINIMUM`) Q4_1 and Q5_1.
 pub(in crate::fused) struct Nibbles<const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool>;
 
 impl<const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool> Nibbles<HAS_MINIMUM, HAS_FIFTH_BIT> {
@@ -99,9 +99,9 @@ impl Block<34, 32> for Q8Zero {
     }
 }
 
-/// Returns the scale and the minimum of part `part`, 0 to 7, of 32 numbers each: those of the block (`of_block`, scale and
-/// minimum) times those of the part, of 6 bits each. `packed`, twelve bytes, holds the scales and minima of all eight
-/// parts.
+/// Returns the scale and the minimum of part `part`, 0 to 7, of 32 numbers each: those of the block (`of_block`, scale
+/// and minimum) times those of the part, of 6 bits each. `packed`, twelve bytes, holds the scales and minima of all
+/// eight parts.
 #[inline(always)]
 fn scale_and_least(of_block: (f32, f32), packed: &[u8], part: usize) -> (f32, f32) {
     let (scale, least) = if part < 4 {
@@ -139,8 +139,8 @@ impl<const SIZE: usize, const HAS_FIFTH_BIT: bool> Block<SIZE, 256> for ScaledNi
     }
 }
 
-/// 256 numbers of six bits (Q6_K): the lower four bits, the upper two, a scale of 8 bits for each 16 numbers, and a scale of
-/// the block in f16.
+/// 256 numbers of six bits (Q6_K): the lower four bits, the upper two, a scale of 8 bits for each 16 numbers, and a
+/// scale of the block in f16.
 pub(in crate::fused) struct Q6K;
 
 impl Block<210, 256> for Q6K {

@@ -1,5 +1,5 @@
-//! Malicious arguments, passed to the operations directly: each must return an error with a message, by the same check on
-//! every device, and never abort.
+//! Malicious arguments, passed to the operations directly: each must return an error with a message, by the same check
+//! on every device, and never abort.
 
 use candle_core::{DType, Device, Tensor};
 

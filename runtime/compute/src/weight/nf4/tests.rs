@@ -6,7 +6,7 @@ use super::*;
 use crate::fused::LowRank;
 use crate::fused::{adapted_input_gradient, linear, linear_few_tokens, linear_input_gradient, reduced_gradient};
 use crate::random::Stream;
-use crate::weight::Weight;
+use crate::weight::{Format, Weight};
 
 fn matrix(name: &str, rows: usize, columns: usize) -> Tensor {
     Tensor::from_vec(Stream::new(3, name).normals(rows * columns), (rows, columns), &Device::Cpu).unwrap()
@@ -88,7 +88,7 @@ fn every_number_is_the_one_of_the_slow_twin() {
     let packed = Weight::from(tensor).to_nf4().unwrap();
     assert_eq!(numbers(&packed.to_tensor().unwrap()), reference(&weight));
     assert_eq!(packed.bytes(), rows * columns / 64 * 33 + 4 * (2 + 1));
-    assert_eq!(Weight::nf4_bytes(rows, columns), Some(packed.bytes()));
+    assert_eq!(Weight::bytes_in(Format::NF4, rows, columns), Some(packed.bytes()));
     assert_eq!(numbers(&packed.rows(7, 5).unwrap()), reference(&weight)[7 * columns..12 * columns]);
 }
 

@@ -10,8 +10,8 @@ use crate::decoder::site::{ROUTER, Site, expert_module};
 use crate::error::Result;
 
 impl Network<'_> {
-    /// Builds the feed-forward half of a block with experts. Its router and experts have no adapters; full training trains
-    /// them themselves.
+    /// Builds the feed-forward half of a block with experts. Its router and experts have no adapters; full training
+    /// trains them themselves.
     pub(super) fn experts(
         &self,
         layer: usize,
@@ -36,8 +36,8 @@ impl Network<'_> {
         })
     }
 
-    /// Builds a linear map without bias and adapter, by the path of its module. The map trains its weight in full training,
-    /// else nothing.
+    /// Builds a linear map without bias and adapter, by the path of its module. The map trains its weight in full
+    /// training, else nothing.
     fn plain_linear(&self, path: &str) -> Result<Linear> {
         let Matrix { weight, slot } = self.matrix(&format!("{path}.weight"))?;
         let learned = slot.map_or(Learned::Nothing, |weight| Learned::Whole { weight, bias: None });

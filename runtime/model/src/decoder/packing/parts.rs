@@ -13,8 +13,8 @@ const MIN_TOKENS: usize = 256;
 /// About the most parts of one pass: adding up a part takes a pass over all gradients.
 const MAX_PARTS: usize = 32;
 
-/// A part has at least this many times the tokens that the rows on both sides of its end have in common. Such a prefix runs
-/// once in each part.
+/// A part has at least this many times the tokens that the rows on both sides of its end have in common. Such a prefix
+/// runs once in each part.
 const PREFIX_RATIO: usize = 32;
 
 /// The rows of a slice in parts, and which of these parts this rank computes. Docs call those "the parts that are

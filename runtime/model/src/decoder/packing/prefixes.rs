@@ -25,8 +25,8 @@ pub(super) struct RowTokens<'a> {
 }
 
 impl RowTokens<'_> {
-    /// The id and the target mark of the token with index `place`, and `first_row`: two rows can share the token only if
-    /// all three are equal. `None` past the end.
+    /// The id and the target mark of the token with index `place`, and `first_row`: two rows can share the token only
+    /// if all three are equal. `None` past the end.
     fn at(&self, place: usize) -> Option<(u32, bool, usize)> {
         Some((*self.ids.get(place)?, *self.marks.get(place)?, self.first_row))
     }
@@ -78,8 +78,8 @@ impl Pieces {
         pieces
     }
 
-    /// Appends the pieces of the rows with the indices `rows`; `part` has them in that order. Returns the number of tokens
-    /// of these pieces.
+    /// Appends the pieces of the rows with the indices `rows`; `part` has them in that order. Returns the number of
+    /// tokens of these pieces.
     pub(super) fn append(&mut self, part: Self, rows: &[usize]) -> usize {
         let before = self.pieces.len();
         let later = |number: usize| number + before;
@@ -94,8 +94,8 @@ impl Pieces {
         tokens
     }
 
-    /// Cuts rows into pieces so that a common prefix is one piece, if the piece has at least [`MIN_PREFIX`] tokens and saves
-    /// at least [`MIN_TOKENS_SAVED`]. Shares nothing if the rows have fewer than [`MIN_TOKENS`] tokens in all.
+    /// Cuts rows into pieces so that a common prefix is one piece, if the piece has at least [`MIN_PREFIX`] tokens and
+    /// saves at least [`MIN_TOKENS_SAVED`]. Shares nothing if the rows have fewer than [`MIN_TOKENS`] tokens in all.
     pub(super) fn shared(rows: &[RowTokens<'_>]) -> Self {
         // All tokens of the rows, which is what a pass runs if nothing is shared.
         if rows.iter().map(|row| row.ids.len()).sum::<usize>() < MIN_TOKENS {
@@ -110,10 +110,10 @@ impl Pieces {
         found
     }
 
-    /// Finds the common prefix of a branch's rows. Adds those of its tokens that are in no piece yet as a piece, if they
-    /// are at least [`MIN_PREFIX`] and a piece saves at least [`MIN_TOKENS_SAVED`]. Returns the branches that follow: one
-    /// for each next token, in the order of their first rows, and one for each row that ends with the prefix. For a
-    /// branch of one row, adds the row's remaining tokens as a piece and returns no branch.
+    /// Finds the common prefix of a branch's rows. Adds those of its tokens that are in no piece yet as a piece, if
+    /// they are at least [`MIN_PREFIX`] and a piece saves at least [`MIN_TOKENS_SAVED`]. Returns the branches that
+    /// follow: one for each next token, in the order of their first rows, and one for each row that ends with the
+    /// prefix. For a branch of one row, adds the row's remaining tokens as a piece and returns no branch.
     fn add_common_prefix(&mut self, branch: Branch, rows: &[RowTokens<'_>]) -> Vec<Branch> {
         let Branch { rows: members, mut from, at, mut parent } = branch;
         let Some((first, others)) = members.split_first() else { return Vec::new() };

@@ -109,6 +109,32 @@ fn full_gradients_are_those_of_the_twin_in_every_family() {
 }
 
 #[test]
+fn gradients_of_modules_beside_low_rank_factors_are_those_of_the_twin_in_every_family() {
+    let cases: [(&[&str], AdapterKind); 5] = [
+        (&["embed_tokens"], AdapterKind::Lora),
+        (&["lm_head"], AdapterKind::Lora),
+        (&["embed_tokens", "lm_head"], AdapterKind::Dora),
+        (&["norm"], AdapterKind::Lora),
+        (&["down_proj", "o_proj", "model.norm"], AdapterKind::RsLora),
+    ];
+    for (name, configuration) in tiny::families() {
+        for (modules, kind) in cases {
+            for ensure_weight_tying in [false, true] {
+                let names_vocabulary = modules.iter().any(|name| ["embed_tokens", "lm_head"].contains(name));
+                if ensure_weight_tying && !(names_vocabulary && configuration.tied) {
+                    continue;
+                }
+                let modules_to_save = modules.iter().map(|name| (*name).to_owned()).collect();
+                // In the lowest block the factors alone would end the backward pass early.
+                let settings =
+                    AdapterSettings { modules_to_save, ensure_weight_tying, layers: Some(vec![1]), ..settings(kind) };
+                check(&format!("{name} with {modules:?}"), configuration.clone(), &settings);
+            }
+        }
+    }
+}
+
+#[test]
 fn rows_turn_by_their_own_length_in_one_batch() {
     // Rows of 3 and 5 tokens beside rows of 6 and 9.
     check("short and long", tiny::phi3(5), &settings(AdapterKind::Lora));

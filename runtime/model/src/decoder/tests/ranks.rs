@@ -70,7 +70,8 @@ fn on_ranks<T: Send>(count: usize, work: impl Fn(RankGroup) -> T + Sync) -> Vec<
     })
 }
 
-/// Rows of unequal lengths: answers to two prompts in turns, rows that share a short beginning, and one without a target.
+/// Rows of unequal lengths: answers to two prompts in turns, rows that share a short beginning, and one without a
+/// target.
 fn rows() -> Arc<Rows> {
     let some = |seed: u32, length: u32| (0..length).map(move |at| 2 + (seed * 11 + at * at * 7 + at) % 37);
     let (mut ids, mut targets) = (Vec::new(), Vec::new());
@@ -174,9 +175,12 @@ fn an_error_of_one_rank_is_an_error_on_all() {
 }
 
 #[test]
-fn every_rank_computes_the_whole_gradient_of_all_weights() {
+fn every_rank_computes_the_whole_gradient_of_weights_that_are_trained_themselves() {
     let adapter = AdapterSettings { kind: AdapterKind::Full, ..AdapterSettings::default() };
     check("full", &Case { model: tiny::model(tiny::llama(), 1), adapter, noise: true, slice: Slice::Rows(9) });
+    let modules_to_save = vec!["embed_tokens".into()];
+    let adapter = AdapterSettings { rank: 3, modules_to_save, ..AdapterSettings::default() };
+    check("some", &Case { model: tiny::model(tiny::qwen2(), 1), adapter, noise: true, slice: Slice::Rows(9) });
 }
 
 #[test]

@@ -38,9 +38,17 @@ impl Twin {
             };
             weights.insert(name, weight);
         }
+        let (settings, mut configuration) = (adapter.settings(), model.configuration.clone());
+        let is_apart = ["model.embed_tokens.weight", "lm_head.weight"].iter().any(|name| variables.contains_key(*name));
+        if configuration.tied && is_apart && settings.kind != AdapterKind::Full && !settings.ensure_weight_tying {
+            configuration.tied = false;
+            let embedding = || model.weights.get("model.embed_tokens.weight").unwrap().to_dtype(DType::F64).unwrap();
+            let head = variables.get("lm_head.weight").map_or_else(embedding, |head| head.as_tensor().clone());
+            weights.insert("lm_head.weight".into(), head);
+        }
         let scales = adapter.modules().iter().map(|module| (module.site.path(module.layer), module.scale)).collect();
         let dora = adapter.settings().kind == AdapterKind::Dora;
-        Self { configuration: model.configuration.clone(), weights, variables, scales, dora }
+        Self { configuration, weights, variables, scales, dora }
     }
 
     fn weight(&self, name: &str) -> &Tensor {

@@ -39,9 +39,9 @@ struct Fault {
     column: usize,
 }
 
-/// Imports the method's module, named `module`, with the Python of this machine by `python -m tunebox.describe`. Returns
-/// the manifest entries and interfaces that it declares. The source runs. Errors: a fault in the source, with its line, or
-/// no JSON as the last line of the output; the error then has the last line of the error output.
+/// Imports the method's module, named `module`, with the Python of this machine by `python -m tunebox.describe`.
+/// Returns the manifest entries and interfaces that it declares. The source runs. Errors: a fault in the source, with
+/// its line, or no JSON as the last line of the output; the error then has the last line of the error output.
 pub(super) fn describe(python: &Path, workspace: &Workspace, module: &str) -> Result<Described, Error> {
     let source = workspace.subfolder(SOURCE);
     let mut command = python_command(python, workspace, &[])?;

@@ -1,5 +1,5 @@
-//! Files that help an editor in the folder of a method in Python: the package `tunebox`, type stubs of the contract, and a
-//! README. None of them gets into a component.
+//! Files that help an editor in the folder of a method in Python: the package `tunebox`, type stubs of the contract,
+//! and a README. None of them gets into a component.
 //!
 //! They are written only if the folder's `pyproject.toml` names the path `.tunebox/python`.
 

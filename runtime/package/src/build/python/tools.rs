@@ -96,9 +96,9 @@ fn find_python_in(folders: Vec<PathBuf>) -> Result<PathBuf, Error> {
 }
 
 impl Tools {
-    /// Runs `componentize-py componentize` in the workspace for a world of the contract and returns the component's bytes.
-    /// Imports of WASI are replaced by traps. Packages of the `.venv` in `folder` get in, no others of this machine. Errors:
-    /// the program does not start, or fails.
+    /// Runs `componentize-py componentize` in the workspace for a world of the contract and returns the component's
+    /// bytes. Imports of WASI are replaced by traps. Packages of the `.venv` in `folder` get in, no others of this
+    /// machine. Errors: the program does not start, or fails.
     pub(super) fn componentize(&self, workspace: &Workspace, folder: &Path, world: World) -> Result<Vec<u8>, Error> {
         let output = workspace.path().join("method.wasm");
         let mut command = self.componentize_command(workspace, world);
@@ -131,8 +131,8 @@ impl Tools {
     }
 }
 
-/// Prepares a run of Python in the workspace, with the package `tunebox`, the modules of a native process and the folders
-/// `more` on its path. No bytecode is written. Errors: a folder whose name cannot be on a path.
+/// Prepares a run of Python in the workspace, with the package `tunebox`, the modules of a native process and the
+/// folders `more` on its path. No bytecode is written. Errors: a folder whose name cannot be on a path.
 pub(super) fn python_command(python: &Path, workspace: &Workspace, more: &[PathBuf]) -> Result<Command, Error> {
     let folders = [workspace.subfolder(PACKAGE), workspace.subfolder(NATIVE)];
     let path =
@@ -143,8 +143,8 @@ pub(super) fn python_command(python: &Path, workspace: &Workspace, more: &[PathB
     Ok(command)
 }
 
-/// Runs `command` and returns its output. `program` is its path, for the error if it does not start. Errors: it does not
-/// start, or it exits with a failure; the error then has a line of its error output, chosen by [`error_in_output`].
+/// Runs `command` and returns its output. `program` is its path, for the error if it does not start. Errors: it does
+/// not start, or it exits with a failure; the error then has a line of its error output, chosen by [`error_in_output`].
 fn run(command: &mut Command, program: &Path) -> Result<Output, Error> {
     let output = command.output().map_err(Error::file("started", program))?;
     if output.status.success() {

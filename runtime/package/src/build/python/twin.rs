@@ -31,8 +31,8 @@ pub struct Twin {
 
 impl Twin {
     /// Copies the source of a method's folder, imports it once, and reads what it declares. First writes the files for
-    /// editors into the folder; `watch` gets an event if that waits for a lock. Errors: no Python, source that declares no
-    /// method or cannot be imported, a manifest that breaks a rule.
+    /// editors into the folder; `watch` gets an event if that waits for a lock. Errors: no Python, source that declares
+    /// no method or cannot be imported, a manifest that breaks a rule.
     pub fn open(folder: &Path, watch: &mut Watch<'_>) -> Result<Self, Error> {
         editors::write_editor_files(folder, watch)?;
         let (python, project) = (find_python(folder)?, project::read(folder)?);
@@ -47,15 +47,16 @@ impl Twin {
         Ok(Self { folder, python, place, module, text, manifest, interfaces, source })
     }
 
-    /// Prepares the process of the method, which serves the host whose socket the environment variable `TUNEBOX_TWIN` names.
+    /// Prepares the process of the method, which serves the host whose socket the environment variable `TUNEBOX_TWIN`
+    /// names.
     pub fn process(&self) -> Result<Command, Error> {
         let mut command = self.python(&[])?;
         command.args(["-m", "tunebox_native", &self.module]).arg(self.place.subfolder(SOURCE)).arg(&self.text);
         Ok(command)
     }
 
-    /// Prepares the folder's own tests: by `pytest` if this Python has it, else by `unittest`. `None` if the folder has none:
-    /// no `test_*.py` in its folder `tests` or beside it.
+    /// Prepares the folder's own tests: by `pytest` if this Python has it, else by `unittest`. `None` if the folder has
+    /// none: no `test_*.py` in its folder `tests` or beside it.
     pub fn tests(&self) -> Result<Option<Command>, Error> {
         let has_tests = |place: &str| {
             let mut entries = self.folder.join(place).read_dir().into_iter().flatten().flatten();
@@ -74,7 +75,8 @@ impl Twin {
         Ok(Some(command))
     }
 
-    /// Prepares Python in the method's folder with the modules of a native process, and the folders `more`, on its path.
+    /// Prepares Python in the method's folder with the modules of a native process, and the folders `more`, on its
+    /// path.
     fn python(&self, more: &[PathBuf]) -> Result<Command, Error> {
         let mut command = python_command(&self.python, &self.place, more)?;
         command.current_dir(&self.folder);

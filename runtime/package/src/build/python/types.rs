@@ -26,8 +26,8 @@ pub fn check_types(folder: &Path) -> Types {
     run_mypy(folder).unwrap_or_else(|error| Types::NotChecked(error.to_string()))
 }
 
-/// Runs `mypy` as [`check_types`] does. Errors: no `componentize-py` or Python, a temporary folder that cannot be written, a
-/// `mypy` that does not start.
+/// Runs `mypy` as [`check_types`] does. Errors: no `componentize-py` or Python, a temporary folder that cannot be
+/// written, a `mypy` that does not start.
 fn run_mypy(folder: &Path) -> Result<Types, Error> {
     let tools = find_tools(folder)?;
     let beside: Vec<PathBuf> = tools.componentize.parent().map(Path::to_owned).into_iter().collect();
@@ -53,9 +53,9 @@ fn run_mypy(folder: &Path) -> Result<Types, Error> {
     }
 }
 
-/// Returns the absolute folder with the package `tunebox` and the stubs, and that for the cache. Both are in `.tunebox` of
-/// the method's folder if its files for editors are there, so that the cache holds for the next build; else in `temporary`,
-/// where the files are written. Errors: a folder that cannot be written.
+/// Returns the absolute folder with the package `tunebox` and the stubs, and that for the cache. Both are in `.tunebox`
+/// of the method's folder if its files for editors are there, so that the cache holds for the next build; else in
+/// `temporary`, where the files are written. Errors: a folder that cannot be written.
 fn search_folders(folder: &Path, temporary: &Path) -> Result<(PathBuf, PathBuf), Error> {
     let own = folder.join(sources::FOLDER);
     if sources::has_files(folder, editors::editor_files()) {

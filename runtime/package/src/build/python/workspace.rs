@@ -1,7 +1,7 @@
 //! A temporary folder with everything that a build of a method in Python reads.
 //!
-//! The copies have a fixed modification time, and the component contains no path of this machine. So what it keeps of the
-//! files does not depend on where the method's folder lies.
+//! The copies have a fixed modification time, and the component contains no path of this machine. So what it keeps of
+//! the files does not depend on where the method's folder lies.
 
 use std::collections::BTreeSet;
 use std::fs::{self, File};
@@ -30,7 +30,8 @@ pub(super) const NATIVE: &str = "native";
 /// The folder of a virtual environment without packages, for methods that have no `.venv`.
 pub(super) const EMPTY_ENVIRONMENT: &str = "environment";
 
-/// The modification time of every copy, from the Unix epoch: the first second of 1980, which every file system can store.
+/// The modification time of every copy, from the Unix epoch: the first second of 1980, which every file system can
+/// store.
 const MODIFICATION_TIME: Duration = Duration::from_secs(315_532_800);
 
 /// The temporary folder of one build; deleted when dropped.
@@ -49,8 +50,8 @@ impl Workspace {
         self.path().join(name)
     }
 
-    /// Writes the module that the component starts from, which loads `module`: that of a component of `world`. Errors: the
-    /// file cannot be written.
+    /// Writes the module that the component starts from, which loads `module`: that of a component of `world`. Errors:
+    /// the file cannot be written.
     pub(super) fn write_entry(&self, world: World, module: &str) -> Result<(), Error> {
         let (serving, class) = match world {
             World::Method => ("component", "Training"),
@@ -78,8 +79,8 @@ impl Workspace {
     }
 }
 
-/// Creates a temporary folder with copies of the method's `src`, the package `tunebox`, the modules of a native process and
-/// the contract, and with an empty virtual environment. Leaves out `__pycache__` and the files of [`is_of_editor`].
+/// Creates a temporary folder with copies of the method's `src`, the package `tunebox`, the modules of a native process
+/// and the contract, and with an empty virtual environment. Leaves out `__pycache__` and the files of [`is_of_editor`].
 /// Sources and package get the modification time [`MODIFICATION_TIME`]. Errors: `src` has neither `<module>.py` nor
 /// `<module>/__init__.py`, or a file cannot be read or written.
 pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace, Error> {
@@ -108,8 +109,8 @@ pub(super) fn create_workspace(folder: &Path, module: &str) -> Result<Workspace,
     Ok(place)
 }
 
-/// Returns `text`, the content of `world.wit`, without the lines `import NAME;` of the world `method` whose name is not in
-/// `interfaces`. Lines of other worlds stay.
+/// Returns `text`, the content of `world.wit`, without the lines `import NAME;` of the world `method` whose name is not
+/// in `interfaces`. Lines of other worlds stay.
 fn world_with_imports(text: &str, interfaces: &BTreeSet<String>) -> String {
     let mut inside = false;
     let kept = text.lines().filter(|line| {

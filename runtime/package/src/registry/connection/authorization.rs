@@ -15,9 +15,9 @@ const FORM: &str = "application/x-www-form-urlencoded";
 
 impl Connection {
     /// Obtains the `Authorization` header that a response of status 401 demands, and keeps it for later requests. Looks
-    /// the login up in Docker's file, once for a connection. Without encryption, except on this machine, no login is looked
-    /// up or sent; a token is then asked for anonymously. Errors: there is no login and no anonymous token, the login is
-    /// rejected, or the address that issues tokens does not answer.
+    /// the login up in Docker's file, once for a connection. Without encryption, except on this machine, no login is
+    /// looked up or sent; a token is then asked for anonymously. Errors: there is no login and no anonymous token, the
+    /// login is rejected, or the address that issues tokens does not answer.
     pub(super) fn log_in(&mut self, response: &Response<Body>) -> Result<(), Error> {
         let challenge = Challenge::read(response.headers());
         let realm = match &challenge {
@@ -42,10 +42,10 @@ impl Connection {
         }
     }
 
-    /// Fetches a token from the address `realm` and returns it as an `Authorization` header. A connection that writes asks
-    /// for the scope pull and push, others for the scope that the registry names, else pull. Without a login, the request is
-    /// anonymous. `None` if the server rejects the login (status 400, 401 or 403). Errors: no answer, any other status than
-    /// 200, or an answer without a token.
+    /// Fetches a token from the address `realm` and returns it as an `Authorization` header. A connection that writes
+    /// asks for the scope pull and push, others for the scope that the registry names, else pull. Without a login, the
+    /// request is anonymous. `None` if the server rejects the login (status 400, 401 or 403). Errors: no answer, any
+    /// other status than 200, or an answer without a token.
     fn fetch_token(&self, realm: &Address, bearer: &Bearer, login: &Login) -> Result<Option<String>, Error> {
         // Reading is asked for first and writing later, so a token for writing must be good for both.
         let everything = format!("repository:{}:pull,push", self.repository);

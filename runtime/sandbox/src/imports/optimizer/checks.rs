@@ -35,16 +35,16 @@ impl State {
         ensure(self.train_state().method_parameters.unperturbed.is_none(), || Refusal::argument(active))
     }
 
-    /// Returns `invalid-argument` if the accumulation window does not end with the batch of this call: the losses so far have
-    /// the denominator of the whole window.
+    /// Returns `invalid-argument` if the accumulation window does not end with the batch of this call: the losses so
+    /// far have the denominator of the whole window.
     pub(crate) fn check_window_ends(&self) -> Result<()> {
         let open = "the accumulation window goes on after this batch, so its gradient is not complete; update when \
                     `batch.ends-window` is true";
         ensure(!self.window_is_open, || Refusal::argument(open))
     }
 
-    /// Returns `invalid-argument` unless a name of a state, an extra parameter or a sequence has 1 to `name_bytes` letters,
-    /// digits, `_`, `.` and `-` of ASCII.
+    /// Returns `invalid-argument` unless a name of a state, an extra parameter or a sequence has 1 to `name_bytes`
+    /// letters, digits, `_`, `.` and `-` of ASCII.
     pub(super) fn check_name(&self, name: &str) -> Result<()> {
         let longest = self.limits.name_bytes;
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');

@@ -61,8 +61,8 @@ impl State {
         function(&held[0].tensor)?.into_iter().map(|part| self.push_result(part, &held)).collect()
     }
 
-    /// Runs `function`, which creates a tensor on the CPU without operands, within the session's budget, counted as one call
-    /// of `name`. Returns the tensor's handle.
+    /// Runs `function`, which creates a tensor on the CPU without operands, within the session's budget, counted as one
+    /// call of `name`. Returns the tensor's handle.
     pub(super) fn create(
         &mut self,
         name: &'static str,
@@ -73,9 +73,9 @@ impl State {
         self.push_result(output, &[])
     }
 
-    /// Runs `function`, which creates a tensor on the CPU from the method's random sequence named `sequence` and advances
-    /// the sequence, within the session's budget, counted as one call of `name`. Returns the tensor's handle. Errors:
-    /// `invalid-argument` for an empty or too long name, or for one sequence too many.
+    /// Runs `function`, which creates a tensor on the CPU from the method's random sequence named `sequence` and
+    /// advances the sequence, within the session's budget, counted as one call of `name`. Returns the tensor's handle.
+    /// Errors: `invalid-argument` for an empty or too long name, or for one sequence too many.
     pub(super) fn draw(
         &mut self,
         name: &'static str,

@@ -189,7 +189,8 @@ fn a_graph_is_freed_on_a_small_stack() {
     HostTensor::drop(&mut crossing, link).unwrap();
 }
 
-/// A loss of 400 powers of 100,000 numbers: a gradient goes back through one in milliseconds, and through all in a second.
+/// A loss of 400 powers of 100,000 numbers: a gradient goes back through one in milliseconds, and through all in a
+/// second.
 fn powers(state: &mut State) -> Arc<Node> {
     let tensor = Var::ones(100_000, candle_core::DType::F32, &Device::Cpu).unwrap().as_tensor().clone();
     let bytes = Arc::new(state.reserve(400_000).unwrap());

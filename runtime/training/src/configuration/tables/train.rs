@@ -1,7 +1,7 @@
 //! `[train]`: the training loop, the optimizer and the adapter.
 //!
-//! Defaults other than zero are those of the reference trainers: AdamW, SGD and Muon as in PyTorch, Lion as of its authors, for
-//! AdamW the rates of `Shape::usual_rate`, clipping at 1, a linear schedule.
+//! Defaults other than zero are those of the reference trainers: AdamW, SGD and Muon as in PyTorch, Lion as of its
+//! authors, for AdamW the rates of `Shape::usual_rate`, clipping at 1, a linear schedule.
 
 use std::collections::BTreeMap;
 
@@ -33,8 +33,8 @@ pub struct TrainTable {
     pub accumulation: u32,
     /// Optimizer, which updates the trained numbers.
     pub optimizer: OptimizerKind,
-    /// Peak learning rate. Unless given, with AdamW 2e-4 for adapters and 2e-5 for all weights on answers, and 1e-5 and 1e-6 on
-    /// preferences, labels and rewards; other optimizers need one.
+    /// Peak learning rate. Unless given, with AdamW 2e-4 for adapters and 2e-5 for all weights on answers, and 1e-5 and
+    /// 1e-6 on preferences, labels and rewards; other optimizers need one.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 10.0))]
     pub rate: Option<f64>,
@@ -43,6 +43,10 @@ pub struct TrainTable {
     /// `polynomial:POWER`, `inverse-sqrt`, `constant`, `constant-with-warmup`, or `warmup-stable-decay:SHARE` (of all
     /// updates, in which the rate falls; 0.1 unless given).
     pub schedule: String,
+    /// Lowest learning rate of a schedule with `min-rate` in its name, in the place of its share of the peak.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 10.0))]
+    pub min_rate: Option<f64>,
     /// Updates over which the learning rate rises from 0. A number below 1 is a share of the updates that the run is
     /// first planned for, rounded up.
     pub warmup: Warmup,
@@ -53,7 +57,8 @@ pub struct TrainTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0.0, "exclusiveMaximum" = 1.0))]
     pub beta1: Option<f64>,
-    /// Share of the second moment that an update keeps, 0.999 unless given; for `lion`, of the momentum, 0.99 unless given.
+    /// Share of the second moment that an update keeps, 0.999 unless given; for `lion`, of the momentum, 0.99 unless
+    /// given.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("minimum" = 0.0, "exclusiveMaximum" = 1.0))]
     pub beta2: Option<f64>,
@@ -139,6 +144,7 @@ impl Default for TrainTable {
             optimizer: OptimizerKind::AdamW,
             rate: None,
             schedule: "linear".into(),
+            min_rate: None,
             warmup: Warmup::default(),
             weight_decay: 0.0,
             beta1: None,
@@ -208,6 +214,16 @@ pub struct AdapterTable {
     #[serde(skip_serializing_if = "BTreeMap::is_empty")]
     #[schemars(extend("additionalProperties" = json!({ "type": "number", "exclusiveMinimum": 0.0, "maximum": 1e6 })))]
     pub alpha_pattern: BTreeMap<String, f64>,
+    /// Modules that are trained whole beside the low-rank factors and saved with the adapter, each by an end of its
+    /// path, as in PEFT: `embed_tokens`, `lm_head`, `norm` for all norms, or a linear map, which then gets no factors.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub modules_to_save: Vec<String>,
+    /// Train the embedding and the head of a model that ties them as one matrix, if `modules-to-save` names one of
+    /// them. Otherwise each that is named becomes a matrix of its own and the other stays frozen, as in PEFT.
+    #[serde(skip_serializing_if = "std::ops::Not::not")]
+    // The default is left out of what is serialized, from which the schema takes defaults.
+    #[schemars(extend("default" = false))]
+    pub ensure_weight_tying: bool,
 }
 
 impl Default for AdapterTable {
@@ -223,6 +239,8 @@ impl Default for AdapterTable {
             layers: None,
             rank_pattern: BTreeMap::new(),
             alpha_pattern: BTreeMap::new(),
+            modules_to_save: Vec::new(),
+            ensure_weight_tying: false,
         }
     }
 }

@@ -27,9 +27,10 @@ pub(super) struct WrongLine<'a> {
 }
 
 impl WrongLine<'_> {
-    /// Builds the error about the line, with its location, an excerpt and a hint. `fault` and `column` say what is wrong and
-    /// where; `wanted` are the shapes that the method learns from. With valid lines the hint is that of the fault, and how to
-    /// skip such lines. Otherwise it names another file of the sample that fits, if there is one, else is that of the fault.
+    /// Builds the error about the line, with its location, an excerpt and a hint. `fault` and `column` say what is
+    /// wrong and where; `wanted` are the shapes that the method learns from. With valid lines the hint is that of the
+    /// fault, and how to skip such lines. Otherwise it names another file of the sample that fits, if there is one,
+    /// else is that of the fault.
     pub(super) fn explain(&self, (fault, column): LocatedFault, wanted: &[Shape]) -> Explanation {
         let unit = self.format.unit();
         let hint = fault.hint.clone().unwrap_or(format!("fix the {unit}"));
@@ -80,8 +81,8 @@ impl<'a> Place<'a> {
     }
 }
 
-/// A hint that names the first data file of the unpacked sample whose first record has a wanted shape. `None` if `name` is
-/// not the path of a file of the sample, no file of the sample fits, or the first that fits is `name` itself.
+/// A hint that names the first data file of the unpacked sample whose first record has a wanted shape. `None` if `name`
+/// is not the path of a file of the sample, no file of the sample fits, or the first that fits is `name` itself.
 fn sample_hint(name: &str, wanted: &[Shape]) -> Option<String> {
     let other = find_data_beside(Path::new(name), |line| {
         shape_of_line(line, &Shape::all().collect::<Vec<_>>()).is_some_and(|shape| wanted.contains(&shape))

@@ -80,10 +80,10 @@ impl<'a> Reader<'a> {
         Ok(facts.digest)
     }
 
-    /// Parses and tokenizes lines in parallel, then appends their examples in the order of the file. The first line of a
-    /// file with the fields of a wanted shape sets the shape and the layout that every other line of the file must have. The
-    /// rows of all files must be the same ones, so conversations may stand beside prompts with completions. A wrong line is
-    /// recorded as skipped with `skip_bad`; otherwise the first wrong line is returned as the error.
+    /// Parses and tokenizes lines in parallel, then appends their examples in the order of the file. The first line of
+    /// a file with the fields of a wanted shape sets the shape and the layout that every other line of the file must
+    /// have. The rows of all files must be the same ones, so conversations may stand beside prompts with completions. A
+    /// wrong line is recorded as skipped with `skip_bad`; otherwise the first wrong line is returned as the error.
     fn read_chunk(&mut self, present: &mut Present, format: Format, lines: Vec<Line>) -> Result<(), Error> {
         self.format = format;
         if present.shape.is_none() {
@@ -143,9 +143,9 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Numbers an example, cuts it to the maximum length and appends it to the examples. Records its line as dropped instead if a
-    /// side has no target left, or if a prompt leaves no room for a completion. Updates the counts of truncated and
-    /// merged examples, and records the first list of each field that has a wrong length.
+    /// Numbers an example, cuts it to the maximum length and appends it to the examples. Records its line as dropped
+    /// instead if a side has no target left, or if a prompt leaves no room for a completion. Updates the counts of
+    /// truncated and merged examples, and records the first list of each field that has a wrong length.
     fn add_example(&mut self, file: &str, mut example: Example) {
         example.index = self.records;
         self.records = self.records.saturating_add(1);
@@ -179,8 +179,9 @@ fn read_line(
     }
 }
 
-/// The order in which `records` examples of a file with this weight are learned from: all of them for every whole part of
-/// the weight, then a share of them, drawn by `seed` and the number of the file, for its fraction. `None` for a weight of 1.
+/// The order in which `records` examples of a file with this weight are learned from: all of them for every whole part
+/// of the weight, then a share of them, drawn by `seed` and the number of the file, for its fraction. `None` for a
+/// weight of 1.
 fn weighted_order(records: usize, weight: f64, seed: u64, file: usize) -> Option<Vec<usize>> {
     if weight == 1.0 {
         return None;

@@ -13,8 +13,8 @@ use super::{Chunks, Following, Format, MAX_COLUMNS, MAX_RECORD_BYTES, Position, 
 use crate::data::fault::Fault;
 use crate::error::Error;
 
-/// The separator of a CSV file that begins with `head`: a comma, or a semicolon if the first line has one and no comma, as
-/// spreadsheets write it in many countries.
+/// The separator of a CSV file that begins with `head`: a comma, or a semicolon if the first line has one and no comma,
+/// as spreadsheets write it in many countries.
 pub(super) fn separator(head: &[u8]) -> u8 {
     let first = head.split(|byte| *byte == b'\n').next().unwrap_or_default();
     if first.contains(&b';') && !first.contains(&b',') { b';' } else { b',' }

@@ -5,8 +5,8 @@ use std::io::{BufRead, Read};
 use super::{Chunks, Format, Line, MAX_RECORD_BYTES, too_long, unreadable};
 use crate::error::Error;
 
-/// Reads every line that is not only ASCII whitespace, without `\n` and `\r` at its end. Returns the number of lines, blank
-/// ones included.
+/// Reads every line that is not only ASCII whitespace, without `\n` and `\r` at its end. Returns the number of lines,
+/// blank ones included.
 ///
 /// # Errors
 /// A reader or a sink that fails, and a line of 16 MiB ([`MAX_RECORD_BYTES`]) or more, blank lines included.

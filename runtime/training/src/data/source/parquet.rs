@@ -25,12 +25,12 @@ const MAX_DESCRIPTION_BYTES: u32 = 64 << 20;
 /// The most levels of lists and structures in one another.
 const MAX_DEPTH: usize = 32;
 
-/// Reads every row as an object. Returns the number of rows. Binary values that are not UTF-8 become null; dates, times and
-/// decimals become text.
+/// Reads every row as an object. Returns the number of rows. Binary values that are not UTF-8 become null; dates, times
+/// and decimals become text.
 ///
 /// # Errors
-/// A file that is damaged or cut off, a description of more than 64 MiB, more than 1,000 columns, more than 32 levels, and a
-/// sink that fails.
+/// A file that is damaged or cut off, a description of more than 64 MiB, more than 1,000 columns, more than 32 levels,
+/// and a sink that fails.
 pub(super) fn read(mut file: File, chunks: &mut Chunks<'_>) -> Result<u64, Error> {
     check_end(&mut file).map_err(|why| damaged(chunks.name, &why))?;
     let name = chunks.name.to_owned();

@@ -1,5 +1,5 @@
-//! The real compiler on all kernels. Needs NVRTC (`pip install nvidia-cuda-nvrtc` in an active environment), and neither a
-//! driver nor a GPU.
+//! The real compiler on all kernels. Needs NVRTC (`pip install nvidia-cuda-nvrtc` in an active environment), and
+//! neither a driver nor a GPU.
 
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
@@ -19,8 +19,8 @@ const CAPABILITIES: [u32; 4] = [80, 89, 90, 100];
 /// The version of NVRTC whose registers are recorded.
 const RECORDED: (i32, i32) = (13, 0);
 
-/// All variants of a module that are compiled here: (activation type, head size, group size). A module that does not depend
-/// on head size or group size gets only one of it.
+/// All variants of a module that are compiled here: (activation type, head size, group size). A module that does not
+/// depend on head size or group size gets only one of it.
 fn builds(module: Module) -> Vec<Build> {
     let heads: &[u32] = match module {
         Module::Attention => &[64, 80, 96, 128, 160, 256],
@@ -35,7 +35,8 @@ fn builds(module: Module) -> Vec<Build> {
     types.into_iter().flat_map(of_type).collect()
 }
 
-/// The registers of a thread and the bytes that it spills, as in "255+8", of each kernel in a log of `--ptxas-options=-v`.
+/// The registers of a thread and the bytes that it spills, as in "255+8", of each kernel in a log of
+/// `--ptxas-options=-v`.
 fn registers(log: &str) -> Vec<(String, String)> {
     let kernels = log.split("Compiling entry function '").skip(1);
     let number = |text: &str, before: &str, after: &str| -> Option<u32> {

@@ -1,5 +1,5 @@
-//! The gradients of the output head on a device: that of log-probabilities in the forward pass, or a backward pass for all
-//! taps, which computes the logits again.
+//! The gradients of the output head on a device: that of log-probabilities in the forward pass, or a backward pass for
+//! all taps, which computes the logits again.
 
 use candle_core::{DType, Tensor};
 
@@ -12,8 +12,9 @@ use crate::fused::head::{HeadTaps, Inputs, TapGradients};
 use crate::fused::host;
 use crate::fused::taps::Tap;
 
-/// Computes the taps, copied to the host, and the gradient of each row's log-probability with respect to its hidden state,
-/// `[rows, width]` f32 on the device. Waits for the device. Ignores the deadline. The caller has checked the shapes.
+/// Computes the taps, copied to the host, and the gradient of each row's log-probability with respect to its hidden
+/// state, `[rows, width]` f32 on the device. Waits for the device. Ignores the deadline. The caller has checked the
+/// shapes.
 pub(in crate::fused::head) fn taps_and_logprob_gradients(
     device: &Accelerator,
     inputs: Inputs<'_>,
@@ -37,8 +38,8 @@ pub(in crate::fused::head) fn taps_and_logprob_gradients(
     Ok((sums.taps(&head)?, logprob_gradients))
 }
 
-/// Uploads the seeds and queues multiplying row i of `logprob_gradients`, `[rows, width]` f32, by `seeds[i]`. The result, a
-/// new tensor, has type `dtype`.
+/// Uploads the seeds and queues multiplying row i of `logprob_gradients`, `[rows, width]` f32, by `seeds[i]`. The
+/// result, a new tensor, has type `dtype`.
 pub(in crate::fused::head) fn scaled(
     device: &Accelerator,
     logprob_gradients: &Tensor,
@@ -52,9 +53,9 @@ pub(in crate::fused::head) fn scaled(
 }
 
 /// Computes the gradient of a loss with respect to the hidden states, `[rows, hidden]` in their type, and, if
-/// `want_weight`, with respect to the head's weight, `[vocabulary, hidden]` f32. `seeds` are the gradients of the loss with
-/// respect to the taps, `taps` is the result of the forward pass. The caller has checked that both have as many rows as
-/// the hidden states.
+/// `want_weight`, with respect to the head's weight, `[vocabulary, hidden]` f32. `seeds` are the gradients of the loss
+/// with respect to the taps, `taps` is the result of the forward pass. The caller has checked that both have as many
+/// rows as the hidden states.
 pub(in crate::fused::head) fn taps_backward(
     device: &Accelerator,
     inputs: Inputs<'_>,

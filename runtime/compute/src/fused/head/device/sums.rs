@@ -46,8 +46,8 @@ impl Sums {
         (&self.0[1], &self.0[2])
     }
 
-    /// Computes the taps of all rows from the sums and copies them to the host in one read. Waits for the device. Without
-    /// rows, returns empty lists at once.
+    /// Computes the taps of all rows from the sums and copies them to the host in one read. Waits for the device.
+    /// Without rows, returns empty lists at once.
     pub(super) fn taps(&self, head: &Head<'_>) -> Result<HeadTaps> {
         let (asked, rows) = (head.options.taps, head.rows);
         if rows == 0 {

@@ -64,7 +64,8 @@ fn inputs(on: &TestDevice) -> [Tensor; 4] {
     ]
 }
 
-// In bf16 the gradients of the logits are rounded before the second product, and the result, by up to 2⁻⁸ of themselves.
+// In bf16 the gradients of the logits are rounded before the second product, and the result, by up to 2⁻⁸ of
+// themselves.
 on_each_device! {
     fn values_and_gradients_agree_with_autograd(on) tolerance(5e-6, 6e-3) {
         let [hidden, weight, other_hidden, other_weight] = inputs(on);
@@ -81,7 +82,8 @@ on_each_device! {
                 on.nearly(&format!("divergence at {beta}"), &values, &expected, 1.0);
                 let seeds = Tensor::new(seeds.as_slice(), &Device::Cpu).unwrap();
                 let expected = gradients(&expected, &seeds, &[&leaves[0], &leaves[1]]);
-                // A mixture's gradient is some thirty times as small as the others, and has the rounding of the same logits.
+                // A mixture's gradient is some thirty times as small as the others, and has the rounding of the same
+                // logits.
                 let share = if [0.0, 1.0].contains(&beta) { 3.0 } else { 30.0 };
                 on.nearly(&format!("dhidden at {beta}"), &found.hidden.unwrap(), &expected[0], share);
                 on.nearly(&format!("dweight at {beta}"), &found.weight.unwrap(), &expected[1], share);

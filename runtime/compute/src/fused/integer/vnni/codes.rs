@@ -1,5 +1,5 @@
-//! Reads the codes of 16 rows of a quantized format, one row in each lane of a vector; here the formats with blocks of 32
-//! numbers.
+//! Reads the codes of 16 rows of a quantized format, one row in each lane of a vector; here the formats with blocks of
+//! 32 numbers.
 //!
 //! A number is `scale · (code − zero) + offset`. Block layouts are those of the GGUF specification, as in
 //! [`unpack`](crate::fused::unpack), which has them number by number.
@@ -53,8 +53,8 @@ impl<const SIZE: usize, const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool> Layo
     fn head(_: Vnni, _: &Rows<'_, SIZE>, _: usize) {}
 
     /// Reads the 32 unsigned codes of block `at` of each row, with the block's scale. The offset is the block's minimum
-    /// if `HAS_MINIMUM`, else 0; the code of zero is not subtracted. A block has no shared head and one group, so the last
-    /// two arguments are unused.
+    /// if `HAS_MINIMUM`, else 0; the code of zero is not subtracted. A block has no shared head and one group, so the
+    /// last two arguments are unused.
     #[inline(always)]
     fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, (): (), _: usize) -> [Codes; 1] {
         let mut words = simd.nibbles(simd.words(rows, at, SIZE - 16));

@@ -46,8 +46,8 @@ pub(in crate::fused) struct IntegerProduct<'a> {
 
 impl<'a> IntegerProduct<'a> {
     /// Prepares the product of a weight with tokens. `x` holds whole tokens, `[tokens, columns]`. Rounds them to
-    /// integers and keeps these in `whole`; if `whole` has integers already, uses these and ignores `x`. Returns `None`,
-    /// and rounds nothing, for a weight in f32, f16, bf16 or NF4, or if the processor lacks the instructions.
+    /// integers and keeps these in `whole`; if `whole` has integers already, uses these and ignores `x`. Returns
+    /// `None`, and rounds nothing, for a weight in f32, f16, bf16 or NF4, or if the processor lacks the instructions.
     pub(in crate::fused) fn of(weight: &'a View<'a>, x: &[f32], whole: &'a IntegerTokens) -> Option<Self> {
         let simd = Vnni::try_new()?;
         let (format, blocks) = weight.blocks(0..weight.rows)?;
@@ -73,9 +73,9 @@ impl<'a> IntegerProduct<'a> {
         (self.write)(self, rows, tile);
     }
 
-    /// Implements [`write`](Self::write) for the layout `L`, for 16 rows of the weight at a time: writes their dot products
-    /// with every token to the tile, whose column 0 is the row `rows.start`. If fewer rows remain, repeats the last one and
-    /// drops its surplus results.
+    /// Implements [`write`](Self::write) for the layout `L`, for 16 rows of the weight at a time: writes their dot
+    /// products with every token to the tile, whose column 0 is the row `rows.start`. If fewer rows remain, repeats the
+    /// last one and drops its surplus results.
     fn write_rows<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize>(
         &self,
         rows: Range<usize>,

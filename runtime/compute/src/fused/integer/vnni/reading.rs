@@ -61,8 +61,8 @@ impl Vnni {
         whole
     }
 
-    /// Sets the bits of each code above its lower four: to those of the byte with the code's index in `bytes`, shifted right
-    /// by `place` and masked by `mask` (1 or 3).
+    /// Sets the bits of each code above its lower four: to those of the byte with the code's index in `bytes`, shifted
+    /// right by `place` and masked by `mask` (1 or 3).
     #[inline(always)]
     pub(super) fn with_bits(self, words: [__m512i; 8], bytes: [__m512i; 8], place: i32, mask: i8) -> [__m512i; 8] {
         let f = self.avx512f;

@@ -7,8 +7,8 @@ use super::instruction::Vnni;
 use super::reading::{Rows, join};
 use crate::fused::unpack::formats::{Q6K, ScaledNibbles};
 
-/// The scales of a block of Q4_K or Q5_K: a scale and a minimum in f16 for the block, and twelve bytes with 6-bit scales
-/// and minima for each of its eight parts.
+/// The scales of a block of Q4_K or Q5_K: a scale and a minimum in f16 for the block, and twelve bytes with 6-bit
+/// scales and minima for each of its eight parts.
 #[derive(Clone, Copy)]
 pub(super) struct Scales {
     scale: __m512,
@@ -18,8 +18,8 @@ pub(super) struct Scales {
 }
 
 impl Scales {
-    /// Reads the first 16 bytes of block `at` of each of the 16 rows: the block's scale and minimum, converted to f32, and
-    /// the 6-bit scales and minima of its parts, still packed.
+    /// Reads the first 16 bytes of block `at` of each of the 16 rows: the block's scale and minimum, converted to f32,
+    /// and the 6-bit scales and minima of its parts, still packed.
     #[inline(always)]
     fn of<const SIZE: usize>(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize) -> Self {
         let [both, first, second, third] = simd.words(rows, at, 0);
@@ -119,8 +119,8 @@ impl Layout<210, 4> for Q6K {
     }
 }
 
-/// Returns the scale of 16 numbers of Q6_K for every row: the scale of the block times the signed byte with index `byte`, 0
-/// to 15, of the block's sixteen scale bytes.
+/// Returns the scale of 16 numbers of Q6_K for every row: the scale of the block times the signed byte with index
+/// `byte`, 0 to 15, of the block's sixteen scale bytes.
 #[inline(always)]
 fn scale_of_16(simd: Vnni, (scale, bytes): (__m512, [__m512i; 4]), byte: usize) -> __m512 {
     let f = simd.avx512f;

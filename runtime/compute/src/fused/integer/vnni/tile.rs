@@ -30,10 +30,10 @@ pub(super) struct RowPanel<'a, L, const SIZE: usize, const PER: usize> {
 impl<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize> NullaryFnOnce for RowPanel<'_, L, SIZE, PER> {
     type Output = ();
 
-    /// Writes to `found` the dot products of 16 rows of a quantized weight with every token, whose numbers were rounded to
-    /// integers; reads `next` ahead into the cache. Goes through the parts of 32 numbers in order: sums integers exactly
-    /// within a part (or half of one, if each half has its own scale), then adds the scaled result in f32. So the bits of
-    /// a sum do not depend on which tokens are beside it.
+    /// Writes to `found` the dot products of 16 rows of a quantized weight with every token, whose numbers were rounded
+    /// to integers; reads `next` ahead into the cache. Goes through the parts of 32 numbers in order: sums integers
+    /// exactly within a part (or half of one, if each half has its own scale), then adds the scaled result in f32. So
+    /// the bits of a sum do not depend on which tokens are beside it.
     #[inline(always)]
     fn call(self) {
         let Self { simd, rows, next, numbers, found, .. } = self;
@@ -79,9 +79,9 @@ fn accumulate_tokens<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize>(
     }
 }
 
-/// Adds the products of one part (32 numbers) of 16 rows with `T` tokens to the tokens' sums: sums code · integer exactly,
-/// subtracts the code of zero times the sum of the integers, multiplies by both scales in f32, and adds the format's offset
-/// times the token's sum, if the format has offsets.
+/// Adds the products of one part (32 numbers) of 16 rows with `T` tokens to the tokens' sums: sums code · integer
+/// exactly, subtracts the code of zero times the sum of the integers, multiplies by both scales in f32, and adds the
+/// format's offset times the token's sum, if the format has offsets.
 #[inline(always)]
 fn accumulate_group<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize, const T: usize>(
     simd: Vnni,
@@ -113,8 +113,8 @@ fn accumulate_group<L: Layout<SIZE, PER>, const SIZE: usize, const PER: usize, c
     }
 }
 
-/// Returns for each of `T` tokens and 16 rows the token's number in `starts` plus Σ code · integer over the words `words` of
-/// a part (four codes each), exactly.
+/// Returns for each of `T` tokens and 16 rows the token's number in `starts` plus Σ code · integer over the words
+/// `words` of a part (four codes each), exactly.
 #[inline(always)]
 fn integer_dots<const T: usize>(
     simd: Vnni,

@@ -33,8 +33,8 @@ pub(super) struct Rows<'a> {
 /// How the sums of a block are computed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Kernel {
-    /// `tdpbf16ps` of x86 processors (AMX): for each 32 numbers, one sum over the numbers of even index and one over those
-    /// of odd index, which are added to each other and then to the block's sum.
+    /// `tdpbf16ps` of x86 processors (AMX): for each 32 numbers, one sum over the numbers of even index and one over
+    /// those of odd index, which are added to each other and then to the block's sum.
     Tiles,
     /// `vdpbf16ps` of x86 processors (AVX-512 BF16): pair by pair, the later product of a pair first.
     Vectors,
@@ -44,8 +44,8 @@ pub(super) enum Kernel {
 }
 
 impl Kernel {
-    /// The fastest kernel of this processor: tiles, else vectors, else the portable one. The first call finds it, and asks
-    /// the system for the tile registers.
+    /// The fastest kernel of this processor: tiles, else vectors, else the portable one. The first call finds it, and
+    /// asks the system for the tile registers.
     pub(super) fn of_this_processor() -> Self {
         static KERNEL: LazyLock<Kernel> = LazyLock::new(|| match () {
             () if amx::request_tile_registers() => Kernel::Tiles,
@@ -56,8 +56,8 @@ impl Kernel {
     }
 
     /// Whether this processor multiplies bf16 by this kernel faster than f32: with tiles always, with vectors on AMD's
-    /// processors, and never with the portable kernel. Intel's start `vdpbf16ps` in every other cycle and two f32 products
-    /// in each: on a core of family 6 model 207, 86 GFLOP/s of bf16 and 173 of f32.
+    /// processors, and never with the portable kernel. Intel's start `vdpbf16ps` in every other cycle and two f32
+    /// products in each: on a core of family 6 model 207, 86 GFLOP/s of bf16 and 173 of f32.
     pub(super) fn is_faster_than_f32(self) -> bool {
         match self {
             Self::Tiles => true,
@@ -71,8 +71,8 @@ impl Kernel {
         if self == Self::Tiles { MOST_ROWS } else { VECTOR_ROWS }
     }
 
-    /// The number of a row's numbers that the kernel reads at a time: [`DEPTH_UNIT`] with tiles, else 2. A row whose depth
-    /// is no multiple of that must be followed by zeros.
+    /// The number of a row's numbers that the kernel reads at a time: [`DEPTH_UNIT`] with tiles, else 2. A row whose
+    /// depth is no multiple of that must be followed by zeros.
     pub(super) fn depth_unit(self) -> usize {
         if self == Self::Tiles { DEPTH_UNIT } else { 2 }
     }
@@ -83,9 +83,9 @@ impl Kernel {
         (self == Self::Tiles).then(TileRegisters::configure)
     }
 
-    /// Overwrites `sums` by the products of a block: of [`rows`](Self::rows) rows with the [`COLUMNS`] columns of a panel,
-    /// 2 · `pairs` numbers deep. A panel has a `u32` of two bf16 numbers for each pair and column. The caller holds the
-    /// result of [`prepare`](Self::prepare). Panics if the rows are too short.
+    /// Overwrites `sums` by the products of a block: of [`rows`](Self::rows) rows with the [`COLUMNS`] columns of a
+    /// panel, 2 · `pairs` numbers deep. A panel has a `u32` of two bf16 numbers for each pair and column. The caller
+    /// holds the result of [`prepare`](Self::prepare). Panics if the rows are too short.
     pub(super) fn sum(self, rows: Rows<'_>, panel: &[u32], pairs: usize, sums: &mut Sums) {
         let numbers = (2 * pairs).next_multiple_of(self.depth_unit());
         assert!((self.rows() - 1) * rows.stride + numbers <= rows.numbers.len(), "numbers of a block's rows");
@@ -117,8 +117,8 @@ fn is_amd() -> bool {
     return false;
 }
 
-/// Overwrites the first [`VECTOR_ROWS`] rows of `to` by the products of as many rows with a panel, `pairs` pairs of numbers
-/// deep, by `vdpbf16ps`. Panics if the panel is too short.
+/// Overwrites the first [`VECTOR_ROWS`] rows of `to` by the products of as many rows with a panel, `pairs` pairs of
+/// numbers deep, by `vdpbf16ps`. Panics if the panel is too short.
 ///
 /// # Safety
 /// The processor must have AVX-512 F and BF16, and [`VECTOR_ROWS`] rows 2 · `pairs` numbers each.
@@ -151,8 +151,8 @@ unsafe fn sum_by_vectors(rows: Rows<'_>, panel: &[u32], pairs: usize, to: &mut S
 }
 
 /// Overwrites the first [`VECTOR_ROWS`] rows of `sums` by the products of as many rows with a panel, `pairs` pairs of
-/// numbers deep, in f32 instructions: for each pair adds the product of the second number, then that of the first. Panics if
-/// a row is too short.
+/// numbers deep, in f32 instructions: for each pair adds the product of the second number, then that of the first.
+/// Panics if a row is too short.
 #[inline(always)]
 pub(super) fn portable(rows: Rows<'_>, panel: &[u32], pairs: usize, sums: &mut Sums) {
     for (row, sums) in sums[..VECTOR_ROWS].iter_mut().enumerate() {
