@@ -39,6 +39,8 @@ fn what_a_run_file_asks_for_is_shown_and_accepted_once() {
         ("[limits]\ndevice-bytes = 68719476736\n", "it raises `device-bytes` from 1.0 GiB to 64.0 GiB"),
         ("[[verifier]]\nuse = \"number\"\n[limits]\nverifier-seconds = 3000.0\n", "it raises `verifier-seconds`"),
         ("[run]\nfolder = \"/nowhere/of/mine\"\n", "it writes into `/nowhere/of/mine`"),
+        // The folder `new` is not there, so nothing says yet where `..` leads.
+        ("[run]\nfolder = \"new/../../mine\"\n", "/new/../../mine`"),
     ] {
         run_file(&place, "run.toml", "lora", more);
         for words in [&["train", "run.toml"][..], &["check", "run.toml"], &["train", "run.toml", "--locked"]] {

@@ -72,7 +72,8 @@ impl Source {
 
     /// The source for the folder or file `path`, which exists: a folder with `config.json` and safetensors, a GGUF
     /// file, or a folder with one GGUF file and no `config.json`. `name` is what the user gave. Errors: none of these,
-    /// several GGUF files, a family that is not known, or a broken index of weight files.
+    /// several GGUF files, and of a folder a family that is not known or a broken index of weight files. A GGUF file is
+    /// not read.
     pub(crate) fn from_path(name: &str, path: &Path) -> Result<Self> {
         let (path, weights) = if path.is_dir() && path.join("config.json").is_file() {
             check_family(path)?;

@@ -186,22 +186,17 @@ pub struct Package {
 
 impl Package {
     /// Fails unless the component belongs to `world`. The hint says where a run file names a component of that world,
-    /// or of the one that it found.
+    /// and one of its own.
     pub fn expect_world(&self, world: World) -> Result<(), Error> {
         if self.manifest.world == world {
             return Ok(());
         }
-        let hint = match world {
-            World::Method => "a verifier is listed in a `[[verifier]]` of the run file; `[method]` names what trains",
-            World::Verifier => "a method is named in `[method]`; `[[verifier]]` names a verifier",
-            World::Environment => {
-                "`[environment]` names an environment; a method stands in `[method]`, a verifier in `[[verifier]]`"
-            }
-        };
-        let [found, wanted] = [self.manifest.world, world].map(|world| match world {
-            World::Environment => "an environment".to_owned(),
-            other => format!("a {}", other.name()),
+        let [(found, own), (wanted, here)] = [self.manifest.world, world].map(|world| match world {
+            World::Method => ("a method", "[method]"),
+            World::Verifier => ("a verifier", "[[verifier]]"),
+            World::Environment => ("an environment", "[environment]"),
         });
+        let hint = format!("a run file names {found} in `{own}`, and {wanted} in `{here}`");
         let what = format!("`{}` is {found}, {wanted} is wanted here", self.manifest.name);
         Err(Explanation::new("package", what).with_hint(hint).into())
     }

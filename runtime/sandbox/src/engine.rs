@@ -79,7 +79,7 @@ impl Method {
     ///
     /// # Errors
     /// [`Error::NotGranted`] for an import that `grants` lacks.
-    pub fn processes(
+    pub fn of_process(
         name: &str,
         imports: Vec<String>,
         grants: &Grants,

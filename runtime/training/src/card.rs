@@ -144,15 +144,15 @@ fn properties_table(plan: &PlannedRun, steps: u64) -> String {
     text
 }
 
-/// The Markdown table of at most 13 evenly spaced steps, including the first and the last, with the metrics of the
-/// manifest that some step reported; then the first and last validation loss, the last usage of limits, and the closing
-/// metrics, as far as `rows` have them.
+/// The Markdown table of at most 13 steps, evenly spaced but for the last, with the metrics of the manifest that some
+/// step reported, and the gradient norm; then the first and last validation loss, the last usage of limits, and the
+/// closing metrics, as far as `rows` have them.
 fn metrics_table(plan: &PlannedRun, rows: &[Map<String, Value>]) -> String {
     let steps: Vec<_> = rows.iter().filter(|row| row.contains_key("rate")).collect();
     let reported = |name: &&String| steps.iter().any(|row| row.contains_key(name.as_str()));
     let metrics: Vec<&str> = plan.method.package.manifest.metrics.iter().filter(reported).map(String::as_str).collect();
-    let mut text = format!("| step | {} | gradient norm |\n", metrics.join(" | "));
-    let _ = writeln!(text, "|{}", "---:|".repeat(metrics.len() + 2));
+    let heads: Vec<&str> = ["step"].into_iter().chain(metrics.iter().copied()).chain(["gradient norm"]).collect();
+    let mut text = format!("| {} |\n|{}\n", heads.join(" | "), "---:|".repeat(heads.len()));
     let every = steps.len().div_ceil(MAX_ROWS).max(1);
     let last = steps.len().saturating_sub(1);
     for (_, row) in steps.iter().enumerate().filter(|(index, _)| index % every == 0 || *index == last) {

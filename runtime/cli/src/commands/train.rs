@@ -90,8 +90,10 @@ impl Train {
         }))
     }
 
-    /// Checks the signers, unless [`prepare`](Self::prepare) did, then plans (`--dry-run`) or carries out the run, in a
-    /// worker unless `--in-process` or `--guest-profile` is given. Writes the profile of a failed run too.
+    /// Under a launcher, carries out this rank's share of the run, see [`run_on_rank`](Self::run_on_rank). Else checks
+    /// the signers and what the run file asks for, unless [`prepare`](Self::prepare) did, then plans (`--dry-run`) or
+    /// carries out the run, in a worker unless `--in-process` or `--guest-profile` is given. Writes the profile of a
+    /// failed run too.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         match find_own_launch()?.filter(|_| !global.supervised) {
             Some(launch) => self.run_on_rank(&launch, terminal, global),

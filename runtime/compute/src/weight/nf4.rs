@@ -111,8 +111,9 @@ pub(crate) fn unpack(scales: &Scales, first: usize, blocks: &[u8], into: &mut [f
     }
 }
 
-/// Quantizes a matrix of the CPU, `[rows, columns]`, to NF4 and returns (the bytes of its blocks, the scales that they
-/// share). Works on about [`TASK`] numbers at a time, in whole rows, in parallel.
+/// Quantizes a matrix of the CPU, `[rows, columns]`, to NF4 and returns (the bytes of its blocks, each with its
+/// magnitude in 8 bits, and the [`Scales`] that decode these magnitudes). Works on about [`TASK`] numbers at a time, in
+/// whole rows, in parallel.
 ///
 /// # Errors
 /// [`Error::Shape`] when a row is empty or not whole blocks, [`Error::Argument`] when a number is not finite. Also when

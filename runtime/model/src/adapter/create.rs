@@ -96,8 +96,9 @@ impl Adapter {
 }
 
 impl ModuleFactors {
-    /// The factors of a module as a saved adapter holds them: f32, on the CPU, with the part that
-    /// [`Adapter::saved_value`] appends along the rank. The scale is not multiplied in.
+    /// The factors of a module as a saved adapter holds them: f32, on the CPU, with DoRA's magnitudes. The scale is not
+    /// multiplied in. If the module began with a part of its weight (PiSSA, OLoRA), its first factors are appended,
+    /// negated in B, so that the rank is twice the module's.
     pub(crate) fn of(adapter: &Adapter, module: &Module) -> Result<Self> {
         let value = |slot| adapter.saved_value(slot);
         let magnitude = module.magnitude_slot.map(value).transpose()?;

@@ -91,7 +91,7 @@ impl Writer {
         match value.kind() {
             ValueKind::None => self.out.push_str("null"),
             ValueKind::Bool => self.out.push_str(if value.is_true() { "true" } else { "false" }),
-            ValueKind::Number => self.number(value),
+            ValueKind::Number => self.out.push_str(&number_text(value)),
             ValueKind::String => self.text(value.as_str().unwrap_or_default()),
             ValueKind::Seq | ValueKind::Iterable => self.list(value, depth)?,
             ValueKind::Map => self.map(value, depth)?,
@@ -103,25 +103,13 @@ impl Writer {
         Ok(())
     }
 
-    /// Appends a number as JSON, in Python's notation, with `NaN`, `Infinity` and `-Infinity` as `json.dumps` writes
-    /// them.
-    fn number(&mut self, value: &Value) {
-        let written = python_repr::number(value);
-        self.out.push_str(match written.as_str() {
-            "nan" => "NaN",
-            "inf" => "Infinity",
-            "-inf" => "-Infinity",
-            other => other,
-        });
-    }
-
     /// Appends a sequence or iterator as a JSON array.
     fn list(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         self.items(['[', ']'], value.try_iter()?, depth, |writer, item| writer.write(item, depth + 1))
     }
 
     /// Appends a map as a JSON object, sorted by key if `sort_keys` is set. Keys become texts: `null`, `true`, `false`,
-    /// else as Python prints them.
+    /// numbers as [`number_text`], others as Python prints them.
     fn map(&mut self, value: &Value, depth: usize) -> Result<(), Error> {
         let mut keys: Vec<Value> = value.try_iter()?.collect();
         if self.sorted {
@@ -131,6 +119,7 @@ impl Writer {
             match key.kind() {
                 ValueKind::None => writer.text("null"),
                 ValueKind::Bool => writer.text(if key.is_true() { "true" } else { "false" }),
+                ValueKind::Number => writer.text(&number_text(key)),
                 _ => writer.text(&python_repr::text(key)),
             }
             writer.out.push_str(&writer.after_key);
@@ -189,5 +178,16 @@ impl Writer {
                 self.out.push_str(&format!("\\u{unit:04x}"));
             }
         }
+    }
+}
+
+/// A number in Python's notation, with `NaN`, `Infinity` and `-Infinity` as `json.dumps` writes them.
+fn number_text(value: &Value) -> String {
+    let written = python_repr::number(value);
+    match written.as_str() {
+        "nan" => "NaN".to_owned(),
+        "inf" => "Infinity".to_owned(),
+        "-inf" => "-Infinity".to_owned(),
+        _ => written,
     }
 }

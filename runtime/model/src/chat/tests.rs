@@ -270,6 +270,7 @@ fn products_sums_and_loops_in_loops_are_what_they_were_without_scales() {
         let template = ChatTemplate::parse(source, &chats.tokenizer).unwrap();
         template.render(&talk(&[("user", "a")]), false, None).unwrap()
     };
+    assert_eq!(rendered("{{ {1e308 * 10: 1} | tojson }}"), "{\"Infinity\": 1}");
     assert_eq!(
         rendered("{{ 3 * 4 }} {{ 2 ** 3 * 2 }} {{ 'ab' * 2 }} {{ 2 * 'ab' }} {{ 1.5 * 2 }}"),
         "12 16 abab abab 3.0"

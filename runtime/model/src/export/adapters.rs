@@ -61,7 +61,8 @@ pub(super) fn through_gguf(policy: &Policy, path: &Path) -> Result<Adapter> {
 }
 
 /// Writes the adapter as a GGUF file. llama.cpp computes the scale of B·A as `adapter.lora.alpha` ÷ rank, with one
-/// alpha for all modules: where a module needs another, its B is multiplied.
+/// alpha for all modules: where a module needs another, its B is multiplied. The caller has checked that the adapter
+/// has low-rank factors alone: magnitudes of DoRA and modules that are trained whole are not written.
 fn write_gguf(policy: &Policy, path: &Path) -> Result<()> {
     let (model, adapter) = (policy.model(), policy.adapter());
     let alpha = adapter.modules().first().map_or(1.0, |module| module.scale * module.rank as f64) as f32;

@@ -89,9 +89,9 @@ pub(super) fn ready_sequences<'a>(
 }
 
 /// Runs for every active sequence the first token that the cache does not hold yet, and adds its keys and values to the
-/// cache. Returns the last block's output for these tokens, `[sequences, hidden]`, in the order of `active`, which puts
-/// sequences that run a token of a reply first if answer-only patches tell them apart. Errors: a sequence has no such
-/// token, or the deadline has passed.
+/// cache. If replies have blocks of their own (patches of answers only), sorts `active` first: sequences at a token of
+/// a reply before the others. Returns the last block's output for these tokens, `[sequences, hidden]`, in the order
+/// that `active` then has. Errors: a sequence has no such token, or the deadline has passed.
 pub(super) fn decode_tokens(
     network: &Network<'_>,
     blocks: &DecodingBlocks,

@@ -20,7 +20,8 @@ pub(super) struct TextEncoder {
 }
 
 impl TextEncoder {
-    /// Reads tokenizer and chat template of a folder. Errors: there is no `tokenizer.json`, or a file is broken.
+    /// Reads the tokenizer of a folder, and its chat template if it has one. `max_tokens` is the most that a text is
+    /// encoded to. Errors: there is no `tokenizer.json`, or a file is broken.
     pub(super) fn open(folder: &Path, max_tokens: usize) -> Result<Self> {
         let tokenizer = Tokenizer::from_folder(folder)?;
         let template = ChatTemplate::from_folder(folder, &tokenizer)?;

@@ -51,9 +51,9 @@ fn pair(line: &str) -> Result<(String, String)> {
     line.split_once(' ').map(|(left, right)| (left.to_owned(), right.to_owned())).ok_or_else(missing)
 }
 
-/// Spells a token in the alphabet of 256 printable characters that stand for bytes; `is_in_alphabet` tests for one of
-/// them. Returns unchanged: control and user-defined tokens, which are matched as text before any merging, and tokens
-/// already in the alphabet. Spells all others, which some converters leave as plain text, byte by byte.
+/// Returns a token as it is if it is a control or user-defined token, which is matched as text before any merging, or
+/// already in the alphabet of 256 printable characters that stand for bytes (`is_in_alphabet`). Spells other tokens,
+/// which some converters leave as plain text, byte by byte in that alphabet. Errors: those of the library's normalizer.
 fn spell(token: &str, kind: Kind, is_in_alphabet: impl Fn(char) -> bool) -> Result<String> {
     let plain = matches!(kind, Kind::Control | Kind::UserDefined);
     if plain || token.chars().all(is_in_alphabet) {

@@ -57,7 +57,7 @@ static FORMATS: [StoredFormat; 13] = [
     format(14, "Q6_K", GgmlDType::Q6K, Some(Format::Q6_K)),
 ];
 
-/// The GGML type number of a format in GGUF files; `None` for a format that is not read.
+/// The GGML type number of a format in GGUF files; `None` for a format that is none of [`FORMATS`].
 pub(crate) fn ggml_number(dtype: GgmlDType) -> Option<u32> {
     FORMATS.iter().find(|format| format.dtype == dtype).map(|format| format.number)
 }
@@ -177,7 +177,7 @@ impl Location {
     /// Reads the tensor onto the CPU: plain numbers in the type of the file, quantized ones as `f32`.
     ///
     /// # Errors
-    /// When the format is not read, or the file cannot be read.
+    /// When the format is none of [`FORMATS`], or the file cannot be read.
     pub(crate) fn read(&self) -> Result<Tensor> {
         let shape = self.shape.as_slice();
         Ok(match self.format()?.dtype {
@@ -200,7 +200,7 @@ impl Location {
     /// The type with which candle reads the tensor.
     ///
     /// # Errors
-    /// When the format is not read.
+    /// When the format is none of [`FORMATS`].
     pub(crate) fn dtype(&self) -> Result<GgmlDType> {
         Ok(self.format()?.dtype)
     }
@@ -208,7 +208,7 @@ impl Location {
     /// Reads the values as `f32`, in row-major order.
     ///
     /// # Errors
-    /// When the format is not read, or the file cannot be read.
+    /// When the format is none of [`FORMATS`], or the file cannot be read.
     pub(crate) fn read_f32(&self) -> Result<Vec<f32>> {
         Ok(self.read()?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?)
     }

@@ -1,7 +1,7 @@
 //! Writes the SDK of this program into a method's workspace, if the method's `Cargo.toml` takes the SDK from there.
 
 use std::fs::File;
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use semver::{Version, VersionReq};
 
@@ -52,14 +52,14 @@ pub(super) fn write_locked(root: &Path, files: &Files, lock: &Path, watch: &mut 
     sources::write_files(root, files)
 }
 
-/// Returns the root that a dependency path such as `../../.tunebox/sdk/rust` leads to from `folder`. `None` if the path
-/// does not end in `.tunebox/sdk/rust`, or has anything but `.` and `..` before it.
+/// Returns the workspace whose `.tunebox/sdk/rust` a dependency path such as `../../.tunebox/sdk/rust` names: `folder`
+/// joined with what stands before. `None` if the path does not end so, or has anything but `.` and `..` before.
 fn workspace_of(folder: &Path, path: &str) -> Option<PathBuf> {
-    let place = format!("{}/{}", sources::FOLDER, sources::SDK_PATH);
-    let above = path.trim_end_matches('/').strip_suffix(&place)?;
-    let up = above.trim_end_matches('/');
-    let is_above = up.split('/').all(|part| matches!(part, "" | "." | "..")) && !above.starts_with('/');
-    is_above.then(|| folder.join(up))
+    let sdk = Path::new(sources::FOLDER).join(sources::SDK_PATH);
+    let above =
+        Path::new(path).ends_with(&sdk).then(|| Path::new(path).ancestors().nth(sdk.components().count()))??;
+    let is_above = above.components().all(|part| matches!(part, Component::CurDir | Component::ParentDir));
+    is_above.then(|| folder.join(above))
 }
 
 #[cfg(test)]
@@ -93,7 +93,13 @@ mod tests {
         assert_eq!(root(".tunebox/sdk/rust"), Some(method.join("")));
         assert_eq!(root("./.tunebox/sdk/rust/"), Some(method.join(".")));
         assert_eq!(root("../../.tunebox/sdk/rust"), Some(method.join("../..")));
-        for elsewhere in ["../../sdk/rust", "/.tunebox/sdk/rust", "other/.tunebox/sdk/rust", "x.tunebox/sdk/rust"] {
+        for elsewhere in [
+            "../../sdk/rust",
+            "/.tunebox/sdk/rust",
+            "other/.tunebox/sdk/rust",
+            "x.tunebox/sdk/rust",
+            "..tunebox/sdk/rust",
+        ] {
             assert_eq!(root(elsewhere), None, "{elsewhere}");
         }
     }

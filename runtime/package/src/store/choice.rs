@@ -67,8 +67,8 @@ fn are_copies(left: &Stored, right: &Stored) -> bool {
     left.digest == right.digest && by_one && is_local(left) && is_local(right)
 }
 
-/// Formats packages for messages: `NAME:VERSION` in a folder, `NAME@VERSION from SOURCE` in this user's store, which
-/// `folder` is `None` for.
+/// Formats packages for messages: of a folder as `NAME:VERSION`; of this user's store, where `folder` is `None`, as
+/// `NAME@VERSION from SOURCE`.
 fn format_packages(packages: &[&Stored], folder: Option<&Path>) -> Vec<String> {
     let write = |one: &&Stored| match folder {
         Some(_) => format!("{}:{}", one.name, one.version),

@@ -35,8 +35,9 @@ fn check_listed(package: &Package, listed: &Publishers) -> Result<(), Error> {
     other.map_or(Ok(()), |(file, before)| Err(before.refuse_other(signer, file)))
 }
 
-/// Checks a package against the lock's entry of its name. The pinned bytes pass. Errors: other bytes with another
-/// signer or none, with the pinned version, or with an older one; if `only_locked`, any other bytes, or no entry.
+/// Checks a package against the lock's entry of its name. The pinned bytes pass. Errors, for other bytes: the pin is
+/// signed and they are not by that signer; they have the pinned version; or a version older than the highest that was
+/// used here. With `only_locked`, all other bytes fail, and so does a package without an entry.
 fn check_against_lock(package: &Package, locked: Option<&Locked>, only_locked: bool) -> Result<(), Error> {
     match locked {
         Some(locked) if locked.sha256 == package.digest => return Ok(()),

@@ -190,8 +190,8 @@ impl Survey {
         })
     }
 
-    /// Records one part of a module: adds its items and functions to the counts, and checks the sizes of function
-    /// bodies and names. Returns a description of a size that passes its limit, else `None`.
+    /// Records one section of a module, or one function body: adds its items and functions to the counts, and checks
+    /// the sizes of bodies and names. Returns a description of what exceeds its limit, else `None`.
     fn visit_module(&mut self, payload: &Payload<'_>) -> Option<&'static str> {
         match payload {
             Payload::ImportSection(section) => self.count_items(section.count()),

@@ -248,7 +248,8 @@ impl Host for HostContext<'_> {
 }
 
 impl State {
-    /// Counts a call of `function` and adds a tap to the set behind a handle. Does nothing more if the set has it.
+    /// Counts a call of `function`, then adds a tap to the set behind a handle, unless it is in the set. Errors: a
+    /// limit is passed, or there is no such handle.
     fn add_tap(&mut self, function: &'static str, taps: &Handle<TapsEntry>, tap: Tap) -> wasmtime::Result<()> {
         self.enter(function)?;
         let set = &mut self.table.get_mut(taps)?.set;

@@ -1,6 +1,6 @@
 //! What a run file permits beyond the defaults, so that a user who did not write it can be asked about it.
 
-use std::path::{Path, PathBuf};
+use std::path::{Component, Path, PathBuf};
 
 use tunebox_foundation::paths::resolve;
 use tunebox_package::Reference;
@@ -86,15 +86,17 @@ impl RunSettings {
     }
 
     /// Whether the run file, and no `--set`, sets `run.folder` to a folder that is neither the current one nor inside
-    /// it. False for the folder two levels above the run file: a run's own `run.toml` names the folder that holds the
-    /// run.
+    /// it, or to a path with a `..` after a folder that does not exist, which could lead anywhere. False for the parent
+    /// of the folder that the run file is in: a run's own `run.toml` names the folder that holds the run.
     fn has_outside_run_folder(&self) -> bool {
         if self.file_path.is_none() || !self.is_given("run.folder") || self.is_override("run.folder") {
             return false;
         }
         let folder = resolve(Path::new(&self.file.run.folder));
         let above = self.file_path.as_deref().map(resolve).and_then(|file| Some(file.parent()?.parent()?.to_owned()));
-        !folder.starts_with(resolve(Path::new("."))) && above.as_deref() != Some(folder.as_path())
+        let is_plain = !folder.components().any(|part| part == Component::ParentDir);
+        let is_inside = is_plain && folder.starts_with(resolve(Path::new(".")));
+        !is_inside && above.as_deref() != Some(folder.as_path())
     }
 }
 

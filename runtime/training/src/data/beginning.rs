@@ -22,8 +22,8 @@ pub struct Beginning {
     pub records: Vec<Map<String, Value>>,
 }
 
-/// Reads the first records of a data file, at most `count` and of the file's first chunk only; of a folder, of the
-/// first file of its training split.
+/// Reads at most `count` records, from the first chunk of a data file that has readable lines. If `path` is a folder,
+/// reads the first file of its training split.
 ///
 /// # Errors
 /// A file that cannot be read or is damaged, and a folder without a file of the split.

@@ -96,7 +96,8 @@ fn wrong_split(path: &Path, split: &str, all: &[PathBuf], count: usize) -> Expla
     problem.with_why(format!("it has {}", names.join(", "))).with_hint("set `data.split`, or name a file")
 }
 
-/// The data files directly in a folder, sorted by name; none if it cannot be read. Leaves out hidden files.
+/// The files directly in a folder that have an extension of data files, sorted by name; none if it cannot be read.
+/// Leaves out hidden files.
 fn list_files(folder: &Path) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
     let is_data = |path: &PathBuf| {

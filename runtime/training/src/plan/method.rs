@@ -145,7 +145,7 @@ fn prepare_processes(settings: &RunSettings, native: NativeMethod) -> Result<Pla
     let package = unsigned_package(manifest::parse(manifest.as_bytes())?, imports, Vec::new());
     let grants = run_grants(settings);
     let admit = |package: &Package, _: &Limits| {
-        Method::processes(&package.manifest.name, package.imports.clone(), &grants, start)
+        Method::of_process(&package.manifest.name, package.imports.clone(), &grants, start)
     };
     prepare(settings, Package { digest, ..package }, admit)
 }

@@ -112,7 +112,7 @@ impl Plot {
             let edge = |other: Option<&f64>, end: f64| other.map_or(end, |other| axes.x(f64::midpoint(*step, *other)));
             let left = edge(at.checked_sub(1).and_then(|before| steps.get(before)), LEFT);
             let right = edge(steps.get(at + 1), width - RIGHT);
-            let (x, text) = (axes.x(*step), self.values_at(*step));
+            let (x, text) = (axes.x(*step), self.caption_at(*step));
             let (top, below) = (TOP, height - BOTTOM);
             let _ = write!(
                 svg,
@@ -124,9 +124,9 @@ impl Plot {
         }
     }
 
-    /// The values of all lines nearest to a step, as escaped text. Leaves out lines that have none within a twentieth
-    /// of the steps of the plot.
-    fn values_at(&self, step: f64) -> String {
+    /// The caption of a step: `step N`, then the label and the value of each line at its point nearest to the step,
+    /// escaped. Leaves out lines whose nearest point is further than a twentieth of the plot's steps, plus ½.
+    fn caption_at(&self, step: f64) -> String {
         let (first, last) = range(self.lines.iter().flat_map(|line| line.points.iter().map(|(step, _)| *step)));
         let near = |line: &Line| {
             let distance = |point: &&Point| (point.0 - step).abs();

@@ -162,8 +162,8 @@ fn write_settings(plan: &PlannedRun) -> Result<(), Error> {
 }
 
 /// Copies the lock of the run's project into the run's folder, so that the run can be resumed and replayed from there.
-/// Does nothing if no component has a recorded source, as packages of the store have. Fails if the
-/// lock is missing or cannot be read.
+/// Does nothing unless a component is a package of the store, which has a recorded source. Fails if the lock is missing
+/// or cannot be read, or the copy cannot be written.
 fn copy_project_lock(plan: &PlannedRun) -> Result<(), Error> {
     let environment = plan.environment.iter().map(|environment| &environment.package);
     let verifiers = plan.verifiers.iter().filter_map(PlannedVerifier::package);

@@ -44,9 +44,9 @@ pub(super) fn check_data_files(settings: &RunSettings) -> Result<(), Error> {
 }
 
 /// Builds the lock's table of a run's current inputs without planning the run: the keys in [`KNOWN_AFTER_PLANNING`] are
-/// missing, except `steps` if the run file gives it. `components` holds the package of the method, those of the
-/// verifiers but reward models, then that of the environment, if the run has one. Of a package that could not be read,
-/// the table is missing (method) or empty.
+/// missing, except `steps` if the run file gives it. `components` holds the package of the method, those of all
+/// verifiers except reward models, then that of the environment, if the run has one. If a package could not be read,
+/// the table has no `method`; a verifier or environment gets an empty table.
 ///
 /// # Errors
 /// A model, reward model, adapter or data file that cannot be read.

@@ -17,8 +17,8 @@ use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 /// Largest public key file that is read, in bytes.
 const MAX_KEY_BYTES: u64 = 4 << 10;
 
-/// Finds the package that the argument names. `None` if it is then taken for a run: a folder, unless the text has the
-/// form of a package in the store; a name of nothing; or a path that does not end in `.wasm` and cannot be found. Other
+/// Finds the package that the argument names. `None` if the argument means a run: it is a folder and not written as a
+/// package of the store is, it names nothing that is known, or it is a path without `.wasm` that cannot be found. Other
 /// errors of the name fail.
 pub(super) fn find_package(subject: &Path) -> Result<Option<Reference>, Failure> {
     let text = subject.to_string_lossy();

@@ -198,8 +198,9 @@ impl Paged {
     }
 
     /// Replaces the sequence of slot `to` by that of slot `from`: full pages are shared, an unfinished last page is
-    /// copied in every layer. Does nothing if both are the same slot. The caller has checked both slots. Fails if the
-    /// device refuses a copy; slot `to` then has the sequence, with any content in its last page.
+    /// copied in every layer. Does nothing if both are the same slot. The caller has checked both slots. Errors: the
+    /// device refuses a copy, and the last page of `to` then has undefined content; or there are too many pages, and
+    /// `to` is then empty.
     pub(super) fn fork(&mut self, from: usize, to: usize) -> Result<()> {
         match self.pages.fork(from, to)? {
             Some([from, to]) => self.copy_page(from as usize, to as usize),

@@ -153,7 +153,9 @@ impl Head<'_> {
     }
 
     /// Writes the gradient of one row's log-probability with respect to its hidden state to `gradient`, `[width]`.
-    /// `totals` are the row's sums over the whole vocabulary, `groups` those of its groups.
+    /// `groups` are the sums over groups of words, computed with gradients, of the block of rows whose row `row` this
+    /// is; `totals` is their merge for this row. With a soft cap, the result is NaN unless `totals` has the target's
+    /// logit.
     fn write_logprob_gradient(
         &self,
         groups: &[GroupSums],

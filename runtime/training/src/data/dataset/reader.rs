@@ -134,7 +134,8 @@ impl<'a> Reader<'a> {
     fn skip(&mut self, file: &str, format: Format, line: u64, reason: String) -> Result<(), Error> {
         if self.report.skipped.len() == MAX_SKIPPED {
             let unit = format.unit();
-            let what = format!("more than {MAX_SKIPPED} {unit}s of `{file}` are wrong");
+            let of = if self.has_several { "the data".to_owned() } else { format!("`{file}`") };
+            let what = format!("more than {MAX_SKIPPED} {unit}s of {of} are wrong");
             let problem = Explanation::new("data", what).with_why(format!("{}: {reason}", format.place(line)));
             return Err(problem.with_hint(format!("remove the wrong {unit}s: `data.skip-bad` is for a few")).into());
         }
