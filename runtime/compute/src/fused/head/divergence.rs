@@ -55,12 +55,12 @@ pub struct Divergences {
 }
 
 /// Computes the generalized Jensen–Shannon divergence of each row, with β in [0, 1]: q is the distribution of the
-/// trained head `own`, p that of the same row of `other`. At β = 0 it is KL(p‖q), at 1 KL(q‖p), between them β·KL(p‖m)
-/// + (1 − β)·KL(q‖m) with m = β·p + (1 − β)·q. Both heads have as many rows; hidden sizes and number formats may
-/// differ. If the vocabularies have different sizes, only the words of the smaller one count. With `seeds`, a number
-/// for each row, also returns the gradient of Σ seed·divergence with respect to the own hidden states, and with
-/// `want_weight` that with respect to the own weight. On a device, products run there and the terms of the divergence
-/// on the CPU.
+/// trained head `own`, p that of the same row of `other`. At β = 0 it is KL(p‖q), at 1 KL(q‖p), between them the sum of
+/// β·KL(p‖m) and (1 − β)·KL(q‖m) with m = β·p + (1 − β)·q. Both heads have as many rows; hidden sizes and number
+/// formats may differ. If the vocabularies have different sizes, only the words of the smaller one count. With `seeds`,
+/// a number for each row, also returns the gradient of Σ seed·divergence with respect to the own hidden states, and
+/// with `want_weight` that with respect to the own weight. On a device, products run there and the terms of the
+/// divergence on the CPU.
 ///
 /// # Errors
 /// [`Error::Argument`] for a β outside [0, 1]; shapes, devices or numbers of rows that do not fit each other; and
