@@ -151,7 +151,7 @@ mod tests {
         let line = &format_rows(&[cells(&short)])[0];
         assert_eq!(
             line.split_whitespace().collect::<Vec<_>>(),
-            ["calm-1", "calm", "tiny", "3", "–", "–", "1970-01-01", "0", "B"]
+            ["calm-1", "calm", "tiny", "3", "–", "–", "–", "0", "B"]
         );
     }
 }
