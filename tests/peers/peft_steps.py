@@ -10,8 +10,9 @@ Prints loss, gradient norm before clipping (at 1.0) and, at the end, the norm of
 """
 import argparse, json, os
 import torch
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
+import random_adapter
 
 p = argparse.ArgumentParser()
 p.add_argument("model"); p.add_argument("records"); p.add_argument("adapter"); p.add_argument("out")
@@ -29,16 +30,9 @@ else:
     arguments = dict(pretrained_model_name_or_path=a.model)
 tokenizer = AutoTokenizer.from_pretrained(**arguments)
 load = lambda: AutoModelForCausalLM.from_pretrained(**arguments, dtype=dtype)
-targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
 if a.make:
-    torch.manual_seed(0)
     whole = a.save_modules.split(",") if a.save_modules else None
-    model = get_peft_model(load(), LoraConfig(r=a.rank, lora_alpha=2 * a.rank, target_modules=targets, task_type="CAUSAL_LM",
-                                              modules_to_save=whole, ensure_weight_tying=a.tie))
-    for name, parameter in model.named_parameters():
-        if "lora_B" in name: torch.nn.init.normal_(parameter, std=0.01)
-    model.save_pretrained(a.adapter)
-    del model
+    random_adapter.make(load, a.adapter, a.rank, modules_to_save=whole, ensure_weight_tying=a.tie)
 model = PeftModel.from_pretrained(load(), a.adapter, is_trainable=True).train()
 if a.dtype == "f64": model = model.to(dtype)
 arithmetic = lambda: torch.autocast("cpu", torch.bfloat16, enabled=a.dtype == "bf16")

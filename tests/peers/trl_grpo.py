@@ -12,9 +12,9 @@ import argparse, itertools, json, os
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 import torch
 from datasets import Dataset
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
-import peft, transformers, trl
+import peft, random_adapter, transformers, trl
 from trl import GRPOConfig, GRPOTrainer
 
 p = argparse.ArgumentParser()
@@ -45,12 +45,7 @@ tokenizer = AutoTokenizer.from_pretrained(a.model)
 base = lambda: AutoModelForCausalLM.from_pretrained(a.model, dtype=torch.float32)
 
 if a.make:
-    torch.manual_seed(0)
-    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-    model = get_peft_model(base(), LoraConfig(r=a.rank, lora_alpha=2 * a.rank, target_modules=targets, task_type="CAUSAL_LM"))
-    for name, parameter in model.named_parameters():
-        if "lora_B" in name: torch.nn.init.normal_(parameter, std=0.01)
-    model.save_pretrained(a.adapter)
+    random_adapter.make(base, a.adapter, a.rank)
 
 ids_of = lambda text: tokenizer(text)["input_ids"]
 ends = lambda text: ids_of(text) + [tokenizer.eos_token_id]

@@ -13,10 +13,10 @@ Needs trl==1.16.0 beside requirements.txt.
 import argparse, json, os
 import torch
 from datasets import Dataset
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from torch.utils.data import SequentialSampler
-import peft, transformers, trl
+import peft, random_adapter, transformers, trl
 from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer
 from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.gkd import GKDConfig, GKDTrainer
@@ -66,12 +66,7 @@ def base():
 
 
 if a.make:
-    torch.manual_seed(0)
-    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-    model = get_peft_model(base(), LoraConfig(r=a.rank, lora_alpha=2 * a.rank, target_modules=targets, task_type="CAUSAL_LM"))
-    for name, parameter in model.named_parameters():
-        if "lora_B" in name: torch.nn.init.normal_(parameter, std=0.01)
-    model.save_pretrained(a.adapter)
+    random_adapter.make(base, a.adapter, a.rank)
 
 found = {"versions": {m.__name__: m.__version__ for m in (trl, transformers, peft, torch)}, "steps": a.steps, "batch": a.batch, "rate": a.rate, "optimizer": "sgd" if a.sgd else "adamw",
          "methods": json.load(open(a.out))["methods"] if os.path.exists(a.out) else {}}

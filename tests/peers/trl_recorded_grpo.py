@@ -13,9 +13,10 @@ import argparse, json, os, statistics, subprocess
 os.environ["TRL_EXPERIMENTAL_SILENCE"] = "1"
 import torch
 from datasets import Dataset
-from peft import LoraConfig, PeftModel, get_peft_model
+from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
+import random_adapter
 
 p = argparse.ArgumentParser()
 p.add_argument("model"); p.add_argument("adapter"); p.add_argument("records"); p.add_argument("out"); p.add_argument("--make")
@@ -29,17 +30,6 @@ tokenizer = AutoTokenizer.from_pretrained(a.model)
 
 def base(dtype):
     return AutoModelForCausalLM.from_pretrained(a.model, dtype=dtype)
-
-
-def make_adapter():
-    """Writes the adapter, and returns the model with it."""
-    torch.manual_seed(0)
-    targets = ["q_proj", "k_proj", "v_proj", "o_proj", "gate_proj", "up_proj", "down_proj"]
-    model = get_peft_model(base(torch.float32), LoraConfig(r=a.rank, lora_alpha=2 * a.rank, target_modules=targets, task_type="CAUSAL_LM"))
-    for name, parameter in model.named_parameters():
-        if "lora_B" in name: torch.nn.init.normal_(parameter, std=0.01)
-    model.save_pretrained(a.adapter)
-    return model.eval()
 
 
 def encode(record):
@@ -94,7 +84,7 @@ def batch_of(records):
             "old_per_token_logps": pad([record["logprob"] for record in records], 0.0), "num_items_in_batch": mask.sum()}
 
 
-if a.make: write_records(make_adapter())
+if a.make: write_records(random_adapter.make(lambda: base(torch.float32), a.adapter, a.rank).eval())
 records = [json.loads(line) for line in open(a.records)]
 model = PeftModel.from_pretrained(base(torch.bfloat16 if a.bf16 else torch.float32), a.adapter, is_trainable=True)
 config = GRPOConfig(output_dir="/tmp/trl-recorded-grpo", per_device_train_batch_size=a.group, num_generations=a.group, max_steps=a.steps, learning_rate=a.rate,

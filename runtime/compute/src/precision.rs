@@ -176,15 +176,15 @@ impl Precision {
     /// that the request names. `None` if `columns`, the length of a row, are not whole blocks: such a matrix stays as
     /// it is stored.
     #[must_use]
-    pub fn quantizes(self, purpose: Purpose, columns: usize) -> Option<Format> {
+    pub fn target_format(self, purpose: Purpose, columns: usize) -> Option<Format> {
         match self.storage(purpose) {
             Storage::Format(format) => format.bytes(1, columns).map(|_| format),
             _ => None,
         }
     }
 
-    /// Quantizes a frozen matrix of the CPU if [`quantizes`](Self::quantizes) gives a format for it, else returns it as
-    /// it is.
+    /// Quantizes a frozen matrix of the CPU if [`target_format`](Self::target_format) gives a format for it, else
+    /// returns it as it is.
     ///
     /// # Errors
     /// Only for a matrix that is to be quantized: [`Error::Argument`] when it is quantized already or a number of it is
@@ -194,7 +194,7 @@ impl Precision {
             Weight::Tensor(tensor) => tensor.dims().last().copied().unwrap_or(0),
             Weight::Packed(packed) => packed.columns(),
         };
-        let Some(format) = self.quantizes(purpose, columns) else { return Ok(weight) };
+        let Some(format) = self.target_format(purpose, columns) else { return Ok(weight) };
         match &weight {
             Weight::Packed(packed) if packed.format().block() > 1 => {
                 Err(already_quantized(&format!("{:?}", packed.format())))

@@ -1,7 +1,7 @@
 //! Numbers, sizes and durations as short text for people.
 
 /// Rounds a number to seven significant digits; leaves NaN and infinities as they are. Applied to the numbers that a
-/// run reports: a method influences nearly all of them, and could hide data in digits that nobody reads.
+/// run reports: a method influences nearly all of them, and could encode data in further digits.
 #[must_use]
 pub fn seven_digits(value: f64) -> f64 {
     format!("{value:.6e}").parse().unwrap_or(f64::NAN)

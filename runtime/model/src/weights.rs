@@ -154,7 +154,7 @@ impl Weights {
     pub fn with_precision(mut self, asked: impl Into<PrecisionRequest>) -> Result<Self> {
         self.precision = self.precision_for(asked);
         for (name, entry) in &mut self.entries {
-            entry.quantizes(name, self.precision, &self.place)?;
+            entry.target_format(name, self.precision, &self.place)?;
             // On an accelerator the weight is read again, in the new precision.
             if let Some(weight) = entry.loaded.take().filter(|_| self.device.is_cpu()) {
                 let weight = self.precision.convert(weight, entry.purpose(name))?;
@@ -278,7 +278,8 @@ impl Weights {
     pub fn linear_as_stored(&self) -> (usize, usize) {
         let linear = self.entries.iter().filter(|(name, entry)| entry.purpose(name) == Purpose::Linear);
         let columns: Vec<usize> = linear.map(|(_, entry)| entry.shape.last().copied().unwrap_or(0)).collect();
-        let stored = columns.iter().filter(|columns| self.precision.quantizes(Purpose::Linear, **columns).is_none());
+        let stored =
+            columns.iter().filter(|columns| self.precision.target_format(Purpose::Linear, **columns).is_none());
         (stored.count(), columns.len())
     }
 

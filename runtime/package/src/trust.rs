@@ -56,8 +56,8 @@ pub struct Trust {
 pub enum Mode<'a> {
     /// Calls the function, which asks a person; true accepts the signer.
     Ask(&'a mut dyn FnMut(&Question) -> bool),
-    /// Asks nobody: accepts only packages that the lock pins, from signers that are accepted without regard to the
-    /// lock.
+    /// Asks no question: accepts only packages that the lock pins, and only from signers that were accepted before;
+    /// that the lock names a signer is not enough.
     Locked,
 }
 

@@ -1,5 +1,5 @@
 //! Mixtures of experts (Shazeer et al. 2017; Fedus et al. 2021): the choice of each token's experts from the router's
-//! logits, the weighted sum of what the experts give, and the gradients of both.
+//! logits, the weighted sum of the experts' outputs, and the gradients of both.
 //!
 //! Leaves the experts themselves to the caller, who runs each over the tokens of its [`ExpertTokens`]. Runs on the CPU
 //! only. Every number of a token is computed from that token's numbers alone and in a fixed order, so a token has the
@@ -101,7 +101,7 @@ impl Routes {
         self.groups.iter().map(|group| group.tokens.len() * 8).sum()
     }
 
-    /// Adds up what the experts gave, each times its weight in the token's sum: `outputs` has `[tokens, width]` of
+    /// Adds up the outputs of the experts, each times its weight in the token's sum: `outputs` has `[tokens, width]` of
     /// every group, the result is `[all tokens, width]`, shaped and typed like `like`. Sums in f32, in ascending order
     /// of the experts. Returns an error if shapes do not fit.
     pub fn mix(&self, outputs: &[Tensor], like: &Tensor) -> Result<Tensor> {

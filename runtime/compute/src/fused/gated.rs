@@ -75,7 +75,7 @@ pub fn gated_backward_with_result(
         let (dgate, dup) = gated_backward(dy, gate, up, activation)?;
         return Ok((dgate, dup, gated(gate, up, activation)?));
     };
-    let result = device.empty(gate.dims(), expect_one_type([(gate, "gate")])?)?;
+    let result = device.empty(gate.dims(), gate.dtype())?;
     let (dgate, dup) = gradients_on_device(&device, dy, gate, up, activation, Some(&result))?;
     Ok((dgate, dup, result))
 }

@@ -145,9 +145,8 @@ pub(super) fn slots(
 }
 
 /// Allocates an adapter with the planned modules, in the order of the plans, and the weights that the settings train
-/// whole; every A, B, DoRA magnitude and weight is 0. For
-/// DoRA, also reads each frozen weight and computes ‖W‖² of its rows. Errors: too little memory, or a frozen weight
-/// cannot be read.
+/// whole; every A, B, DoRA magnitude and weight is 0. For DoRA, also reads each frozen weight and computes ‖W‖² of its
+/// rows. Errors: too little memory, or a frozen weight cannot be read.
 pub(crate) fn zeros(model: &Model, settings: &AdapterSettings, plans: &[ModulePlan]) -> Result<Adapter> {
     let is_dora = settings.kind == AdapterKind::Dora;
     let each = if is_dora { 3 } else { 2 };

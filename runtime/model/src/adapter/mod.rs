@@ -1,7 +1,6 @@
 //! The trained parameters of a model: low-rank matrices of LoRA, rsLoRA or DoRA, with whole modules beside them, or all
-//! weights. An adapter is a list
-//! of adapted linear maps and one flat buffer of their values. `decoder` computes with it, `folder` saves and loads it,
-//! and `merge` adds it to the weights.
+//! weights. An adapter is a list of adapted linear maps and one flat buffer of their values. `decoder` computes with
+//! it, `folder` saves and loads it, and `merge` adds it to the weights.
 
 mod create;
 pub(crate) mod folder;

@@ -115,9 +115,9 @@ impl Entry {
     ///
     /// # Errors
     /// When the precision would, but the weight is quantized in its file already.
-    pub(super) fn quantizes(&self, name: &str, precision: Precision, place: &Path) -> Result<Option<Format>> {
+    pub(super) fn target_format(&self, name: &str, precision: Precision, place: &Path) -> Result<Option<Format>> {
         let columns = self.shape.last().copied().unwrap_or(0);
-        let Some(wanted) = precision.quantizes(self.purpose(name), columns) else { return Ok(None) };
+        let Some(wanted) = precision.target_format(self.purpose(name), columns) else { return Ok(None) };
         match &self.stored {
             Stored::File { location, .. } if let Some(format) = location.quantized_format() => {
                 Err(name_tensor_in_error(name, place, already_quantized(format)))
@@ -127,13 +127,14 @@ impl Entry {
     }
 
     /// The bytes of the weight if it were kept in this precision: those of the format to which the precision quantizes
-    /// it, else those of [`bytes`](Self::bytes). `name` and `place` are those of [`quantizes`](Self::quantizes).
+    /// it, else those of [`bytes`](Self::bytes). `name` and `place` are those of
+    /// [`target_format`](Self::target_format).
     ///
     /// # Errors
     /// When the precision would quantize it, but it is quantized in its file already.
     pub(super) fn bytes_in(&self, name: &str, precision: Precision, place: &Path) -> Result<u64> {
         let &[rows, columns] = self.shape.as_slice() else { return Ok(self.bytes(precision)) };
-        let format = self.quantizes(name, precision, place)?;
+        let format = self.target_format(name, precision, place)?;
         let quantized = format.and_then(|format| Weight::bytes_in(format, rows, columns));
         Ok(quantized.map_or_else(|| self.bytes(precision), |bytes| bytes as u64))
     }

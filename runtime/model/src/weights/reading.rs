@@ -62,7 +62,7 @@ impl Weights {
     /// pages; else returns the weight as it is.
     fn quantize(&self, name: &str, entry: &Entry, weight: Weight) -> Result<Weight> {
         let columns = entry.shape.last().copied().unwrap_or(0);
-        if self.precision.quantizes(entry.purpose(name), columns).is_none() {
+        if self.precision.target_format(entry.purpose(name), columns).is_none() {
             return Ok(weight);
         }
         let kept = self.precision.convert(weight, entry.purpose(name));
