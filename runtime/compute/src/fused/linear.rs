@@ -12,7 +12,7 @@ use rayon::prelude::*;
 use super::backend::{accelerator_of, accelerator_with};
 use super::device::{expect_type, matrix, over_rows, parts};
 use super::host::{self, Floats, Locked};
-use super::product::{Matrix, Tile};
+use super::product::{Data, Matrix, Tile};
 use super::simd::vectorize;
 use super::stored::Stored;
 use super::{residual, scratch};
@@ -20,8 +20,6 @@ use crate::accelerator::{Accelerator, MatrixView, arguments, kernel};
 use crate::error::{Error, Result};
 use crate::weight::WeightRef;
 
-/// Tokens of one tile.
-pub(super) const TOKENS: usize = 512;
 /// Features of one tile.
 pub(super) const FEATURES: usize = 256;
 /// A weight gradient with fewer columns than this is computed transposed if `dy` is bf16 and wider.
@@ -200,7 +198,7 @@ pub(super) fn linear_tiles_in<'w>(
     let (x, weight) = (locked.data("x")?, stored.view());
     expect_inner_dim(inputs, weight.columns, [weight.rows, weight.columns])?;
     let bias = Bias::of(bias, weight.rows)?;
-    tensor_of_tiles(dtype, [tokens, weight.rows], [TOKENS, FEATURES], |rows, columns, tile| {
+    tensor_of_tiles(dtype, [tokens, weight.rows], tile_sides(x), |rows, columns, tile| {
         let x = x.part(rows.start * inputs..rows.end * inputs);
         weight.for_each_column_block(columns.clone(), 0..weight.columns, x, |piece, block| {
             let left = Matrix::new(x.skip(piece.start), tile.rows(), piece.len(), inputs);
@@ -232,13 +230,22 @@ fn transposed_linear_tiles_in<'w>(
     let (locked, stored) = (Locked::of(dy, "dy")?, Stored::of(weight, "weight")?);
     let (dy, weight) = (locked.data("dy")?, stored.view());
     expect_inner_dim(outputs, weight.rows, [weight.rows, weight.columns])?;
-    tensor_of_tiles(dtype, [tokens, weight.columns], [TOKENS, FEATURES], |rows, columns, tile| {
+    tensor_of_tiles(dtype, [tokens, weight.columns], tile_sides(dy), |rows, columns, tile| {
         weight.for_each_row_block(0..outputs, columns.clone(), dy, |piece, block| {
             let left = Matrix::new(dy.skip(rows.start * outputs + piece.start), rows.len(), piece.len(), outputs);
             tile.multiply(piece.start > 0, 1.0, left, block);
         });
         on_tile(rows, columns, tile);
     })
+}
+
+/// The tokens and features of one tile of a product with the activations `x`. A product in bf16 packs the weight of each
+/// tile, so its tiles have as many tokens as their sums leave room for in the processor's cache.
+fn tile_sides(x: Data<'_>) -> [usize; 2] {
+    match x {
+        Data::F32(_) => [512, FEATURES],
+        Data::Bf16(_) => [1024, 64],
+    }
 }
 
 /// Makes a matrix of `shape` in type `dtype` on the CPU, from tiles of at most `tile` (rows, columns), one task each.
