@@ -73,7 +73,7 @@ def arguments():
     p.add_argument("--batch", type=int, default=4, help="for `records` and `preference` (default 4)")
     p.add_argument("--peers", action="append", choices=training.PEERS,
                    help=f"for `dense`, `records`, `preference`, `grpo`: only this one; may be given several times "
-                        f"(default {'; '.join(training.USUAL)}; for `dense` {'; '.join(training.DENSE)})")
+                        f"(default {'; '.join(training.USUAL)}; for `records` {training.RECORDS[-1]} as well; for `dense` {'; '.join(training.DENSE)})")
     p.add_argument("--longest", type=int, default=4096, help="for `growth`: no longer rows (default 4096)")
     p.add_argument("--prompt", type=int, default=32, help="for `decode`: tokens of a prompt (default 32)")
     p.add_argument("--tokens", type=int, default=128, help="for `decode`: new tokens (default 128)")

@@ -61,6 +61,11 @@ class Learner:
         self.optimizer.zero_grad(set_to_none=True)
 
 
+def compiled(model):
+    """The model's forward pass by torch.compile, for rows of any length without compiling again."""
+    return torch.compile(model, dynamic=True)
+
+
 def arithmetic(precision, device="cpu"):
     """What a forward pass runs in: f32 as it is, or bf16 where PyTorch's autocast finds it right."""
     return contextlib.nullcontext() if precision == "f32" else torch.autocast(device, dtype=torch.bfloat16)
@@ -78,9 +83,10 @@ def timed(steps):
     return seconds
 
 
-def timed_but_first(steps):
-    """The seconds of each call; the first is made once before, to warm up."""
-    return timed(steps[:1] + steps)[1:]
+def timed_but_first(steps, compiled=False):
+    """The seconds of each call. The first is made once before, to warm up; compiled, all are: the compiler meets every shape."""
+    before = steps if compiled else steps[:1]
+    return timed(before + steps)[len(before):]
 
 
 def gpu_memory():

@@ -59,6 +59,7 @@ class Report:
         kept = before["rows"] if all(before.get(key) == value for key, value in around.items()) else []
         rows = {(row["model"], row["setting"]): row for row in kept + [row.data for row in self.rows]}
         found["questions"][self.question] = around | {"rows": list(rows.values())}
+        os.makedirs(os.path.dirname(path) or ".", exist_ok=True)
         with open(path + ".new", "w") as file:
             json.dump(found, file, indent=1, ensure_ascii=False, sort_keys=True)
             file.write("\n")
