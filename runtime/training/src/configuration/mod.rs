@@ -168,7 +168,7 @@ impl RunSettings {
         if !errors.is_empty() || !problems.is_empty() {
             let mut rest = document.clone();
             check::remove_wrong_values(&mut rest, &problems);
-            errors.extend(problems.locate(&document));
+            errors.extend(problems::locate(problems, &document));
             if let Ok(rest) = Self::from_checked(rest, folder.clone()) {
                 errors.extend(setting_problems(&Self { project: folder.clone(), ..rest }));
             }
