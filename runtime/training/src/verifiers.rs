@@ -127,7 +127,8 @@ impl Verifiers {
     #[must_use]
     pub fn names_and_weights(&self) -> Vec<(String, f32)> {
         let verifiers = self.entries.iter().map(|entry| (entry.name.clone(), entry.weight));
-        verifiers.chain(self.environment.iter().map(|given| (given.name.clone(), given.weight))).collect()
+        let environment = self.environment.iter().map(|given| (given.name.clone(), given.table.weight as f32));
+        verifiers.chain(environment).collect()
     }
 
     /// Samples `sampling.completions` completions of every prompt. If the run has an environment and `questions` are
