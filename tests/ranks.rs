@@ -2,12 +2,14 @@
 //! sizes; and one error on all ranks when one of them fails.
 
 use std::collections::BTreeMap;
+use std::net::TcpListener;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tunebox_foundation::explain::Explain as _;
+use tunebox_ranks::{Launch, Launcher, connect};
 use tunebox_training::{Connection, Error, Event, Observer, RunSettings, Summary, execute_on_ranks};
 
 use crate::support::tiny_run::{TestObserver, Workspace, records};
@@ -36,11 +38,14 @@ type Ended = (Result<Summary, Error>, usize);
 /// Executes a run on one rank for each of these settings, in threads, and returns what each of them returned. Rank 0 stops
 /// the run after the step `stop_after`.
 fn execute(settings: Vec<RunSettings>, stop_after: Option<u64>) -> Vec<Ended> {
-    let transports = tunebox_ranks::local(settings.len());
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let (count, timeout) = (settings.len(), Duration::from_secs(600));
     std::thread::scope(|scope| {
-        let start = |(settings, transport): (RunSettings, tunebox_ranks::LocalTransport)| {
+        let start = |(rank, settings): (usize, RunSettings)| {
+            let address = Some(("127.0.0.1".to_owned(), port));
+            let launch = Launch { launcher: Launcher::Torchrun, rank, count, address, library: None };
             scope.spawn(move || {
-                let connection = Connection::open(Box::new(transport), Duration::from_secs(600)).unwrap();
+                let connection = Connection::open(connect(&launch, timeout).unwrap(), timeout).unwrap();
                 let connection = Arc::new(Mutex::new(connection));
                 let stop = AtomicBool::new(false);
                 let mut watcher = Watcher { stop: &stop, stop_after, events: 0 };
@@ -51,7 +56,7 @@ fn execute(settings: Vec<RunSettings>, stop_after: Option<u64>) -> Vec<Ended> {
                 (result, watcher.events)
             })
         };
-        let threads: Vec<_> = settings.into_iter().zip(transports).map(start).collect();
+        let threads: Vec<_> = settings.into_iter().enumerate().map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }

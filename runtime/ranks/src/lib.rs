@@ -1,12 +1,10 @@
 //! Messages between the processes of a distributed run, called ranks: one operation, which gathers a message from each.
 //!
 //! [`find_launch`] reads from the environment how this process was started, [`connect`] connects it to the other ranks:
-//! by MPI if an MPI launcher or Slurm started it, by TCP if `torchrun` or a program like it did. [`local()`] connects
-//! threads of one process, for tests.
+//! by MPI if an MPI launcher or Slurm started it, by TCP if `torchrun` or a program like it did.
 
 mod error;
 mod launch;
-mod local;
 mod mpi;
 mod tcp;
 
@@ -14,7 +12,6 @@ use std::time::{Duration, Instant};
 
 pub use error::RankError;
 pub use launch::{Launch, Launcher, find_launch};
-pub use local::{LocalTransport, local};
 
 /// The length in bytes of the longest message that [`Transport::gather`] sends: 64 MiB.
 pub const MAX_MESSAGE: usize = 64 << 20;

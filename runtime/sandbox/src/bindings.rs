@@ -1,4 +1,4 @@
-//! The Rust bindings of the worlds of `wit/`, generated.
+//! The Rust bindings of the world `method` of `wit/`, generated.
 //!
 //! Every resource is bound to one Rust type of [`crate::entries`], so a handle of the wrong kind
 //! cannot reach a function.
@@ -32,19 +32,3 @@ pub(crate) use exports::tunebox::method::training;
 pub(crate) use tunebox::method::{
     data, hidden, learn, model, optimizer, patch, reward, run, sample, teacher, tensor, text, types, weights,
 };
-
-/// The bindings of the world `verifier`.
-pub(crate) mod verifier {
-    wasmtime::component::bindgen!({
-        path: "../../wit",
-        world: "tunebox:method/verifier",
-    });
-}
-
-/// The bindings of the world `environment`.
-pub(crate) mod environment {
-    wasmtime::component::bindgen!({
-        path: "../../wit",
-        world: "tunebox:method/environment",
-    });
-}

@@ -3,60 +3,51 @@
 
 use std::time::Instant;
 
-use wasmtime::Store;
-use wasmtime::component::InstancePre;
+use wasmtime::component::{ComponentType, Lift, Lower};
 
-use crate::bindings::environment::exports::tunebox::method::respond;
-use crate::bindings::environment::{Environment as Bound, EnvironmentPre};
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::figures::grouped;
-use crate::isolated::{CallLimits, CallState, Instances, Isolated, World};
+use crate::isolated::{CallLimits, Instances, Isolated, World};
 use crate::limits::Limits;
 use crate::session::Value;
 
 /// The world `environment`.
-struct Responding;
-
-impl World for Responding {
-    const NAME: &'static str = "environment";
-    const EXPORT: &'static str = "respond";
-    const FUNCTIONS: &'static str = "`init` and `respond`";
-    type Pre = EnvironmentPre<CallState>;
-    type Bound = Bound;
-    type Value = respond::Value;
-
-    fn check(instance_pre: InstancePre<CallState>) -> wasmtime::Result<Self::Pre> {
-        EnvironmentPre::new(instance_pre)
-    }
-
-    fn instantiate(pre: &Self::Pre, store: &mut Store<CallState>) -> wasmtime::Result<Bound> {
-        pre.instantiate(store)
-    }
-
-    fn init(
-        bound: &Bound,
-        store: &mut Store<CallState>,
-        settings: &[(String, respond::Value)],
-    ) -> wasmtime::Result<Result<(), String>> {
-        bound.tunebox_method_respond().call_init(store, settings)
-    }
-}
+static WORLD: World = World {
+    name: "environment",
+    function: "respond",
+    check: |function, store| function.typed::<(&str, &str, &[Turn]), (Reply,)>(store).map(drop),
+};
 
 /// An environment that was admitted and compiled; nothing of it has run.
 #[derive(Clone)]
 pub struct Environment {
-    component: Isolated<Responding>,
+    component: Isolated,
     message_bytes: usize,
 }
 
 /// One turn of an episode.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, ComponentType, Lower)]
+#[component(variant)]
 pub enum Turn {
     /// What the model wrote.
+    #[component(name = "completion")]
     Completion(String),
     /// What the environment answered.
+    #[component(name = "message")]
     Message(String),
+}
+
+/// What an environment returns.
+#[derive(ComponentType, Lift)]
+#[component(variant)]
+enum Reply {
+    /// The next message to the model.
+    #[component(name = "message")]
+    Message(String),
+    /// The episode is over, with its reward, if it has one.
+    #[component(name = "end")]
+    End(Option<f32>),
 }
 
 /// The outcome of one call of an environment.
@@ -84,14 +75,15 @@ impl Engine {
             instructions: limits.environment_instructions,
             memory: limits.environment_memory as u64,
         };
-        let component = Isolated::admit(self, bytes, name, limits.environment_component_bytes, call_limits)?;
+        let size = limits.environment_component_bytes;
+        let component = Isolated::admit(self, bytes, name, &WORLD, (size, call_limits))?;
         Ok(Environment { component, message_bytes: limits.environment_message_bytes })
     }
 }
 
 /// An environment with its settings and, between calls, its instance.
 pub struct Responder {
-    instances: Instances<Responding>,
+    instances: Instances,
     message_bytes: usize,
 }
 
@@ -118,31 +110,15 @@ impl Responder {
     /// `environment_instructions` if that is not 0, and not past `end`. Every failure, a message of more than
     /// `environment_message_bytes` and a reward of infinity or NaN included, is a [`Response::Failed`].
     pub fn respond(&mut self, prompt: &str, answer: &str, turns: &[Turn], end: Option<Instant>) -> Response {
-        let turns: Vec<respond::Turn> = turns.iter().map(respond::Turn::from).collect();
-        let reply = self
-            .instances
-            .call(end, |bound, store| bound.tunebox_method_respond().call_respond(store, prompt, answer, &turns));
-        match reply {
-            Ok(respond::Reply::Message(text)) if text.len() > self.message_bytes => {
+        match self.instances.call((prompt, answer, turns), end) {
+            Ok(Reply::Message(text)) if text.len() > self.message_bytes => {
                 let (bytes, most) = (grouped(text.len() as u64), grouped(self.message_bytes as u64));
                 Response::Failed(format!("its message has {bytes} bytes, at most {most} are passed on"))
             }
-            Ok(respond::Reply::Message(text)) => Response::Message(text),
-            Ok(respond::Reply::End(Some(reward))) if !reward.is_finite() => {
-                Response::Failed(format!("its reward is {reward}"))
-            }
-            Ok(respond::Reply::End(reward)) => Response::End(reward),
+            Ok(Reply::Message(text)) => Response::Message(text),
+            Ok(Reply::End(Some(reward))) if !reward.is_finite() => Response::Failed(format!("its reward is {reward}")),
+            Ok(Reply::End(reward)) => Response::End(reward),
             Err(reason) => Response::Failed(reason),
-        }
-    }
-}
-
-impl From<&Turn> for respond::Turn {
-    /// Converts a turn to the type of the world `environment`.
-    fn from(turn: &Turn) -> Self {
-        match turn {
-            Turn::Completion(text) => Self::Completion(text.clone()),
-            Turn::Message(text) => Self::Message(text.clone()),
         }
     }
 }

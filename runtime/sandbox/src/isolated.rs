@@ -6,11 +6,15 @@
 
 use std::time::{Duration, Instant};
 
+use tunebox_foundation::contract::{CONTRACT, PACKAGE};
 use tunebox_foundation::explain::Explanation;
-use wasmtime::component::InstancePre;
-use wasmtime::{Store, Trap, UpdateDeadline};
+use wasmtime::component::{
+    Component, ComponentExportIndex, ComponentNamedList, Func, InstancePre, Lift, Linker, Lower, TypedFunc,
+};
+use wasmtime::{Store, Trap, UpdateDeadline, format_err};
 
 use crate::admission;
+use crate::bindings::types;
 use crate::engine::Engine;
 use crate::error::Error;
 use crate::figures::{format_bytes, grouped};
@@ -38,55 +42,31 @@ pub(crate) struct CallLimits {
     pub(crate) memory: u64,
 }
 
-/// A world of the contract whose components import nothing.
-pub(crate) trait World: 'static {
+/// A world of the contract whose components import nothing. They export `init` and another function, with which they
+/// answer, in an interface that is called like this function.
+pub(crate) struct World {
     /// Its name in the contract and in messages.
-    const NAME: &'static str;
-    /// The interface that its components export.
-    const EXPORT: &'static str;
-    /// The functions of that interface, as messages list them.
-    const FUNCTIONS: &'static str;
-    /// A component whose exports were checked.
-    type Pre: Clone;
-    /// The exports of an instance.
-    type Bound;
-    /// The type of a setting's value.
-    type Value: for<'a> From<&'a Value>;
-
-    /// Checks the exports of a component. Errors: one is missing or has another type than in the world.
-    fn check(instance_pre: InstancePre<CallState>) -> wasmtime::Result<Self::Pre>;
-
-    /// Makes an instance in a store. Errors: its start traps or passes a limit of the store.
-    fn instantiate(pre: &Self::Pre, store: &mut Store<CallState>) -> wasmtime::Result<Self::Bound>;
-
-    /// Calls `init` with the settings. The inner error is the component's message; the outer one means that it trapped
-    /// or passed a limit.
-    fn init(
-        bound: &Self::Bound,
-        store: &mut Store<CallState>,
-        settings: &[(String, Self::Value)],
-    ) -> wasmtime::Result<Result<(), String>>;
+    pub(crate) name: &'static str,
+    /// The name of the function that answers.
+    pub(crate) function: &'static str,
+    /// Checks the type of that function. Errors: it is not the one of the contract.
+    pub(crate) check: fn(&Func, &Store<CallState>) -> wasmtime::Result<()>,
 }
 
 /// A component that was admitted and compiled; nothing of it has run.
-pub(crate) struct Isolated<W: World> {
+#[derive(Clone)]
+pub(crate) struct Isolated {
     pub(crate) name: String,
-    engine: wasmtime::Engine,
-    pre: W::Pre,
+    world: &'static World,
+    pre: InstancePre<CallState>,
+    /// The exports `init` and the function that answers.
+    exports: [ComponentExportIndex; 2],
     limits: CallLimits,
     /// The bytes that the host keeps for its instances, memories and tables excluded.
     instance_bytes: u64,
 }
 
-impl<W: World> Clone for Isolated<W> {
-    fn clone(&self) -> Self {
-        let Self { name, engine, pre, limits, instance_bytes } = self;
-        let (name, engine, pre, limits) = (name.clone(), engine.clone(), pre.clone(), limits.clone());
-        Self { name, engine, pre, limits, instance_bytes: *instance_bytes }
-    }
-}
-
-impl<W: World> Isolated<W> {
+impl Isolated {
     /// Checks a component against its world, at most `component_bytes` and the rules of a method's component, then
     /// compiles it or loads its code from the cache. Runs nothing of it. `name` names it in messages, escaped and cut
     /// at 200 bytes.
@@ -98,37 +78,53 @@ impl<W: World> Isolated<W> {
         engine: &Engine,
         bytes: &[u8],
         name: &str,
-        component_bytes: usize,
-        limits: CallLimits,
+        world: &'static World,
+        (component_bytes, limits): (usize, CallLimits),
     ) -> Result<Self, Error> {
         let name = printable(name, 200);
-        let instance_bytes = check_bytes::<W>(bytes, &name, component_bytes)?;
+        let instance_bytes = check_bytes(bytes, &name, world, component_bytes)?;
         let component = engine.compile(bytes, &name, &[])?;
-        let linker = wasmtime::component::Linker::new(component.engine());
-        let pre = linker.instantiate_pre(&component).and_then(W::check);
-        let pre = pre.map_err(|error| Error::mismatch(&name, &error))?;
-        Ok(Self { name, engine: component.engine().clone(), pre, limits, instance_bytes })
+        let found = Linker::new(component.engine()).instantiate_pre(&component);
+        let found = found.and_then(|pre| Ok((pre, find_exports(&component, world)?)));
+        let (pre, exports) = found.map_err(|error| Error::mismatch(&name, &error))?;
+        Ok(Self { name, world, pre, exports, limits, instance_bytes })
     }
+}
+
+/// Finds the functions that a component of this world exports: `init` and the one that answers. Errors: one is missing.
+fn find_exports(component: &Component, world: &World) -> wasmtime::Result<[ComponentExportIndex; 2]> {
+    let interface = format!("{PACKAGE}/{}@{CONTRACT}", world.function);
+    let exported = component.get_export_index(None, &interface);
+    let exported = exported.ok_or_else(|| format_err!("no exported instance named `{interface}`"))?;
+    let find = |name: &str| {
+        let missing = || format_err!("instance export `{interface}` does not have export `{name}`");
+        component.get_export_index(Some(&exported), name).ok_or_else(missing)
+    };
+    Ok([find("init")?, find(world.function)?])
 }
 
 /// Checks a component before it is compiled: at most `component_bytes`, nothing that the contract excludes (the rules
 /// of a method's component), no imports, and the export of its world. Does not check types. Returns the bytes that the
 /// host keeps for its instances, memories and tables excluded.
-fn check_bytes<W: World>(bytes: &[u8], name: &str, component_bytes: usize) -> Result<u64, Error> {
+fn check_bytes(bytes: &[u8], name: &str, world: &World, component_bytes: usize) -> Result<u64, Error> {
     let survey = admission::examine(bytes, name, component_bytes)?;
     if let Some(import) = survey.imports.first() {
         let import = printable(import, 200);
-        return Err(Error::IsolatedImports { world: W::NAME, component: name.to_owned(), import });
+        return Err(Error::IsolatedImports { world: world.name, component: name.to_owned(), import });
     }
-    if let Some(missing) = admission::missing_export(&survey, name, W::EXPORT)? {
-        return Err(Explanation::new("sandbox", format!("`{name}` is no {}", W::NAME))
+    let function = world.function;
+    if let Some(missing) = admission::missing_export(&survey, name, function)? {
+        return Err(Explanation::new("sandbox", format!("`{name}` is no {}", world.name))
             .with_location(format!("export `{missing}`, missed before anything ran"))
-            .with_why(format!("the host calls {}; a training method goes to `[method]`", W::FUNCTIONS))
+            .with_why(format!("the host calls `init` and `{function}`; a training method goes to `[method]`"))
             .with_hint(format!("`tunebox inspect {name}` shows what it offers"))
             .into());
     }
     Ok(survey.instance_bytes())
 }
+
+/// The function `init` of an instance, which takes the settings and may return a message.
+type Init<'a> = TypedFunc<(&'a Vec<(String, types::Value)>,), (Result<(), String>,)>;
 
 /// The data of a store: its memory with the limits, and when the present call must end.
 pub(crate) struct CallState {
@@ -137,20 +133,21 @@ pub(crate) struct CallState {
 }
 
 /// A component with its settings and, between calls, its instance.
-pub(crate) struct Instances<W: World> {
-    pub(crate) component: Isolated<W>,
-    settings: Vec<(String, W::Value)>,
-    instance: Option<(Store<CallState>, W::Bound)>,
+pub(crate) struct Instances {
+    component: Isolated,
+    settings: Vec<(String, types::Value)>,
+    /// A store, and the function of the instance in it that answers.
+    instance: Option<(Store<CallState>, Func)>,
 }
 
-impl<W: World> Instances<W> {
+impl Instances {
     /// Makes an instance and calls its `init` with the settings, within the limits of one call. Every later instance
     /// gets the same settings.
     ///
     /// # Errors
     /// [`Error::Refused`] with the message that `init` returned; [`Error::NotAdmitted`] when the instance cannot be
     /// made within the limits, or `init` traps or passes a limit.
-    pub(crate) fn new(component: Isolated<W>, settings: &[(String, Value)]) -> Result<Self, Error> {
+    pub(crate) fn new(component: Isolated, settings: &[(String, Value)]) -> Result<Self, Error> {
         let settings = settings.iter().map(|(name, value)| (name.clone(), value.into())).collect();
         let mut instances = Self { component, settings, instance: None };
         instances.instance = Some(instances.create_instance(instances.deadline(None))?);
@@ -162,39 +159,41 @@ impl<W: World> Instances<W> {
         self.instance = None;
     }
 
-    /// Calls a function of the component by `call`. Makes an instance first if there is none, and drops it after a trap
-    /// or timeout: all of this within the limits of one call, and not past `end`. The error is the cause, safe to show.
-    pub(crate) fn call<R>(
-        &mut self,
-        end: Option<Instant>,
-        call: impl FnOnce(&W::Bound, &mut Store<CallState>) -> wasmtime::Result<R>,
-    ) -> Result<R, String> {
+    /// Has the component answer `question`, the parameters of its function. Makes an instance first if there is none,
+    /// and drops it after a trap or timeout: all of this within the limits of one call, and not past `end`. The error
+    /// is the cause, safe to show.
+    pub(crate) fn call<P, R>(&mut self, question: P, end: Option<Instant>) -> Result<R, String>
+    where
+        P: ComponentNamedList + Lower,
+        (R,): ComponentNamedList + Lift,
+    {
         let end = self.deadline(end);
-        let (mut store, bound) = self.take_instance(end).map_err(|error| error.to_string())?;
+        let (mut store, function) = self.take_instance(end).map_err(|error| error.to_string())?;
         store.data_mut().end = end;
         store.set_epoch_deadline(1);
-        let answer = call(&bound, &mut store).map_err(|error| self.describe_error(&error))?;
-        self.instance = Some((store, bound));
+        let answer = function.typed::<P, (R,)>(&store).and_then(|typed| typed.call(&mut store, question));
+        let (answer,) = answer.map_err(|error| self.describe_error(&error))?;
+        self.instance = Some((store, function));
         Ok(answer)
     }
 
     /// Takes the existing instance and resets its limit of instructions, or makes one within the limits and until
-    /// `end`, as [`create_instance`](Self::create_instance) does. Returns the store and the instance in it. The caller
-    /// puts it back for the next call.
-    fn take_instance(&mut self, end: Option<Instant>) -> Result<(Store<CallState>, W::Bound), Error> {
-        let Some((mut store, bound)) = self.instance.take() else { return self.create_instance(end) };
+    /// `end`, as [`create_instance`](Self::create_instance) does. Returns the store and the function that answers. The
+    /// caller puts them back for the next call.
+    fn take_instance(&mut self, end: Option<Instant>) -> Result<(Store<CallState>, Func), Error> {
+        let Some((mut store, function)) = self.instance.take() else { return self.create_instance(end) };
         let limited = instructions::set_limit(&mut store, self.component.limits.instructions);
         limited.map_err(|error| self.start_error(&error))?;
-        Ok((store, bound))
+        Ok((store, function))
     }
 
     /// Makes an instance within the limits and until `end` (`None` for no end), and calls `init` with the settings.
-    /// Returns the store and the instance in it. Errors: [`Error::Refused`] if `init` returns a message,
+    /// Returns the store and the function that answers. Errors: [`Error::Refused`] if `init` returns a message,
     /// [`Error::NotAdmitted`] if it traps or the instance cannot be made.
-    fn create_instance(&self, end: Option<Instant>) -> Result<(Store<CallState>, W::Bound), Error> {
+    fn create_instance(&self, end: Option<Instant>) -> Result<(Store<CallState>, Func), Error> {
         // As many memories, tables and instances as a method may have by default.
         let limits = Limits { linear_memory: self.component.limits.memory, ..Limits::default() };
-        let mut store = Store::new(&self.component.engine, CallState { memory: Memory::new(&limits), end });
+        let mut store = Store::new(self.component.pre.engine(), CallState { memory: Memory::new(&limits), end });
         store.limiter(|bounds| &mut bounds.memory);
         store.set_hostcall_fuel(MAX_TRANSFER_BYTES);
         store.epoch_deadline_callback(|store| {
@@ -202,19 +201,32 @@ impl<W: World> Instances<W> {
             if is_late { Err(Trap::Interrupt.into()) } else { Ok(UpdateDeadline::Continue(1)) }
         });
         store.set_epoch_deadline(1);
-        let bound = instructions::set_limit(&mut store, self.component.limits.instructions);
-        let bound = bound.and_then(|()| store.data_mut().memory.reserve(self.component.instance_bytes));
-        let bound = bound.and_then(|()| W::instantiate(&self.component.pre, &mut store));
-        let bound = bound.map_err(|error| self.start_error(&error))?;
-        let answer = W::init(&bound, &mut store, &self.settings);
+        let answer = self.instantiate(&mut store).and_then(|(init, function)| {
+            let (answer,) = init.call(&mut store, (&self.settings,))?;
+            Ok(answer.map(|()| function))
+        });
         match answer.map_err(|error| self.start_error(&error))? {
-            Ok(()) => Ok((store, bound)),
+            Ok(function) => Ok((store, function)),
             Err(message) => {
                 let message = printable(&message, MESSAGE_BYTES);
                 let (method, moment) = (self.component.name.clone(), "for its settings".into());
                 Err(Error::Refused { method, moment, message, denied: None })
             }
         }
+    }
+
+    /// Makes an instance in a store. Returns its functions `init` and the one that answers. Errors: its start traps or
+    /// passes a limit of the store, or one of them has another type than in the contract.
+    fn instantiate(&self, store: &mut Store<CallState>) -> wasmtime::Result<(Init<'_>, Func)> {
+        let Isolated { world, pre, exports: [init, answer], limits, instance_bytes, .. } = &self.component;
+        instructions::set_limit(store, limits.instructions)?;
+        store.data_mut().memory.reserve(*instance_bytes)?;
+        let instance = pre.instantiate(&mut *store)?;
+        let init = instance.get_typed_func(&mut *store, init)?;
+        let missing = || format_err!("failed to find function export");
+        let function = instance.get_func(&mut *store, answer).ok_or_else(missing)?;
+        (world.check)(&function, store)?;
+        Ok((init, function))
     }
 
     /// Returns when a call that begins now must end: after its seconds, unless a limit of instructions takes their
@@ -228,7 +240,7 @@ impl<W: World> Instances<W> {
 
     /// Builds the error for a component that does not start, with the reason that `error`, the engine's, gives.
     fn start_error(&self, error: &wasmtime::Error) -> Error {
-        let (world, name) = (W::NAME, &self.component.name);
+        let (world, name) = (self.component.world.name, &self.component.name);
         let what = format!("the {world} `{name}` does not start: {}", self.describe_error(error));
         Explanation::new("sandbox", what).into()
     }
@@ -251,26 +263,17 @@ impl<W: World> Instances<W> {
     }
 }
 
-/// Converts a setting's value to the type that an interface of the contract declares for it.
-macro_rules! convert_settings {
-    ($interface:ty) => {
-        impl From<&Value> for $interface {
-            /// Converts a setting's value to the type of the interface.
-            fn from(value: &Value) -> Self {
-                match value {
-                    Value::Boolean(value) => Self::Boolean(*value),
-                    Value::Integer(value) => Self::Integer(*value),
-                    Value::Number(value) => Self::Number(*value),
-                    Value::Text(value) => Self::Text(value.clone()),
-                    Value::Integers(values) => Self::Integers(values.clone()),
-                    Value::Numbers(values) => Self::Numbers(values.clone()),
-                    Value::Texts(values) => Self::Texts(values.clone()),
-                }
-            }
+impl From<&Value> for types::Value {
+    /// Converts a setting's value to the type of the contract. The interfaces of all worlds have the same one.
+    fn from(value: &Value) -> Self {
+        match value {
+            Value::Boolean(value) => Self::Boolean(*value),
+            Value::Integer(value) => Self::Integer(*value),
+            Value::Number(value) => Self::Number(*value),
+            Value::Text(value) => Self::Text(value.clone()),
+            Value::Integers(values) => Self::Integers(values.clone()),
+            Value::Numbers(values) => Self::Numbers(values.clone()),
+            Value::Texts(values) => Self::Texts(values.clone()),
         }
-    };
+    }
 }
-
-convert_settings!(crate::bindings::types::Value);
-convert_settings!(crate::bindings::verifier::exports::tunebox::method::verify::Value);
-convert_settings!(crate::bindings::environment::exports::tunebox::method::respond::Value);

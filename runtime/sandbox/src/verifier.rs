@@ -2,48 +2,22 @@
 
 use std::time::Instant;
 
-use wasmtime::Store;
-use wasmtime::component::InstancePre;
-
-use crate::bindings::verifier::exports::tunebox::method::verify;
-use crate::bindings::verifier::{Verifier as Bound, VerifierPre};
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::isolated::{CallLimits, CallState, Instances, Isolated, World};
+use crate::isolated::{CallLimits, Instances, Isolated, World};
 use crate::limits::Limits;
 use crate::session::Value;
 
 /// The world `verifier`.
-struct Judging;
-
-impl World for Judging {
-    const NAME: &'static str = "verifier";
-    const EXPORT: &'static str = "verify";
-    const FUNCTIONS: &'static str = "`init` and `verify`";
-    type Pre = VerifierPre<CallState>;
-    type Bound = Bound;
-    type Value = verify::Value;
-
-    fn check(instance_pre: InstancePre<CallState>) -> wasmtime::Result<Self::Pre> {
-        VerifierPre::new(instance_pre)
-    }
-
-    fn instantiate(pre: &Self::Pre, store: &mut Store<CallState>) -> wasmtime::Result<Bound> {
-        pre.instantiate(store)
-    }
-
-    fn init(
-        bound: &Bound,
-        store: &mut Store<CallState>,
-        settings: &[(String, verify::Value)],
-    ) -> wasmtime::Result<Result<(), String>> {
-        bound.tunebox_method_verify().call_init(store, settings)
-    }
-}
+static WORLD: World = World {
+    name: "verifier",
+    function: "verify",
+    check: |function, store| function.typed::<(&str, &str, &str), (Option<f32>,)>(store).map(drop),
+};
 
 /// A verifier that was admitted and compiled; nothing of it has run.
 #[derive(Clone)]
-pub struct Verifier(Isolated<Judging>);
+pub struct Verifier(Isolated);
 
 /// The outcome of one call of a verifier.
 #[derive(Clone, Debug, PartialEq)]
@@ -69,12 +43,12 @@ impl Engine {
             instructions: limits.verifier_instructions,
             memory: limits.verifier_memory as u64,
         };
-        Isolated::admit(self, bytes, name, limits.verifier_component_bytes, call_limits).map(Verifier)
+        Isolated::admit(self, bytes, name, &WORLD, (limits.verifier_component_bytes, call_limits)).map(Verifier)
     }
 }
 
 /// A verifier with its settings and, between calls, its instance.
-pub struct Judge(Instances<Judging>);
+pub struct Judge(Instances);
 
 impl Judge {
     /// Makes an instance of the verifier and calls its `init` with the settings, within the limits of one verdict:
@@ -97,10 +71,7 @@ impl Judge {
     /// after a trap or timeout: all of this within `verifier_seconds`, or `verifier_instructions` if that is not 0, and
     /// not past `end`. Every failure, an infinite value or NaN included, is a [`Verdict::Failed`].
     pub fn verdict(&mut self, prompt: &str, completion: &str, answer: &str, end: Option<Instant>) -> Verdict {
-        let verdict = self
-            .0
-            .call(end, |bound, store| bound.tunebox_method_verify().call_verify(store, prompt, completion, answer));
-        match verdict {
+        match self.0.call::<_, Option<f32>>((prompt, completion, answer), end) {
             Ok(Some(value)) if value.is_finite() => Verdict::Value(value),
             Ok(Some(value)) => Verdict::Failed(format!("its verdict is {value}")),
             Ok(None) => Verdict::Abstained,

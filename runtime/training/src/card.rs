@@ -137,7 +137,7 @@ fn properties_table(plan: &PlannedRun, steps: u64) -> String {
     }
     if let Some(environment) = &plan.environment {
         let (name, version) = (&environment.name, &environment.package.manifest.version);
-        row("environment", format!("{name} {version}, at most {} turns", environment.max_turns));
+        row("environment", format!("{name} {version}, at most {} turns", environment.table.max_turns));
         row("environment, SHA-256", format!("`{}`", environment.package.digest));
     }
     row("made with", format!("tunebox {}", env!("CARGO_PKG_VERSION")));

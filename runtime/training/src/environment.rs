@@ -13,6 +13,7 @@ use tunebox_model::generate::{BATCH, Completion, Reply, Sampling, Turns, generat
 use tunebox_model::{Model, Policy, View};
 use tunebox_sandbox::{Question, Responder, Response, Turn, Verdict};
 
+use crate::configuration::EnvironmentTable;
 use crate::error::Error;
 use crate::plan::PlannedEnvironment;
 use crate::verifiers::{Counts, TOLERATED_FAILURES};
@@ -20,11 +21,8 @@ use crate::verifiers::{Counts, TOLERATED_FAILURES};
 /// The run's environment.
 pub struct Environment {
     pub(crate) name: String,
-    pub(crate) weight: f32,
-    /// The field of the record that it gets as the answer.
-    field: String,
-    /// The most turns of the model in an episode.
-    max_turns: u32,
+    /// Its table in the run file.
+    pub(crate) table: EnvironmentTable,
     /// The most bytes of a message.
     message_bytes: usize,
     responder: Responder,
@@ -45,9 +43,7 @@ impl Environment {
         responder.drop_instance();
         Ok(Self {
             name: planned.name.clone(),
-            weight: planned.weight,
-            field: planned.field.clone(),
-            max_turns: planned.max_turns,
+            table: planned.table.clone(),
             message_bytes: planned.message_bytes,
             responder,
             continuation: Continuation::of(model)?,
@@ -57,7 +53,7 @@ impl Environment {
 
     /// Returns the most turns of the model in an episode, and the most bytes of a message of the environment.
     pub(crate) fn bounds(&self) -> (u32, usize) {
-        (self.max_turns, self.message_bytes)
+        (self.table.max_turns, self.message_bytes)
     }
 
     /// Samples completions of every prompt, and has the environment answer each that ends by itself, until the
@@ -151,14 +147,16 @@ impl Episodes<'_> {
         turns.push(Turn::Completion(text));
         let question = self.questions[number / self.each];
         let environment = &mut *self.environment;
-        let answer = question.fields.get(&environment.field).map_or("", String::as_str);
+        let answer = question.fields.get(&environment.table.answer).map_or("", String::as_str);
         let response = environment.responder.respond(&question.prompt, answer, &turns, self.end);
         if self.end.is_some_and(|end| Instant::now() >= end) {
             return Err(self.fail(Environment::too_long_error));
         }
         let reason = match response {
             Response::End(reward) => return Ok(Reply::End(reward)),
-            Response::Message(_) if turns.len().div_ceil(2) >= environment.max_turns as usize => return Ok(Reply::Cut),
+            Response::Message(_) if turns.len().div_ceil(2) >= environment.table.max_turns as usize => {
+                return Ok(Reply::Cut);
+            }
             Response::Message(message) => match environment.continuation.encode(tokenizer, &message) {
                 Ok(ids) => {
                     turns.push(Turn::Message(message));

@@ -75,30 +75,20 @@ impl MetricsFile {
     /// left no checkpoint. Opens it for appending.
     pub(crate) fn create(run: &Path) -> Result<Self, Error> {
         files::write(&run.join(FILE), b"")?;
-        Self::open(run, 0)
-    }
-
-    /// Opens the metrics file in the run's folder `run` for appending, and creates it if it does not exist. Removes the
-    /// rows of steps after `step`, which will be executed again, and lines that are not rows with a `step`.
-    pub(crate) fn open(run: &Path, step: u64) -> Result<Self, Error> {
-        Self::open_rows(run, |row| is_up_to(row, step))
-    }
-
-    /// Opens the metrics file of a resumed run for appending, as [`open`](Self::open) does. Also removes the rows of
-    /// its end: those of `finish` and of what was shipped, which will be written again.
-    pub(crate) fn resume(run: &Path, step: u64) -> Result<Self, Error> {
-        Self::open_rows(run, |row| is_up_to(row, step) && !is_of_end(row))
+        Self::resume(run, 0)
     }
 
     /// Opens the metrics file in the run's folder `run` for appending, and creates it if it does not exist. First
-    /// rewrites the file without lines that are not JSON or that `is_kept` rejects; leaves it alone if there are none.
-    /// Opens no file of events.
-    fn open_rows(run: &Path, is_kept: impl Fn(&Value) -> bool) -> Result<Self, Error> {
+    /// rewrites the file without the rows of steps after `step` and those of the run's end (of `finish`, and of what
+    /// was shipped), which will be written again, and without lines that are not rows with a `step`; leaves it alone if
+    /// there are none. Opens no file of events.
+    pub(crate) fn resume(run: &Path, step: u64) -> Result<Self, Error> {
         let path = run.join(FILE);
         if path.exists() {
             let bytes = files::read(&path, MAX_BYTES)?;
             let text = String::from_utf8_lossy(&bytes);
-            let is_kept = |line: &&str| serde_json::from_str(line).is_ok_and(|row| is_kept(&row));
+            let is_kept =
+                |line: &&str| serde_json::from_str(line).is_ok_and(|row| is_up_to(&row, step) && !is_of_end(&row));
             let kept: String = text.lines().filter(is_kept).map(|line| format!("{line}\n")).collect();
             if kept != text {
                 files::write(&path, kept.as_bytes())?;
@@ -280,7 +270,7 @@ mod tests {
         assert_eq!(tally.numbers(&[]), [("loss".to_owned(), 1.0)]);
 
         let run = tempfile::tempdir().unwrap();
-        let mut file = MetricsFile::open(run.path(), 0).unwrap();
+        let mut file = MetricsFile::create(run.path()).unwrap();
         let used = json!({ "work": 123_456_789_u64, "calls": 9_999_999, "times": [0.123_456_789, 1.0] });
         file.add_row(&json!({ "step": 3, "validation-loss": 2.345_678_91, "used": used })).unwrap();
         file.sync().unwrap();
@@ -292,15 +282,18 @@ mod tests {
     #[test]
     fn lines_after_the_checkpoint_and_half_lines_go_when_a_run_resumes() {
         let run = run("{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n{\"step\":3}\n{\"step\":4,\"lo");
-        let file = MetricsFile::open(run.path(), 2).unwrap();
+        let file = MetricsFile::resume(run.path(), 2).unwrap();
         let kept = std::fs::read_to_string(run.path().join(FILE)).unwrap();
         assert_eq!((kept.as_str(), file.read_rows().unwrap().len()), ("{\"step\":1,\"loss\":2.5}\n{\"step\":2}\n", 2));
     }
 
     #[test]
     fn a_metric_that_no_line_has_was_not_reported() {
-        let run = run("{\"step\":1,\"loss\":2.5}\n{\"step\":2,\"closing\":true,\"norm\":1.0}\n");
+        let run = run("{\"step\":1,\"loss\":2.5}\n");
+        let mut file = MetricsFile::resume(run.path(), 1).unwrap();
+        file.add_closing(2, &[("norm".to_owned(), 1.0)]).unwrap();
+        file.sync().unwrap();
         let names = ["norm", "accuracy", "loss"].map(str::to_owned);
-        assert_eq!(MetricsFile::open(run.path(), 2).unwrap().unreported(&names).unwrap(), ["accuracy"]);
+        assert_eq!(file.unreported(&names).unwrap(), ["accuracy"]);
     }
 }

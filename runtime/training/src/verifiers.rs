@@ -127,7 +127,8 @@ impl Verifiers {
     #[must_use]
     pub fn names_and_weights(&self) -> Vec<(String, f32)> {
         let verifiers = self.entries.iter().map(|entry| (entry.name.clone(), entry.weight));
-        verifiers.chain(self.environment.iter().map(|given| (given.name.clone(), given.weight))).collect()
+        let environment = self.environment.iter().map(|given| (given.name.clone(), given.table.weight as f32));
+        verifiers.chain(environment).collect()
     }
 
     /// Samples `sampling.completions` completions of every prompt. If the run has an environment and `questions` are
@@ -154,18 +155,17 @@ impl Verifiers {
         let written = sampling.completions * sampling.max_tokens;
         let weights: Vec<usize> = prompts.iter().map(|prompt| prompt.len() + written).collect();
         let (all, before) = (weights.len() * sampling.completions, self.environment_failures());
-        let completions =
-            share_work(policy.ranks(), "generate", &weights, &mut self.environment, |environment, own| {
-                let prompts = &prompts[own.clone()];
-                let first_prompt = sampling.first_prompt + own.start as u64;
-                let sampling = Sampling { first_prompt, ..sampling.clone() };
-                match (environment, questions.map(|questions| &questions[own])) {
-                    (Some(environment), Some(questions)) => {
-                        environment.generate((policy, view), (prompts, questions), (&sampling, room), all, end)
-                    }
-                    _ => Ok(generate(policy, view, prompts, &sampling, &mut |_, _| true)?),
+        let completions = share_work(policy.ranks(), "generate", &weights, self, |verifiers, own| {
+            let prompts = &prompts[own.clone()];
+            let first_prompt = sampling.first_prompt + own.start as u64;
+            let sampling = Sampling { first_prompt, ..sampling.clone() };
+            match (&mut verifiers.environment, questions.map(|questions| &questions[own])) {
+                (Some(environment), Some(questions)) => {
+                    environment.generate((policy, view), (prompts, questions), (&sampling, room), all, end)
                 }
-            })?;
+                _ => Ok(generate(policy, view, prompts, &sampling, &mut |_, _| true)?),
+            }
+        })?;
         let failed = self.environment_failures() - before;
         match &self.environment {
             Some(environment) if failed > 0 && failed == all => Err(environment.too_many_failures_error(failed, all)),
@@ -207,11 +207,11 @@ impl Verifiers {
         let end = end.or_else(|| self.deadline_outside_step());
         let before: Vec<usize> = self.entries.iter().map(|entry| entry.counts.failed).collect();
         let weights: Vec<usize> = answers.iter().map(|answer| answer.last_turn.len() + 1).collect();
-        let mut rows = share_work(ranks, "judge", &weights, &mut self.entries, |entries, own| {
+        let mut rows = share_work(ranks, "judge", &weights, self, |verifiers, own| {
             let (answers, all) = (&answers[own], weights.len());
-            let mut rows = vec![Vec::with_capacity(entries.len()); answers.len()];
+            let mut rows = vec![Vec::with_capacity(verifiers.entries.len()); answers.len()];
             let mut texts = Texts { tokenizer, decoded: Vec::new(), bytes: 0 };
-            for entry in entries {
+            for entry in &mut verifiers.entries {
                 let judged = entry.judge_all(&mut texts, answers, all, end);
                 // State of a verifier must not reach the next step: a resumed run would differ.
                 entry.judge.drop_instance();
@@ -232,8 +232,13 @@ impl Verifiers {
 
     /// Clears the counts of the step before, of every verifier and of the environment.
     pub(crate) fn begin_step(&mut self) {
-        self.entries.iter_mut().for_each(|entry| entry.counts = Counts::default());
-        self.environment.iter_mut().for_each(|environment| environment.counts = Counts::default());
+        self.counts_mut().for_each(|counts| *counts = Counts::default());
+    }
+
+    /// The counts of every verifier, then those of the environment, for changing them.
+    fn counts_mut(&mut self) -> impl Iterator<Item = &mut Counts> {
+        let environment = self.environment.iter_mut().map(|environment| &mut environment.counts);
+        self.entries.iter_mut().map(|entry| &mut entry.counts).chain(environment)
     }
 
     /// The name and the counts of every verifier, then those of the environment.

@@ -1,20 +1,18 @@
 //! What the sandbox costs a training step: `lora` and `dpo` as components beside the same methods as native code.
 //!
 //! Both work on one model in one process, on the same batches, taking turns after each step, and must come to the same
-//! bits. `cargo bench --workspace --bench twin` measures on the tiny model; `-- --model FOLDER`, or the variable
-//! `TUNEBOX_BENCH_MODEL`, on another. The overhead is the median over the pairs of steps of component ÷ native − 1,
-//! shown with its quartiles. Where other work of the machine spreads the quartiles, compare the fastest step of each.
+//! bits. `cargo bench --workspace --bench twin` measures on the tiny model, or on the one that the variable
+//! `TUNEBOX_BENCH_MODEL` names, with fewer but longer steps. The overhead is the median over the pairs of steps of
+//! component ÷ native − 1, shown with its quartiles. Where other work of the machine spreads the quartiles, compare the
+//! fastest step of each.
 #![expect(clippy::print_stdout, reason = "its output is the table")]
 
-mod arguments;
 mod native;
 mod pair;
 mod statistics;
 
-use std::path::Path;
 use std::sync::Arc;
 
-use arguments::Arguments;
 use pair::{Pair, TOLERANCE, TWINS, Timed, Twin, random_batch};
 use statistics::Spread;
 use tunebox_compute::Device;
@@ -22,39 +20,36 @@ use tunebox_model::{Model, Source};
 use tunebox_training::configuration::RandomRecords;
 use tunebox_training::sample;
 
+/// The rank of the adapters.
+const RANK: usize = 16;
+
 /// What any part of the benchmark may end in.
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
 
 fn main() -> Outcome<()> {
-    let model = std::env::var("TUNEBOX_BENCH_MODEL").ok();
-    let arguments = Arguments::parse_from_words(std::env::args().skip(1), model).unwrap_or_else(|error| error.exit());
     tunebox_compute::allocator::keep_freed_pages();
     let place = tempfile::tempdir()?;
-    let model = open(arguments.model.as_deref(), place.path())?;
-    for twin in TWINS.iter().filter(|twin| arguments.methods.iter().any(|name| name == twin.name)) {
-        show(twin, &arguments, &measure(twin, &model, &arguments)?);
+    let (path, pairs, records, sequence) = match std::env::var("TUNEBOX_BENCH_MODEL") {
+        Ok(path) => (path, 5, 4, 256),
+        Err(_) => (sample::unpack(place.path())?.join("model").display().to_string(), 40, 12, 64),
+    };
+    let model = Arc::new(Model::open(&Source::open(&path, true)?, &Device::Cpu)?);
+    for twin in &TWINS {
+        let name = twin.name;
+        println!("{name} on {path}: {records} records of {sequence} tokens, rank {RANK}, {pairs} pairs of steps");
+        show(&measure(twin, &model, pairs, RandomRecords { records, sequence, seed: 0 })?);
     }
     Ok(())
 }
 
-/// Opens the model that was named, or unpacks the tiny one of the sample below `place` and opens that, on the CPU.
-fn open(model: Option<&str>, place: &Path) -> Outcome<Arc<Model>> {
-    let path = match model {
-        Some(model) => model.to_owned(),
-        None => sample::unpack(place)?.join("model").display().to_string(),
-    };
-    Ok(Arc::new(Model::open(&Source::open(&path, true)?, &Device::Cpu)?))
-}
-
-/// Executes and times `arguments.pairs` pairs of steps, each on its own random batch; native and component take turns
-/// at being first. One earlier pair warms up and is not in the result.
-fn measure(twin: &'static Twin, model: &Arc<Model>, arguments: &Arguments) -> Outcome<Vec<Timed>> {
+/// Executes and times so many pairs of steps, each on its own random batch; native and component take turns at being
+/// first. One earlier pair warms up and is not in the result.
+fn measure(twin: &'static Twin, model: &Arc<Model>, pairs: u64, sizes: RandomRecords) -> Outcome<Vec<Timed>> {
     let vocabulary = model.configuration.vocabulary;
-    let (records, sequence) = (arguments.batch.get(), arguments.sequence.get());
-    let mut pair = Pair::start(twin, model, arguments.rank.get())?;
+    let mut pair = Pair::start(twin, model, RANK)?;
     let mut times = Vec::new();
-    for step in 0..=arguments.pairs.get() {
-        let sizes = RandomRecords { records, sequence, seed: step as u64 };
+    for step in 0..=pairs {
+        let sizes = RandomRecords { seed: step, ..sizes };
         let timed = pair.step(&random_batch(twin.shape, sizes, vocabulary)?, step % 2 == 0)?;
         if step > 0 {
             times.push(timed);
@@ -64,22 +59,18 @@ fn measure(twin: &'static Twin, model: &Arc<Model>, arguments: &Arguments) -> Ou
 }
 
 /// Prints the measured times, their overhead and the guest's share as a table.
-fn show(twin: &Twin, arguments: &Arguments, times: &[Timed]) {
+fn show(times: &[Timed]) {
     let native = Spread::of(times.iter().map(|timed| timed.native));
     let component = Spread::of(times.iter().map(|timed| timed.component));
     let overhead = Spread::of(times.iter().map(|timed| timed.component / timed.native - 1.0));
     let fastest = least(times, |timed| timed.component) / least(times, |timed| timed.native) - 1.0;
     let guest = Spread::of(times.iter().map(|timed| timed.guest)).median;
     let calls = times.last().map_or(0, |timed| timed.calls);
-    let model = arguments.model.as_deref().unwrap_or("sample");
-    let Arguments { batch, sequence, rank, .. } = arguments;
-    let (name, pairs) = (twin.name, times.len());
     let line = |what: &str, spread: Spread, factor: f64, unit: &str| {
         let Spread { low, median, high } = spread;
         let [low, median, high] = [low, median, high].map(|number| number * factor);
         println!("  {what:<10} {median:>9.3} {unit:<2}   middle half {low:.3} … {high:.3}");
     };
-    println!("{name} on {model}: {batch} records of {sequence} tokens, rank {rank}, {pairs} pairs of steps");
     line("native", native, 1e3, "ms");
     line("component", component, 1e3, "ms");
     line("overhead", overhead, 1e2, "%");

@@ -1,13 +1,11 @@
 //! The native twins of the benchmark do what the components do, and its arithmetic is right.
 
-mod arguments;
 mod native;
 mod pair;
 mod statistics;
 
 use std::sync::Arc;
 
-use arguments::Arguments;
 use pair::{Pair, TWINS, compare, random_batch};
 use statistics::Spread;
 use tunebox_compute::Device;
@@ -16,10 +14,6 @@ use tunebox_training::configuration::RandomRecords;
 use tunebox_training::sample;
 
 type Outcome<T> = Result<T, Box<dyn std::error::Error>>;
-
-fn words(text: &str) -> Vec<String> {
-    text.split_whitespace().map(str::to_owned).collect()
-}
 
 #[test]
 fn a_component_learns_to_the_same_bits_as_its_native_twin() {
@@ -53,18 +47,4 @@ fn quartiles_lie_between_the_numbers_in_proportion() {
     let one = Spread::of([7.0]);
     assert_eq!((one.low, one.median, one.high), (7.0, 7.0, 7.0));
     assert!(Spread::of([]).median.is_nan());
-}
-
-#[test]
-fn arguments_choose_what_is_measured_and_on_what() {
-    let parse = |text: &str, model: Option<&str>| Arguments::parse_from_words(words(text), model.map(str::to_owned));
-    let all = parse("--bench", None).unwrap();
-    assert_eq!((all.methods, all.pairs.get()), (vec!["lora".to_owned(), "dpo".to_owned()], 40));
-    let some = parse("dpo --pairs 3 --bench", Some("qwen")).unwrap();
-    assert_eq!(some.methods, ["dpo"]);
-    assert_eq!((some.pairs.get(), some.batch.get(), some.model.as_deref()), (3, 4, Some("qwen")));
-    assert_eq!(parse("--model llama", Some("qwen")).unwrap().model.as_deref(), Some("llama"));
-    for (wrong, named) in [("--pairs", "value is required"), ("--pairs 0", "'0'"), ("dpe", "'dpe'")] {
-        assert!(parse(wrong, None).unwrap_err().to_string().contains(named), "{wrong}");
-    }
 }

@@ -71,13 +71,15 @@ pub(super) fn measure_steps(
     let summary = run(plan, &mut timed, &AtomicBool::new(false))?;
     let used = read_usage(&summary.folder)?;
     let rate = matmul_flops(&device::parse(&settings.device)?, activations)?;
-    let step_seconds = median(timed.after_warm_up().iter().map(|step| step.seconds).collect());
+    let warm = timed.0.get(1..).unwrap_or_default();
+    let step_seconds = median(warm.iter().map(|step| step.seconds).collect());
+    let tokens = warm.iter().map(|step| step.tokens).sum::<u64>() as f64 / warm.len().max(1) as f64;
     let necessary = step_flops(&sizes, trainable, settings.batch as usize, settings.sequence as usize);
     let utilization = is_supervised.then(|| necessary / step_seconds / rate);
     let training = Training {
         product_gflops: rate / 1e9,
         product_type: activations.as_str(),
-        tokens_per_second: timed.mean_tokens() / step_seconds,
+        tokens_per_second: tokens / step_seconds,
         step_seconds,
         peak_bytes: timed.0.last().and_then(|step| step.peak),
         expected_peak_bytes,
@@ -93,19 +95,6 @@ pub(super) fn measure_steps(
 /// The steps of a run, recorded as they end.
 #[derive(Default)]
 struct TimedSteps(Vec<StepEvent>);
-
-impl TimedSteps {
-    /// Returns all recorded steps but the first, which warms up; empty without steps.
-    fn after_warm_up(&self) -> &[StepEvent] {
-        self.0.get(1..).unwrap_or_default()
-    }
-
-    /// Mean number of tokens of the steps after the first; 0 if there are none.
-    fn mean_tokens(&self) -> f64 {
-        let sum: u64 = self.after_warm_up().iter().map(|step| step.tokens).sum();
-        sum as f64 / self.after_warm_up().len().max(1) as f64
-    }
-}
 
 impl Observer for TimedSteps {
     /// Records a step; ignores other events.

@@ -11,7 +11,7 @@ use tunebox_foundation::nearest::nearest;
 
 use super::document::{Document, Underline, join_key};
 use super::names::{find_meant_key, unknown_key_hint};
-use super::problems::Problems;
+use super::problems::{Problem, add_problem};
 use super::tables::RunFile;
 
 /// Tests whether a number is within a bound.
@@ -71,7 +71,7 @@ fn find_key_below(schema: &Value, table: &str, name: &str) -> Option<String> {
 ///
 /// Numbers and booleans of a `--set` become text where the schema wants text; nothing else of the document changes. A
 /// document without values is checked as an empty table, so its required keys are missing.
-pub(super) fn check(document: &mut Document) -> Problems {
+pub(super) fn check(document: &mut Document) -> Vec<Problem> {
     let mut table = match document.tree.take() {
         Value::Object(table) => table,
         _ => Map::new(),
@@ -97,24 +97,25 @@ fn has_files(tables: &Map<String, Value>) -> bool {
 
 /// Removes the values with a problem from a checked document, and gives the text "" to required settings that are
 /// missing then, so that the rest of the settings can be read and checked against each other.
-pub(super) fn remove_wrong_values(document: &mut Document, problems: &Problems) {
-    problems.keys().for_each(|key| document.remove(key));
+pub(super) fn remove_wrong_values(document: &mut Document, problems: &[Problem]) {
+    problems.iter().for_each(|problem| document.remove(&problem.key));
     // What is left is missing.
-    document.unreadable = Problems::default();
+    document.unreadable.clear();
     let missing = check(document);
-    missing.keys().for_each(|key| document.insert_text(key));
+    missing.iter().for_each(|problem| document.insert_text(&problem.key));
 }
 
 /// A check of a document, with the problems that it found so far.
 struct Check<'a> {
     document: &'a Document,
-    problems: Problems,
+    problems: Vec<Problem>,
 }
 
 impl Check<'_> {
     /// Adds a problem with the dotted key `key`. `what` is the problem, and `note` stands beside the underlined text.
     fn add(&mut self, key: &str, underline: Underline, what: String, hint: Option<String>, note: Option<String>) {
-        self.problems.push(key, underline, Explanation { hint, ..Explanation::new("config", what) }, note);
+        let explanation = Explanation { hint, ..Explanation::new("config", what) };
+        add_problem(&mut self.problems, Problem { key: key.to_owned(), underline, explanation, note });
     }
 
     /// Checks that the tables of a run file do not give both `data.path` and `data.files`.

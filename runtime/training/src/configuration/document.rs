@@ -13,7 +13,7 @@ use toml::de::{DeTable, DeValue};
 use tunebox_foundation::explain::{Explanation, Snippet};
 
 use super::check::override_hint;
-use super::problems::Problems;
+use super::problems::{Problem, add_problem};
 use crate::error::Error;
 
 /// The most parts of a key in `--set`: far more than any setting has, far fewer than the TOML parser accepts.
@@ -33,7 +33,7 @@ pub struct Document {
     overrides: BTreeMap<String, String>,
     /// The numbers that cannot be read; the tree has null in their place.
     #[serde(skip)]
-    pub(super) unreadable: Problems,
+    pub(super) unreadable: Vec<Problem>,
 }
 
 /// The part of `key = value` that an error message underlines.
@@ -214,8 +214,9 @@ impl Document {
 
     /// Adds the problem of the number `value` at the dotted key `path`, which must be `range`. Returns null.
     fn add_unreadable(&mut self, path: &str, value: &str, range: &str) -> Value {
-        let problem = Explanation::new("config", format!("`{path}` is {value}, it must be {range}"));
-        self.unreadable.push(path, Underline::Value, problem, None);
+        let explanation = Explanation::new("config", format!("`{path}` is {value}, it must be {range}"));
+        let problem = Problem { key: path.to_owned(), underline: Underline::Value, explanation, note: None };
+        add_problem(&mut self.unreadable, problem);
         Value::Null
     }
 }

@@ -141,7 +141,7 @@ impl RunSettings {
     ///
     /// # Errors
     /// An unknown key, wrong type or wrong value, with its location.
-    pub fn from_overrides(overrides: &[String]) -> Result<Self, Error> {
+    pub fn from_overrides(overrides: &[impl AsRef<str>]) -> Result<Self, Error> {
         Self::from_document(Document::default(), PathBuf::new(), overrides)
     }
 
@@ -149,11 +149,12 @@ impl RunSettings {
     /// relative to `folder`. A `--set` of `model.adapter` removes `train.adapter` of the file, and one of `data.path`
     /// or `data.files` removes the other of these two, unless a `--set` gives the removed key as well.
     ///
-    /// # Errors All problems of the document and the `--set` arguments together, and those of the settings that can be
-    /// read beside them: [`setting_problems`].
-    fn from_document(mut document: Document, folder: PathBuf, overrides: &[String]) -> Result<Self, Error> {
-        let set = |assignment: &String| document.set(assignment).err();
-        let mut errors: Vec<Error> = overrides.iter().filter_map(set).collect();
+    /// # Errors
+    /// All problems of the document and the `--set` arguments together, and those of the settings that can be read
+    /// beside them: [`setting_problems`].
+    fn from_document(mut document: Document, folder: PathBuf, overrides: &[impl AsRef<str>]) -> Result<Self, Error> {
+        let wrong = overrides.iter().filter_map(|assignment| document.set(assignment.as_ref()).err());
+        let mut errors: Vec<Error> = wrong.collect();
         // `--set model.adapter` continues an adapter and replaces the new one that the file may describe.
         if document.has_override_within("model.adapter") && !document.has_override_within("train.adapter") {
             document.remove("train.adapter");
@@ -168,7 +169,7 @@ impl RunSettings {
         if !errors.is_empty() || !problems.is_empty() {
             let mut rest = document.clone();
             check::remove_wrong_values(&mut rest, &problems);
-            errors.extend(problems.locate(&document));
+            errors.extend(problems::locate(problems, &document));
             if let Ok(rest) = Self::from_checked(rest, folder.clone()) {
                 errors.extend(setting_problems(&Self { project: folder.clone(), ..rest }));
             }

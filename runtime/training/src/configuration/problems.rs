@@ -24,39 +24,17 @@ pub(super) struct Problem {
     pub(super) note: Option<String>,
 }
 
-/// The problems that a check of a document found.
-#[derive(Debug, Clone, Default)]
-pub(super) struct Problems(Vec<Problem>);
-
-impl Problems {
-    /// Adds a problem. Does nothing if there are [`MAX_COLLECTED`] already.
-    pub(super) fn push(&mut self, key: &str, underline: Underline, explanation: Explanation, note: Option<String>) {
-        if self.0.len() < MAX_COLLECTED {
-            self.0.push(Problem { key: key.to_owned(), underline, explanation, note });
-        }
+/// Adds a problem to those that a check of a document found. Does nothing if there are [`MAX_COLLECTED`] already.
+pub(super) fn add_problem(problems: &mut Vec<Problem>, problem: Problem) {
+    if problems.len() < MAX_COLLECTED {
+        problems.push(problem);
     }
+}
 
-    /// Whether no problem was found.
-    pub(super) fn is_empty(&self) -> bool {
-        self.0.is_empty()
-    }
-
-    /// The number of problems so far.
-    pub(super) fn len(&self) -> usize {
-        self.0.len()
-    }
-
-    /// The dotted keys of the settings with a problem.
-    pub(super) fn keys(&self) -> impl Iterator<Item = &str> {
-        self.0.iter().map(|problem| problem.key.as_str())
-    }
-
-    /// Turns each problem into an error with its location in the document.
-    pub(super) fn locate(self, document: &Document) -> Vec<Error> {
-        let located =
-            |problem: Problem| document.error(&problem.key, problem.underline, problem.explanation, problem.note);
-        self.0.into_iter().map(located).collect()
-    }
+/// Turns each problem into an error with its location in the document.
+pub(super) fn locate(problems: Vec<Problem>, document: &Document) -> Vec<Error> {
+    let located = |problem: Problem| document.error(&problem.key, problem.underline, problem.explanation, problem.note);
+    problems.into_iter().map(located).collect()
 }
 
 /// Joins the errors of one check to one error: the first of them, with the others as its further errors. Errors with a

@@ -79,7 +79,7 @@ fn read_limits(method: &str) -> Result<Option<(PathBuf, Value)>, Error> {
     let Some(limits) = document.tree.get_mut("limits").map(Value::take) else { return Ok(None) };
     // The other tables describe a run that is not this one.
     document.tree = minimal_tables(limits.clone());
-    problems::join(check::check(&mut document).locate(&document))?;
+    problems::join(problems::locate(check::check(&mut document), &document))?;
     Ok(Some((path, limits)))
 }
 

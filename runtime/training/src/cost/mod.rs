@@ -79,12 +79,6 @@ impl Meter {
         self.counter.read();
     }
 
-    /// Returns the cost since the planning of the run began. `memory` is the peak memory in bytes, for an estimate of
-    /// the power.
-    pub(crate) fn cost(&mut self, memory: u64, hourly_price: Option<f64>) -> Cost {
-        self.cost_of(self.seconds(), memory, hourly_price)
-    }
-
     /// Returns the cost of `seconds` with the mean power so far. `memory` is the peak memory in bytes, for an estimate
     /// of the power.
     pub(crate) fn cost_of(&mut self, seconds: f64, memory: u64, hourly_price: Option<f64>) -> Cost {

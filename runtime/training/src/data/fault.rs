@@ -57,6 +57,13 @@ pub(super) fn mapping_hint(wanted: &[Shape]) -> String {
     format!("{}; `data.map` reads them from columns of other names", accepted_fields(wanted))
 }
 
+/// What the JSON parser says about a text, without its own line and column, which counts bytes.
+pub(super) fn json_problem(error: &serde_json::Error) -> String {
+    let message = error.to_string();
+    let end = message.find(" at line ").unwrap_or(message.len());
+    message[..end].replace("EOF while parsing", "it ends inside")
+}
+
 /// A sentence with an example of a valid line. Shows a prompt with its completion if `shapes` is empty or contains that
 /// shape, else the first of `shapes`.
 pub(super) fn example_line(shapes: &[Shape]) -> String {

@@ -76,12 +76,8 @@ fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<S
             Err((Explanation::new("data", what).with_hint(example_line(wanted)).into(), value_column(text, &[])))
         }
         Err(error) => {
-            let message = error.to_string();
-            // Without the parser's own line and column, which counts bytes.
-            let end = message.find(" at line ").unwrap_or(message.len());
-            let what = message[..end].replace("EOF while parsing", "it ends inside");
-            let fault =
-                Explanation::new("data", format!("the line is not JSON: {what}")).with_hint(example_line(wanted));
+            let what = format!("the line is not JSON: {}", fault::json_problem(&error));
+            let fault = Explanation::new("data", what).with_hint(example_line(wanted));
             Err((fault.into(), characters(error.column().saturating_sub(1)) + 1))
         }
     }

@@ -91,9 +91,8 @@ mod tests {
     use super::*;
 
     fn problems(overrides: &[&str]) -> Vec<Error> {
-        let overrides = ["model.path=m", "data.path=d", "method.use=lora"].iter().chain(overrides);
-        let settings = RunSettings::from_overrides(&overrides.map(|text| (*text).to_owned()).collect::<Vec<_>>());
-        adapter_problems(&settings.unwrap())
+        let named = ["model.path=m", "data.path=d", "method.use=lora"];
+        adapter_problems(&RunSettings::from_overrides(&[&named[..], overrides].concat()).unwrap())
     }
 
     #[test]
@@ -118,8 +117,7 @@ mod tests {
     fn a_reference_is_for_a_continued_adapter() {
         let check = |overrides: &[&str]| {
             let base = ["model.path=m", "data.path=d", "method.use=dpo", "model.reference=base"];
-            let all = [&base[..], overrides].concat();
-            check_reference(&RunSettings::from_overrides(&all.iter().map(|one| (*one).to_owned()).collect::<Vec<_>>())?)
+            check_reference(&RunSettings::from_overrides(&[&base[..], overrides].concat())?)
         };
         assert!(check(&["model.adapter=runs/a"]).is_ok());
         assert_eq!(check(&[]).unwrap_err().to_string(), "`model.reference` is for a run that continues an adapter");

@@ -9,19 +9,15 @@ use tunebox_sandbox::{Engine, Environment, Value};
 use super::method::{component_problems, imports, setting_error, toml_table};
 use super::trust::open_package;
 use super::verifier::PlannedVerifier;
-use crate::configuration::{RunSettings, Underline};
+use crate::configuration::{EnvironmentTable, RunSettings, Underline};
 use crate::error::Error;
 
 /// An environment that is ready to start.
 pub struct PlannedEnvironment {
     /// The environment's name in metrics and messages: that of its manifest.
     pub name: String,
-    /// The factor of an episode's reward in the reward.
-    pub weight: f32,
-    /// The field of a record that is passed to it as the reference answer.
-    pub field: String,
-    /// The most turns of the model in an episode.
-    pub max_turns: u32,
+    /// Its table in the run file.
+    pub table: EnvironmentTable,
     /// The most bytes of a message.
     pub message_bytes: usize,
     /// The component, its manifest and digest.
@@ -56,9 +52,7 @@ pub(crate) fn load_environment(
     let admitted = engine.admit_environment(&package.bytes, &name, limits)?;
     Ok(Some(PlannedEnvironment {
         name,
-        weight: given.weight as f32,
-        field: given.answer.clone(),
-        max_turns: given.max_turns,
+        table: given.clone(),
         message_bytes: limits.environment_message_bytes,
         package,
         settings: values,

@@ -237,9 +237,7 @@ mod tests {
 
     /// The name of the run that is resumed in a folder of runs, with the rate 0.5, by a name or without.
     fn resume_named(runs: &Path, name: Option<&str>) -> Result<String, Error> {
-        let mut settings =
-            RunSettings::from_overrides(&["model.path=m", "data.path=d", "method.use=lora"].map(str::to_owned))
-                .unwrap();
+        let mut settings = RunSettings::from_overrides(&["model.path=m", "data.path=d", "method.use=lora"]).unwrap();
         settings.file.run.name = name.map(str::to_owned);
         resume(&settings, runs, &identity(0.5)).map(|destination| destination.name)
     }

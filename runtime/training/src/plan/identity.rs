@@ -148,8 +148,7 @@ mod tests {
 
     #[test]
     fn hint_names_the_checkpoint_as_a_new_start_if_it_holds_an_adapter() {
-        let settings = ["model.path=m", "data.path=d", "method.use=lora"].map(str::to_owned);
-        let settings = RunSettings::from_overrides(&settings).unwrap();
+        let settings = RunSettings::from_overrides(&["model.path=m", "data.path=d", "method.use=lora"]).unwrap();
         let run = tempfile::tempdir().unwrap();
         let checkpoint = run.path().join("steps/000010");
         std::fs::create_dir_all(&checkpoint).unwrap();

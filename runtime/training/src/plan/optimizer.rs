@@ -143,8 +143,8 @@ mod tests {
     }
 
     fn settings(overrides: &[&str]) -> RunSettings {
-        let overrides = ["model.path=m", "data.path=d", "method.use=lora"].iter().chain(overrides);
-        RunSettings::from_overrides(&overrides.map(|text| (*text).to_owned()).collect::<Vec<_>>()).unwrap()
+        let named = ["model.path=m", "data.path=d", "method.use=lora"];
+        RunSettings::from_overrides(&[&named[..], overrides].concat()).unwrap()
     }
 
     #[test]

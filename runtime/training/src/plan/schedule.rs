@@ -56,8 +56,8 @@ mod tests {
     use super::*;
 
     fn settings(overrides: &[&str]) -> RunSettings {
-        let overrides = ["model.path=m", "data.path=d", "method.use=lora"].iter().chain(overrides);
-        RunSettings::from_overrides(&overrides.map(|text| (*text).to_owned()).collect::<Vec<_>>()).unwrap()
+        let named = ["model.path=m", "data.path=d", "method.use=lora"];
+        RunSettings::from_overrides(&[&named[..], overrides].concat()).unwrap()
     }
 
     /// The rates that `get_scheduler` of transformers 5 gives for `min_lr`, 10 steps with 2 of warm-up and a peak of

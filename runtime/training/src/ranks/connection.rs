@@ -1,12 +1,11 @@
 //! The connection of one rank to all others: numbered exchanges, of which each must have the same purpose on all ranks.
 
 use std::fs;
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
 use serde::{Deserialize, Serialize};
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
-use tunebox_model::Ranks;
 use tunebox_ranks::{MAX_MESSAGE, RankError, Transport};
 
 use crate::error::Error;
@@ -330,47 +329,6 @@ fn decode(mut message: Vec<u8>) -> Option<(Header, Vec<u8>)> {
 fn host_name() -> String {
     let name = fs::read_to_string("/proc/sys/kernel/hostname").unwrap_or_default();
     name.trim().to_owned()
-}
-
-/// The ranks of a run in the process that holds the connection.
-pub(crate) struct ConnectedRanks {
-    rank: usize,
-    count: usize,
-    connection: Arc<Mutex<Connection>>,
-}
-
-impl ConnectedRanks {
-    /// The ranks of this connection.
-    pub(crate) fn new(connection: Arc<Mutex<Connection>>) -> Self {
-        let (rank, count) = {
-            let connection = lock(&connection);
-            (connection.rank(), connection.count())
-        };
-        Self { rank, count, connection }
-    }
-}
-
-impl std::fmt::Debug for ConnectedRanks {
-    /// Writes the number of the rank and the number of ranks.
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "rank {} of {}", self.rank, self.count)
-    }
-}
-
-impl Ranks for ConnectedRanks {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Exchanges a message with the other ranks over the connection; see [`Connection::gather`].
-    fn gather(&self, purpose: &'static str, message: Result<Vec<u8>, String>) -> tunebox_model::Result<Vec<Vec<u8>>> {
-        let gathered = lock(&self.connection).gather(purpose, message);
-        gathered.map_err(tunebox_model::Error::Ranks)
-    }
 }
 
 /// Locks a connection. A panic under the lock leaves it usable.

@@ -6,8 +6,10 @@
 //! folder. `plan` plans the run on every rank and compares the plans; `worker/on_ranks.rs` carries it out.
 
 mod connection;
+mod group;
 mod plan;
 
-pub(crate) use connection::{ConnectedRanks, HEADER_BYTES, lock};
 pub use connection::{Connection, Traffic};
+pub(crate) use connection::{HEADER_BYTES, lock};
+pub(crate) use group::{Gathered, GatheringRanks, connected_ranks};
 pub(crate) use plan::{agree_on_step, plan_on_ranks};

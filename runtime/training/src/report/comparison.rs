@@ -4,12 +4,13 @@
 use std::path::PathBuf;
 
 use serde::Serialize;
+use serde_json::{Value, json};
 use tunebox_foundation::format::{bytes, counted, duration, grouped};
 
 use super::content::Content;
-use super::figures::{Figure, Group, figure, readable};
-use super::html::{self, Head};
-use super::plot::Line;
+use super::figures::{figure, readable};
+use super::html;
+use super::plot::{Line, Plot};
 use super::text::{short, shown};
 use super::verdict::goal;
 use crate::checkpoint::reject_links;
@@ -211,34 +212,6 @@ fn find_differences(contents: &[Content]) -> Vec<Difference> {
     differing.map(|(key, values)| Difference { key: shorter(key), values }).collect()
 }
 
-/// The values of the template `compare.html`.
-#[derive(Serialize)]
-struct Page {
-    #[serde(flatten)]
-    head: Head,
-    subtitle: String,
-    columns: Vec<String>,
-    runs: Vec<RunPart>,
-    settings: Vec<SettingPart>,
-    main_plot: Option<Figure>,
-    plots: Vec<Figure>,
-}
-
-/// The row of a run in the table of outcomes.
-#[derive(Serialize)]
-struct RunPart {
-    color: usize,
-    name: String,
-    cells: Vec<String>,
-}
-
-/// A key in which runs differ, with the value of each run.
-#[derive(Serialize)]
-struct SettingPart {
-    key: String,
-    shown: Vec<String>,
-}
-
 /// Renders the page: a table of outcomes, the settings that differ, and a plot for each metric that at least two runs
 /// report. The main plot is of the first run's goal, or that of the next run that has one; there is none if only one
 /// run reports that metric.
@@ -247,20 +220,17 @@ fn render(contents: &[Content], runs: &[ComparedRun], differences: &[Difference]
     let main = runs.iter().find_map(|run| run.goal).filter(|goal| names.iter().any(|name| name == goal));
     let others = names.iter().filter(|name| Some(name.as_str()) != main);
     let columns: Vec<&String> = main_columns(&names);
-    let setting = |difference: &Difference| SettingPart {
-        key: shown(&difference.key, MAX_CELL),
-        shown: difference.short_values(),
-    };
+    let setting = |one: &Difference| json!({ "key": shown(&one.key, MAX_CELL), "shown": one.short_values() });
     let heads = ["state", "steps"].map(str::to_owned).into_iter().chain(columns.iter().map(|name| readable(name)));
-    let page = Page {
-        head: Head::new(format!("{} compared", counted(runs.len() as u64, "run")), None),
-        subtitle: runs.iter().map(|run| shown(&run.name, MAX_CELL)).collect::<Vec<_>>().join(", "),
-        columns: heads.chain(["tokens/s", "time", "peak memory"].map(str::to_owned)).collect(),
-        runs: runs.iter().enumerate().map(|(at, run)| run_part(at, run, &columns)).collect(),
-        settings: differences.iter().map(setting).collect(),
-        main_plot: main.map(|name| figure(&group(contents, runs, name, true))),
-        plots: others.map(|name| figure(&group(contents, runs, name, false))).collect(),
-    };
+    let page = json!({
+        "title": format!("{} compared", counted(runs.len() as u64, "run")),
+        "subtitle": runs.iter().map(|run| shown(&run.name, MAX_CELL)).collect::<Vec<_>>().join(", "),
+        "columns": heads.chain(["tokens/s", "time", "peak memory"].map(str::to_owned)).collect::<Vec<_>>(),
+        "runs": runs.iter().enumerate().map(|(at, run)| run_row(at, run, &columns)).collect::<Vec<_>>(),
+        "settings": differences.iter().map(setting).collect::<Vec<_>>(),
+        "main_plot": main.map(|name| figure(&plot(contents, runs, name, true))),
+        "plots": others.map(|name| figure(&plot(contents, runs, name, false))).collect::<Vec<_>>(),
+    });
     html::render("compare.html", &page)
 }
 
@@ -283,9 +253,9 @@ fn main_columns(names: &[String]) -> Vec<&String> {
     SHOWN.iter().filter_map(|shown| names.iter().find(|name| name == shown)).collect()
 }
 
-/// Builds a run's row of the table of outcomes: state, steps, the last value of each metric in `columns`, speed, time
-/// and peak memory; a dash for what is not known.
-fn run_part(color: usize, run: &ComparedRun, columns: &[&String]) -> RunPart {
+/// Builds a run's row of the table of outcomes, with its name and the number of its color: state, steps, the last value
+/// of each metric in `columns`, speed, time and peak memory; a dash for what is not known.
+fn run_row(color: usize, run: &ComparedRun, columns: &[&String]) -> Value {
     let dash = || "–".to_owned();
     let steps = run.planned.filter(|planned| *planned != run.steps);
     let steps =
@@ -295,14 +265,14 @@ fn run_part(color: usize, run: &ComparedRun, columns: &[&String]) -> RunPart {
     let speed = run.tokens_per_second.map_or_else(dash, |speed| short(speed.round()));
     let peak = run.peak_bytes.map_or_else(dash, bytes);
     let cells = [state.to_owned(), steps].into_iter().chain(values).chain([speed, duration(run.seconds), peak]);
-    RunPart { color, name: shown(&run.name, MAX_CELL), cells: cells.collect() }
+    json!({ "color": color, "name": shown(&run.name, MAX_CELL), "cells": cells.collect::<Vec<_>>() })
 }
 
-/// The lines of all runs that report a metric, each in the color of its run.
-fn group(contents: &[Content], runs: &[ComparedRun], name: &str, is_main: bool) -> Group {
+/// The plot of a metric with the lines of all runs that report it, each in the color of its run.
+fn plot(contents: &[Content], runs: &[ComparedRun], name: &str, is_main: bool) -> Plot {
     let line = |(color, (content, run)): (usize, (&Content, &ComparedRun))| {
         Some(Line { label: shown(&run.name, 40), color, points: content.series(name)?.points() })
     };
     let lines = contents.iter().zip(runs).enumerate().filter_map(line).collect();
-    Group { title: readable(name), lines, is_main }
+    Plot { title: readable(name), lines, is_main }
 }

@@ -39,7 +39,7 @@ const COUNTS: [&str; 6] = ["step", "epoch", "tokens", "targets", "seconds", "ski
 pub(super) type Dated<T> = VecDeque<(u64, T)>;
 
 /// What a run's folder says.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 pub(super) struct Content {
     pub(super) folder: PathBuf,
     /// The parsed `run.lock`.
@@ -94,24 +94,9 @@ impl Content {
             folder: folder.to_owned(),
             lock,
             run_file: bounded::read_text(&folder.join("run.toml"), MAX_RUN_FILE).unwrap_or_default(),
-            series: Vec::new(),
-            step: 0,
-            seconds: 0.0,
-            tokens: 0.0,
-            skipped: 0.0,
-            closing: Vec::new(),
-            shipped: None,
-            revisions: VecDeque::new(),
-            figures: None,
-            estimate: None,
-            cost: None,
-            peak: None,
-            completions: VecDeque::new(),
-            answers: Vec::new(),
-            log: VecDeque::new(),
-            warnings: VecDeque::new(),
             metrics: Tail::of(folder.join(metrics::FILE)),
             journal: Tail::of(folder.join(journal::FILE)),
+            ..Self::default()
         };
         content.update()?;
         Ok(content)
@@ -166,7 +151,8 @@ impl Content {
         let Some(step) = row.get("step").and_then(Value::as_u64) else { return };
         let numbers = || row.iter().filter_map(|(name, value)| Some((name, value.as_f64()?)));
         if row.contains_key("closing") {
-            self.closing = numbers().filter(|(name, _)| *name != "step").take(MAX_SERIES).map(to_owned_pair).collect();
+            let reported = numbers().filter(|(name, _)| *name != "step").take(MAX_SERIES);
+            self.closing = reported.map(|(name, value)| (name.clone(), value)).collect();
             return;
         }
         if let Some(shipped) = row.get("shipped") {
@@ -230,13 +216,8 @@ fn keep<T>(items: &mut Dated<T>, step: u64, item: T) {
     items.push_back((step, item));
 }
 
-/// Copies a metric's name, to own it together with the number.
-fn to_owned_pair((name, value): (&String, f64)) -> (String, f64) {
-    (name.clone(), value)
-}
-
 /// A text file that grows, and how much of it was read.
-#[derive(Debug)]
+#[derive(Debug, Default)]
 struct Tail {
     path: PathBuf,
     offset: u64,
@@ -247,7 +228,7 @@ struct Tail {
 impl Tail {
     /// Begins before the first line of the file, which need not exist yet.
     fn of(path: PathBuf) -> Self {
-        Self { path, offset: 0, is_skipping: false }
+        Self { path, ..Self::default() }
     }
 
     /// Returns the lines that the file has gained since the last call, without those of more than 1 MiB. A line without

@@ -1,13 +1,13 @@
 //! The page of one run, from what its folder says.
 
-use serde::Serialize;
+use serde_json::{Value, json};
 use tunebox_foundation::format::{bytes, counted, duration, grouped};
 
 use super::content::{Content, Dated};
-use super::figures::{Figure, figure, figures_of};
-use super::html::{self, Head};
+use super::figures::{figure, plots_of};
+use super::html;
 use super::text::{short, shown};
-use super::verdict::{Goal, Tone, goal, judge};
+use super::verdict::{Goal, goal, judge};
 use crate::cost::Cost;
 use crate::observer::Sample;
 
@@ -45,130 +45,40 @@ impl State {
     }
 }
 
-/// The values of the template `report.html`.
-#[derive(Serialize)]
-struct Page {
-    #[serde(flatten)]
-    head: Head,
-    name: String,
-    state: &'static str,
-    progress: String,
-    subtitle: String,
-    /// The share of finished steps in percent; `None` unless the run goes on and has an end.
-    share: Option<u64>,
-    failure: Option<String>,
-    verdict: VerdictPart,
-    tiles: Vec<Tile>,
-    main_plot: Option<Figure>,
-    plots: Vec<Figure>,
-    warnings: Vec<Item>,
-    answers: Answers,
-    completions: Vec<Group>,
-    closing: Vec<(String, String)>,
-    plan: Vec<(&'static str, String, String)>,
-    facts: Vec<(&'static str, String)>,
-    run_file: String,
-    log: Vec<Item>,
-}
-
-/// What the page says about the success of the run.
-#[derive(Serialize)]
-struct VerdictPart {
-    tone: &'static str,
-    sentence: String,
-    notes: Vec<String>,
-}
-
-/// A figure on the first screen.
-#[derive(Serialize)]
-struct Tile {
-    label: String,
-    value: String,
-    note: String,
-}
-
-/// A line of the log or a warning, with its step.
-#[derive(Serialize)]
-struct Item {
-    step: u64,
-    text: String,
-}
-
-/// Answers before and after, with a note on the step of the last.
-#[derive(Serialize)]
-struct Answers {
-    note: String,
-    list: Vec<AnswerPart>,
-}
-
-#[derive(Serialize)]
-struct AnswerPart {
-    prompt: String,
-    before: String,
-    when: String,
-    after: String,
-    wanted: Option<String>,
-}
-
-/// Completions of one step.
-#[derive(Serialize)]
-struct Group {
-    step: u64,
-    samples: Vec<SamplePart>,
-}
-
-#[derive(Serialize)]
-struct SamplePart {
-    /// Empty if it is that of the sample before.
-    prompt: String,
-    completion: String,
-    reward: String,
-    tone: &'static str,
-    verdicts: String,
-}
-
 /// Renders the page of a run in this state as HTML. A browser loads the page of a running run again every few seconds.
 pub(super) fn render(content: &Content, state: &State) -> String {
     let is_running = *state == State::Running;
-    let (verdict, name) = (judge(content, is_running), shown(&content.name(), MAX_CELL));
+    let name = shown(&content.name(), MAX_CELL);
     let total = content.planned_steps();
     let progress = match total {
         Some(total) => format!("step {} of {}", grouped(content.step), grouped(total)),
         None => format!("step {}", grouped(content.step)),
     };
-    let (main_plot, plots) = figures_of(content, goal(content));
-    let page = Page {
-        head: Head::new(format!("{name}: {}, {progress}", state.name()), is_running.then_some(REFRESH_SECONDS)),
-        name,
-        state: state.name(),
-        progress,
-        subtitle: subtitle(content),
-        share: total.filter(|_| is_running).map(|total| 100 * content.step / total.max(1)),
-        failure: if let State::Failed(why) = state { Some(shown(why, 4000)) } else { None },
-        verdict: VerdictPart { tone: tone_class(verdict.tone), sentence: verdict.sentence, notes: verdict.notes },
-        tiles: tiles(content, is_running),
-        main_plot: main_plot.map(|plot| figure(&plot)),
-        plots: plots.iter().map(figure).collect(),
-        warnings: items(&content.warnings),
-        answers: answers(content, state),
-        completions: groups(&content.completions),
-        closing: content.closing.iter().map(|(name, value)| (shown(name, 80), short(*value))).collect(),
-        plan: plan_rows(content),
-        facts: facts(content),
-        run_file: shown(&content.run_file, 64 << 10),
-        log: items(&content.log),
-    };
+    let (main_plot, plots) = plots_of(content, goal(content));
+    let page = json!({
+        "title": format!("{name}: {}, {progress}", state.name()),
+        "refresh": is_running.then_some(REFRESH_SECONDS),
+        "name": name,
+        "state": state.name(),
+        "progress": progress,
+        "subtitle": subtitle(content),
+        // The finished steps in percent.
+        "share": total.filter(|_| is_running).map(|total| 100 * content.step / total.max(1)),
+        "failure": if let State::Failed(why) = state { Some(shown(why, 4000)) } else { None },
+        "verdict": judge(content, is_running),
+        "tiles": tiles(content, is_running),
+        "main_plot": main_plot.as_ref().map(figure),
+        "plots": plots.iter().map(figure).collect::<Vec<_>>(),
+        "warnings": items(&content.warnings),
+        "answers": answers(content, state),
+        "completions": groups(&content.completions),
+        "closing": content.closing.iter().map(|(name, value)| (shown(name, 80), short(*value))).collect::<Vec<_>>(),
+        "plan": plan_rows(content),
+        "facts": facts(content),
+        "run_file": shown(&content.run_file, 64 << 10),
+        "log": items(&content.log),
+    });
     html::render("report.html", &page)
-}
-
-/// The class of the style sheet for a tone; empty for a neutral one.
-fn tone_class(tone: Tone) -> &'static str {
-    match tone {
-        Tone::Good => "good",
-        Tone::Mixed => "mixed",
-        Tone::Bad => "bad",
-        Tone::Neutral => "",
-    }
 }
 
 /// Returns the line below the title: method, version and model, and the number of records with the name of their data.
@@ -185,10 +95,11 @@ fn subtitle(content: &Content) -> String {
     )
 }
 
-/// The figures on the first screen: main metric, validation, accuracy, speed, time and memory, as far as they are
-/// known.
-fn tiles(content: &Content, is_running: bool) -> Vec<Tile> {
-    let tile = |label: &str, value: String, note: String| Tile { label: shown(label, 80), value, note };
+/// The figures on the first screen, each with a label and a note: main metric, validation, accuracy, speed, time and
+/// memory, as far as they are known.
+fn tiles(content: &Content, is_running: bool) -> Vec<Value> {
+    let tile =
+        |label: &str, value: String, note: String| json!({ "label": shown(label, 80), "value": value, "note": note });
     let mut tiles = Vec::new();
     if let Some(Goal { name, validation, is_more_better }) = goal(content) {
         tiles.extend(content.series(name).map(|series| {
@@ -229,41 +140,42 @@ fn time_note(content: &Content, is_running: bool) -> String {
     }
 }
 
-/// Converts lines for the page, each cut to [`MAX_TEXT`] bytes.
-fn items(lines: &Dated<String>) -> Vec<Item> {
-    lines.iter().map(|(step, text)| Item { step: *step, text: shown(text, MAX_TEXT) }).collect()
+/// Converts lines for the page, each with its step and cut to [`MAX_TEXT`] bytes.
+fn items(lines: &Dated<String>) -> Vec<Value> {
+    lines.iter().map(|(step, text)| json!({ "step": step, "text": shown(text, MAX_TEXT) })).collect()
 }
 
-/// Pairs the first answers with the last, for at most four prompts. An answer without a later one gets a note in its
-/// place. Returns no answers if a finished run has no later ones: it changed none.
-fn answers(content: &Content, state: &State) -> Answers {
+/// Pairs the first answers with the last, for at most four prompts, with a note on their steps. An answer without a
+/// later one gets a note in its place. Returns an empty object without answers, and if a finished run has no later
+/// ones: it changed none.
+fn answers(content: &Content, state: &State) -> Value {
     let (first, last) = (content.answers.first(), content.answers.get(1));
     let Some((first, before)) = first.filter(|_| last.is_some() || *state != State::Finished) else {
-        return Answers { note: String::new(), list: Vec::new() };
+        return json!({});
     };
     let missing = if *state == State::Running { "at the end of the run" } else { "the run did not finish" };
     let list = before.iter().enumerate().map(|(at, answer)| {
         let after = last.and_then(|(_, answers)| answers.get(at)).map(|answer| shown(&answer.answer, MAX_TEXT));
-        AnswerPart {
-            prompt: shown(&answer.prompt, MAX_TEXT),
-            before: shown(&answer.answer, MAX_TEXT),
-            when: last.map_or_else(|| "after".into(), |(step, _)| format!("after step {}", grouped(*step))),
-            after: after.unwrap_or_else(|| missing.into()),
-            wanted: answer.wanted.as_ref().map(|text| shown(text, MAX_TEXT)),
-        }
+        json!({
+            "prompt": shown(&answer.prompt, MAX_TEXT),
+            "before": shown(&answer.answer, MAX_TEXT),
+            "when": last.map_or_else(|| "after".into(), |(step, _)| format!("after step {}", grouped(*step))),
+            "after": after.unwrap_or_else(|| missing.into()),
+            "wanted": answer.wanted.as_ref().map(|text| shown(text, MAX_TEXT)),
+        })
     });
     let note = format!(
         "The likeliest answers, cut after {} tokens, before step {} and at the end.",
         crate::answers::MAX_TOKENS,
         grouped(first + 1)
     );
-    Answers { note, list: list.take(4).collect() }
+    json!({ "note": note, "list": list.take(4).collect::<Vec<_>>() })
 }
 
 /// The last [`MAX_GROUPS`] groups of completions, the newest first, with at most eight samples each. Shows a prompt
 /// once for consecutive samples of it. Marks the samples with the highest and the lowest reward, unless all rewards are
 /// equal.
-fn groups(completions: &Dated<Vec<Sample>>) -> Vec<Group> {
+fn groups(completions: &Dated<Vec<Sample>>) -> Vec<Value> {
     let group = |(step, samples): &(u64, Vec<Sample>)| {
         let known = samples.iter().filter_map(|sample| sample.reward);
         let (low, high) =
@@ -272,19 +184,20 @@ fn groups(completions: &Dated<Vec<Sample>>) -> Vec<Group> {
         let part = |sample: &Sample| {
             let is_new = before.replace(sample.prompt.clone()).as_ref() != Some(&sample.prompt);
             let verdicts = sample.verdicts.iter().map(|(name, value)| format!("{} {}", shown(name, 80), short(*value)));
-            SamplePart {
-                prompt: if is_new { shown(&sample.prompt, MAX_TEXT) } else { String::new() },
-                completion: shown(&sample.completion, MAX_TEXT),
-                reward: sample.reward.map_or_else(|| "–".into(), short),
-                tone: match sample.reward {
-                    Some(reward) if low < high && reward >= high => "good",
-                    Some(reward) if low < high && reward <= low => "bad",
-                    _ => "",
-                },
-                verdicts: verdicts.collect::<Vec<_>>().join(", "),
-            }
+            let tone = match sample.reward {
+                Some(reward) if low < high && reward >= high => "good",
+                Some(reward) if low < high && reward <= low => "bad",
+                _ => "",
+            };
+            json!({
+                "prompt": if is_new { shown(&sample.prompt, MAX_TEXT) } else { String::new() },
+                "completion": shown(&sample.completion, MAX_TEXT),
+                "reward": sample.reward.map_or_else(|| "–".into(), short),
+                "tone": tone,
+                "verdicts": verdicts.collect::<Vec<_>>().join(", "),
+            })
         };
-        Group { step: *step, samples: samples.iter().take(8).map(part).collect() }
+        json!({ "step": step, "samples": samples.iter().take(8).map(part).collect::<Vec<_>>() })
     };
     completions.iter().rev().take(MAX_GROUPS).map(group).collect()
 }

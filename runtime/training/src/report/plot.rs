@@ -30,18 +30,22 @@ pub(super) struct Line {
     pub(super) points: Vec<Point>,
 }
 
+impl Line {
+    /// The value of the point nearest to a step; `None` if that point is more than `distance` away.
+    pub(super) fn value_near(&self, step: f64, distance: f64) -> Option<f64> {
+        let from_step = |point: &&Point| (point.0 - step).abs();
+        let nearest = self.points.iter().min_by(|one, other| from_step(one).total_cmp(&from_step(other)));
+        nearest.filter(|point| from_step(point) <= distance).map(|(_, value)| *value)
+    }
+}
+
 /// A plot of lines over the steps.
 #[derive(Debug, Clone)]
 pub(super) struct Plot {
+    pub(super) title: String,
     pub(super) lines: Vec<Line>,
-    /// Whether the vertical axis may be logarithmic, as it is if all numbers are positive and far apart.
-    pub(super) may_be_log: bool,
-    /// Whether lines of many points are smoothed.
-    pub(super) may_smooth: bool,
-    /// Width and height in CSS pixels.
-    pub(super) size: (f64, f64),
-    /// The class of the SVG.
-    pub(super) class: &'static str,
+    /// Whether it is the plot of what the run is judged by.
+    pub(super) is_main: bool,
 }
 
 /// The ranges of a plot's axes, and where its numbers are drawn.
@@ -54,28 +58,30 @@ struct Axes {
 }
 
 impl Plot {
-    /// Whether the vertical axis is logarithmic: it may be (`may_be_log`), all numbers are positive, and the largest is
-    /// at least [`LOG_RATIO`] times the smallest.
+    /// Whether the vertical axis is logarithmic: the plot is of a loss, a gradient norm or a perplexity, all numbers
+    /// are positive, and the largest is at least [`LOG_RATIO`] times the smallest.
     pub(super) fn is_log(&self) -> bool {
-        let values = || self.lines.iter().flat_map(|line| line.points.iter().map(|(_, value)| *value));
-        let (low, high) = range(values());
-        self.may_be_log && low > 0.0 && high / low >= LOG_RATIO
+        let title = self.title.as_str();
+        let may_be = title.contains("loss") || title.starts_with("gradient norm") || title.contains("perplexity");
+        let (low, high) = range(self.lines.iter().flat_map(|line| line.points.iter().map(|(_, value)| *value)));
+        may_be && low > 0.0 && high / low >= LOG_RATIO
     }
 
-    /// Draws the plot as an SVG element: the grid, the lines, and the areas that show values under the pointer. Text is
-    /// escaped.
-    pub(super) fn svg(&self) -> String {
-        let axes = self.axes();
-        let (width, height) = self.size;
+    /// Draws the plot as an SVG element of this class, width and height in CSS pixels: the grid, the lines, and the
+    /// areas that show values under the pointer. Smooths lines of many points, except learning rates and memory. Text
+    /// is escaped.
+    pub(super) fn svg(&self, size: (f64, f64), class: &str) -> String {
+        let axes = self.axes(size);
+        let (width, height) = size;
+        // These are not noisy, and their corners mean something.
+        let may_smooth = !self.title.starts_with("learning rate") && !self.title.starts_with("peak memory");
         let names: Vec<&str> = self.lines.iter().map(|line| line.label.as_str()).collect();
         let label = attribute(&format!("{} over the steps", names.join(", ")));
-        let mut svg = format!(
-            "<svg class=\"{}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">",
-            self.class
-        );
+        let mut svg =
+            format!("<svg class=\"{class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">");
         axes.draw_grid(&mut svg);
         for line in &self.lines {
-            draw_line(&axes, line, self.may_smooth, &mut svg);
+            draw_line(&axes, line, may_smooth, &mut svg);
         }
         self.draw_columns(&axes, &mut svg);
         svg + "</svg>"
@@ -83,7 +89,7 @@ impl Plot {
 
     /// Finds the ranges of the axes, with 6 % of room above and below the lines. An axis that is not logarithmic begins
     /// at 0 if the smallest number is not negative and less than about a third of the largest.
-    fn axes(&self) -> Axes {
+    fn axes(&self, size: (f64, f64)) -> Axes {
         let points = || self.lines.iter().flat_map(|line| &line.points);
         let steps = range(points().map(|(step, _)| *step));
         let steps = if steps.0 < steps.1 { steps } else { (steps.0 - 1.0, steps.1 + 1.0) };
@@ -95,19 +101,15 @@ impl Plot {
         if !is_log && low >= 0.0 && low < 0.35 * high {
             bottom = 0.0;
         }
-        Axes { steps, values: (bottom, top), is_log, size: self.size }
+        Axes { steps, values: (bottom, top), is_log, size }
     }
 
     /// Draws areas next to each other, each with the values of all lines at one step; the style shows an area's values
     /// only under the pointer. The steps are those of the line with the most points, at most about [`MAX_COLUMNS`] of
     /// them, the last included.
     fn draw_columns(&self, axes: &Axes, svg: &mut String) {
-        let Some(longest) = self.lines.iter().max_by_key(|line| line.points.len()) else { return };
-        let every = longest.points.len().div_ceil(MAX_COLUMNS).max(1);
-        let last = longest.points.len().saturating_sub(1);
-        let chosen = longest.points.iter().enumerate().filter(|(at, _)| at % every == 0 || *at == last);
-        let steps: Vec<f64> = chosen.map(|(_, (step, _))| *step).collect();
-        let (width, height) = self.size;
+        let steps = spaced_steps(&self.lines, MAX_COLUMNS);
+        let (width, height) = axes.size;
         for (at, step) in steps.iter().enumerate() {
             let edge = |other: Option<&f64>, end: f64| other.map_or(end, |other| axes.x(f64::midpoint(*step, *other)));
             let left = edge(at.checked_sub(1).and_then(|before| steps.get(before)), LEFT);
@@ -128,12 +130,8 @@ impl Plot {
     /// escaped. Leaves out lines whose nearest point is further than a twentieth of the plot's steps, plus ½.
     fn caption_at(&self, step: f64) -> String {
         let (first, last) = range(self.lines.iter().flat_map(|line| line.points.iter().map(|(step, _)| *step)));
-        let near = |line: &Line| {
-            let distance = |point: &&Point| (point.0 - step).abs();
-            let nearest = line.points.iter().min_by(|one, other| distance(one).total_cmp(&distance(other)));
-            nearest.filter(|point| distance(point) <= (last - first) / 20.0 + 0.5).map(|(_, value)| *value)
-        };
-        let values = self.lines.iter().filter_map(|line| Some((line, near(line)?)));
+        let distance = (last - first) / 20.0 + 0.5;
+        let values = self.lines.iter().filter_map(|line| Some((line, line.value_near(step, distance)?)));
         let named = values.map(|(line, value)| format!(" · {} {}", attribute(&line.label), short(value)));
         format!("step {}{}", grouped(step.round().max(0.0) as u64), named.collect::<String>())
     }
@@ -216,6 +214,15 @@ fn draw_line(axes: &Axes, line: &Line, may_smooth: bool, svg: &mut String) {
     }
 }
 
+/// Evenly spaced steps of the line with the most points, about `most` of them, the last included.
+pub(super) fn spaced_steps(lines: &[Line], most: usize) -> Vec<f64> {
+    let Some(longest) = lines.iter().max_by_key(|line| line.points.len()) else { return Vec::new() };
+    let every = longest.points.len().div_ceil(most).max(1);
+    let last = longest.points.len().saturating_sub(1);
+    let chosen = longest.points.iter().enumerate().filter(|(at, _)| at % every == 0 || *at == last);
+    chosen.map(|(_, (step, _))| *step).collect()
+}
+
 /// The smallest and the largest of some numbers; (0, 1) without any.
 fn range(values: impl Iterator<Item = f64>) -> (f64, f64) {
     let (low, high) =
@@ -252,7 +259,8 @@ mod tests {
     fn plot(values: &[f64], may_be_log: bool) -> Plot {
         let points = values.iter().enumerate().map(|(at, value)| (at as f64 + 1.0, *value)).collect();
         let line = Line { label: "loss".into(), color: 0, points };
-        Plot { lines: vec![line], may_be_log, may_smooth: true, size: (360.0, 200.0), class: "plot" }
+        let title = if may_be_log { "loss" } else { "reward" };
+        Plot { title: title.into(), lines: vec![line], is_main: false }
     }
 
     #[test]
@@ -274,7 +282,7 @@ mod tests {
     fn every_number_drawn_is_finite() {
         for values in [&[1.0][..], &[0.0, 0.0], &[-1e100, 1e100], &[1e-300, 1e100], &[], &[-1.0, -1.0, 5e-324]] {
             for may_be_log in [true, false] {
-                let svg = plot(values, may_be_log).svg();
+                let svg = plot(values, may_be_log).svg((360.0, 200.0), "plot");
                 assert!(!svg.contains("NaN") && !svg.contains("inf"), "{values:?}: {svg}");
             }
         }

@@ -1,5 +1,7 @@
 //! Whether a run learns: one sentence from the numbers of its main metric, and what speaks against it.
 
+use serde::Serialize;
+
 use super::content::Content;
 use super::series::Series;
 use super::text::short;
@@ -7,18 +9,20 @@ use super::text::short;
 /// The least relative change that counts as one.
 const LEAST_CHANGE: f64 = 0.02;
 
-/// What a change means for the run.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+/// What a change means for the run. The names are classes of the style sheet.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
 pub(super) enum Tone {
     Good,
     /// The run learns, and something speaks against it.
     Mixed,
     Bad,
+    #[serde(rename = "")]
     Neutral,
 }
 
 /// The answer to whether a run learns.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(super) struct Verdict {
     pub(super) tone: Tone,
     pub(super) sentence: String,

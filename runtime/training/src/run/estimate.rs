@@ -23,22 +23,17 @@ impl ActiveRun<'_> {
             return;
         }
         let Some(seconds) = self.timing.estimate(&Parts::of(&self.plan)) else { return };
-        let (memory, price) = (self.peak_memory(), self.plan.settings.file.run.hourly_price);
-        let cost = self.plan.meter.cost_of(seconds, memory, price);
+        let cost = self.cost_of(seconds);
         self.observer.event(&Event::Estimated { step: self.summary.step, cost: cost.clone() });
         self.summary.estimate = Some((self.summary.step, cost));
     }
 
-    /// The cost of the run so far, in this process.
-    pub(super) fn cost(&mut self) -> Cost {
-        let (memory, price) = (self.peak_memory(), self.plan.settings.file.run.hourly_price);
-        self.plan.meter.cost(memory, price)
-    }
-
-    /// The peak memory in bytes: that of the last step, or the planned one before the first step.
-    pub(super) fn peak_memory(&self) -> u64 {
+    /// The cost of so many seconds of this run with the mean power so far, and with the memory of the last step, or the
+    /// planned one before the first step.
+    pub(super) fn cost_of(&mut self, seconds: f64) -> Cost {
         let peak = self.summary.last.as_ref().and_then(|step| step.peak);
-        peak.unwrap_or_else(|| self.plan.summary.memory.total())
+        let memory = peak.unwrap_or_else(|| self.plan.summary.memory.total());
+        self.plan.meter.cost_of(seconds, memory, self.plan.settings.file.run.hourly_price)
     }
 
     /// The seconds in which the reference was scored so far, as its cache counts them; 0 without a cache.

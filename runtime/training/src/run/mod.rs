@@ -52,7 +52,8 @@ fn run_observed(plan: Plan, observer: &mut dyn Observer, stop: &AtomicBool) -> R
         Ok(_) => running.warn_unreported(),
         Err(_) => running.show_last_lines(running.summary.step),
     }
-    let ended = ended.map(|summary| Summary { cost: Some(running.cost()), ..summary });
+    let seconds = running.plan.meter.seconds();
+    let ended = ended.map(|summary| Summary { cost: Some(running.cost_of(seconds)), ..summary });
     ended.map_err(|source| Error::Step { source: Box::new(source), kept: running.summary.checkpoint.clone() })
 }
 

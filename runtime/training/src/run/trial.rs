@@ -67,8 +67,7 @@ pub fn try_steps(mut plan: Plan, folder: &Path) -> Result<Trial, Error> {
         running.timing.ending = Some(ending.elapsed().as_secs_f64());
     }
     let seconds = running.timing.estimate(&parts).unwrap_or_default();
-    let (memory, price) = (running.peak_memory(), running.plan.settings.file.run.hourly_price);
-    let cost = running.plan.meter.cost_of(seconds, memory, price);
+    let cost = running.cost_of(seconds);
     Ok(Trial { steps: running.timing.steps(), seconds: begun.elapsed().as_secs_f64(), cost })
 }
 

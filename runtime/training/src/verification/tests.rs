@@ -82,7 +82,6 @@ fn other_settings_of_a_method_that_is_only_read_are_another_method() {
     let orpo = built_in("orpo").unwrap();
     let of = |more: &[&str]| {
         let set = [&["model.path=.", "data.path=data.jsonl", "method.use=orpo"][..], more].concat();
-        let set: Vec<String> = set.into_iter().map(str::to_owned).collect();
         inputs::method_table(&RunSettings::from_overrides(&set).unwrap(), &orpo)
     };
     let plain = of(&[]);

@@ -7,8 +7,7 @@ use serde::{Deserialize, Serialize};
 use tunebox_model::RankGroup;
 use tunebox_sandbox::Verdict;
 
-use super::Entry;
-use crate::environment::Environment;
+use super::Verifiers;
 use crate::error::Error;
 
 /// The results of a verifier or environment in one step.
@@ -48,44 +47,23 @@ impl Counts {
     }
 }
 
-/// Something whose results of a step are counted, and whose work is divided among ranks: the verifiers, or the
-/// environment.
-pub(super) trait Counting {
-    /// The counts of the present step.
-    fn counts(&mut self) -> Vec<&mut Counts>;
-}
-
-impl Counting for Vec<Entry> {
-    /// Returns the counts of every verifier, in order.
-    fn counts(&mut self) -> Vec<&mut Counts> {
-        self.iter_mut().map(|entry| &mut entry.counts).collect()
-    }
-}
-
-impl Counting for Option<Environment> {
-    /// Returns the counts of the environment; empty without one.
-    fn counts(&mut self) -> Vec<&mut Counts> {
-        self.iter_mut().map(|environment| &mut environment.counts).collect()
-    }
-}
-
 /// Computes results for `weights.len()` items, a share of the items on each rank: `compute` gets the range of this
 /// rank, and returns the results of these items in order, equally many for each. Returns the results of all ranks in
-/// the order of the items, and adds what all ranks counted to `counting`. `weights` says how much work each item is.
-/// Fails on every rank if one of them fails.
-pub(super) fn share_work<C: Counting, T: Serialize + DeserializeOwned>(
+/// the order of the items, and adds what all ranks counted to the counts of `verifiers`. `weights` says how much work
+/// each item is. Fails on every rank if one of them fails.
+pub(super) fn share_work<T: Serialize + DeserializeOwned>(
     ranks: &RankGroup,
     purpose: &'static str,
     weights: &[usize],
-    counting: &mut C,
-    compute: impl FnOnce(&mut C, Range<usize>) -> Result<Vec<T>, Error>,
+    verifiers: &mut Verifiers,
+    compute: impl FnOnce(&mut Verifiers, Range<usize>) -> Result<Vec<T>, Error>,
 ) -> Result<Vec<T>, Error> {
     if !ranks.are_several() {
-        return compute(counting, 0..weights.len());
+        return compute(verifiers, 0..weights.len());
     }
-    let before: Vec<Counts> = counting.counts().into_iter().map(std::mem::take).collect();
-    let own = compute(counting, ranks.divide(weights)[ranks.position().0].clone());
-    let both = counting.counts().into_iter().zip(before);
+    let before: Vec<Counts> = verifiers.counts_mut().map(std::mem::take).collect();
+    let own = compute(verifiers, ranks.divide(weights)[ranks.position().0].clone());
+    let both = verifiers.counts_mut().zip(before);
     let counted: Vec<Counts> = both.map(|(own, before)| std::mem::replace(own, before)).collect();
     let message = match &own {
         Ok(items) => postcard::to_stdvec(&(items, counted)).map_err(|error| error.to_string()),
@@ -98,7 +76,7 @@ pub(super) fn share_work<C: Counting, T: Serialize + DeserializeOwned>(
         let wrong = |error| tunebox_model::Error::Argument(format!("a rank sent no result of `{purpose}`: {error}"));
         let (items, counted): (Vec<T>, Vec<Counts>) = postcard::from_bytes(&message).map_err(wrong)?;
         all.extend(items);
-        counting.counts().into_iter().zip(counted).for_each(|(counts, more)| counts.merge(more));
+        verifiers.counts_mut().zip(counted).for_each(|(counts, more)| counts.merge(more));
     }
     let each = weights.len().max(1);
     if !all.len().is_multiple_of(each) {

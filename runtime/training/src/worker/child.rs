@@ -6,14 +6,14 @@ use std::sync::mpsc::{Receiver, channel};
 use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
-use tunebox_model::{RankGroup, Ranks, watchdog};
+use tunebox_model::{RankGroup, watchdog};
 use tunebox_sandbox::{CallEvent, CallObserver, Compiling};
 
 use super::confinement::{confine, confine_memory};
 use super::protocol::{Input, Job, Message, Order, Version, read, read_bytes, write};
 use crate::error::Error;
 use crate::observer::{Event, Observer};
-use crate::ranks::plan_on_ranks;
+use crate::ranks::{Gathered, GatheringRanks, plan_on_ranks};
 use crate::run::run;
 
 /// Executes the run of the job that arrives on `input`, and writes its events and its result to `output`. After it has
@@ -58,8 +58,11 @@ pub fn serve(
         let (gathered, answers) = channel();
         listen(input, Arc::clone(stop), gathered, orphaned);
         if let Some((rank, count)) = job.rank {
-            let ranks = WorkerRanks { rank, count, pipe: Mutex::new((sender.clone(), answers)) };
-            settings.ranks = RankGroup::new(Arc::new(ranks));
+            let pipe = Mutex::new((sender.clone(), answers));
+            let gather = move |purpose: &'static str, message| {
+                gather_by_parent(&pipe.lock().unwrap_or_else(PoisonError::into_inner), purpose, message)
+            };
+            settings.ranks = RankGroup::new(Arc::new(GatheringRanks { rank, count, gather }));
         }
         let plan = plan_on_ranks(settings)?;
         drop(limit);
@@ -100,9 +103,6 @@ fn watch_parsers(sender: Sender<impl Write + Send + 'static>) -> io::Result<()> 
     })
 }
 
-/// The messages of all ranks, or why they could not be gathered.
-type Gathered = Result<Vec<Vec<u8>>, Box<Explanation>>;
-
 /// Starts a thread that sets `stop` for every stop order on `input`, sends the messages of other ranks to `gathered`,
 /// and calls `orphaned` at the end of the pipe, which means that the parent is gone, or at the first line that is no
 /// order.
@@ -137,44 +137,18 @@ fn listen(
     });
 }
 
-/// The ranks of a run in a worker, which has its parent exchange the messages.
-struct WorkerRanks<W> {
-    rank: usize,
-    count: usize,
-    /// The pipe to the parent, and the answers from it.
-    pipe: Mutex<(Sender<W>, Receiver<Gathered>)>,
-}
-
-impl<W> std::fmt::Debug for WorkerRanks<W> {
-    /// Writes the number of the rank and the number of ranks.
-    fn fmt(&self, formatter: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        write!(formatter, "rank {} of {}", self.rank, self.count)
-    }
-}
-
-impl<W: Write + Send> Ranks for WorkerRanks<W> {
-    fn rank(&self) -> usize {
-        self.rank
-    }
-
-    fn count(&self) -> usize {
-        self.count
-    }
-
-    /// Has the parent exchange the message with the other ranks, and waits for the messages of all. Calls `orphaned` if
-    /// the pipe to the parent is broken. Fails if the ranks cannot exchange messages, or the parent is gone.
-    fn gather(&self, purpose: &'static str, message: Result<Vec<u8>, String>) -> tunebox_model::Result<Vec<Vec<u8>>> {
-        let pipe = self.pipe.lock().unwrap_or_else(PoisonError::into_inner);
-        let announced = message.as_ref().map(|bytes| bytes.len() as u64).map_err(Clone::clone);
-        pipe.0.send_bytes_or_end(&Message::Gather(purpose.to_owned(), announced), &message.unwrap_or_default());
-        match pipe.1.recv() {
-            Ok(answer) => answer.map_err(tunebox_model::Error::Ranks),
-            Err(_) => {
-                let gone = Explanation::new("worker", "the process that started this one is gone");
-                Err(tunebox_model::Error::Ranks(Box::new(gone)))
-            }
-        }
-    }
+/// Has the parent exchange a message with the other ranks, and waits for the messages of all. `pipe` sends to the
+/// parent and receives its answers. Calls `orphaned` if the pipe is broken. Fails if the ranks cannot exchange
+/// messages, or the parent is gone.
+fn gather_by_parent<W: Write>(
+    (sender, answers): &(Sender<W>, Receiver<Gathered>),
+    purpose: &str,
+    message: Result<Vec<u8>, String>,
+) -> Gathered {
+    let announced = message.as_ref().map(|bytes| bytes.len() as u64).map_err(Clone::clone);
+    sender.send_bytes_or_end(&Message::Gather(purpose.to_owned(), announced), &message.unwrap_or_default());
+    let gone = |_| Err(Box::new(Explanation::new("worker", "the process that started this one is gone")));
+    answers.recv().unwrap_or_else(gone)
 }
 
 /// Sends messages to the parent.
@@ -207,9 +181,7 @@ impl<W: Write> Sender<W> {
             Err(_) => (self.orphaned)(),
         }
     }
-}
 
-impl<W: Write> Sender<W> {
     /// Sends a message to the parent and the bytes that follow it. Calls `orphaned` on an error of the pipe.
     fn send_bytes_or_end(&self, message: &Message, bytes: &[u8]) {
         let output = &mut *self.output.lock().unwrap_or_else(PoisonError::into_inner);

@@ -6,14 +6,13 @@ use std::time::Duration;
 
 use tempfile::TempDir;
 use tunebox_foundation::explain::Explanation;
-use tunebox_model::RankGroup;
 use tunebox_sandbox::child::Program;
 
 use super::parent::supervise;
 use crate::configuration::RunSettings;
 use crate::error::Error;
 use crate::observer::{Observer, SilentObserver};
-use crate::ranks::{ConnectedRanks, Connection, lock, plan_on_ranks};
+use crate::ranks::{Connection, connected_ranks, lock, plan_on_ranks};
 use crate::run::{Summary, run};
 
 /// Executes the share of this rank in a run, in a process started from `worker`, or in this process if no `worker` is
@@ -41,7 +40,7 @@ pub fn execute_on_ranks(
     own.and_then(|_folder| match worker {
         Some(program) => supervise(settings, program, observer, stop, Some(connection)),
         None => {
-            settings.ranks = RankGroup::new(Arc::new(ConnectedRanks::new(Arc::clone(connection))));
+            settings.ranks = connected_ranks(Arc::clone(connection));
             run(plan_on_ranks(settings)?, observer, stop)
         }
     })

@@ -354,19 +354,14 @@ mod tests {
     use tunebox_foundation::explain::Explain;
 
     use super::*;
-
-    struct Silent;
-
-    impl Observer for Silent {
-        fn event(&mut self, _: &Event) {}
-    }
+    use crate::observer::SilentObserver;
 
     /// The error of a run whose worker is a shell script.
     fn supervised(script: &str) -> (Explanation, Exit) {
-        let overrides = ["model.path=.", "data.path=data.jsonl", "method.use=./stranger.wasm"].map(str::to_owned);
+        let overrides = ["model.path=.", "data.path=data.jsonl", "method.use=./stranger.wasm"];
         let settings = RunSettings::from_overrides(&overrides).unwrap();
         let program = Program::at("/bin/sh").with("-c").with(script);
-        let error = execute(settings, Some(&program), &mut Silent, &AtomicBool::new(false)).unwrap_err();
+        let error = execute(settings, Some(&program), &mut SilentObserver, &AtomicBool::new(false)).unwrap_err();
         (error.explanation(), error.exit())
     }
 
@@ -428,10 +423,10 @@ mod tests {
 
     #[test]
     fn a_program_that_is_not_there_is_told_with_what_to_do() {
-        let settings =
-            RunSettings::from_overrides(&["model.path=.".into(), "data.path=d".into(), "method.use=./s".into()]);
+        let settings = RunSettings::from_overrides(&["model.path=.", "data.path=d", "method.use=./s"]);
         let program = Program::at("/nowhere/tunebox");
-        let error = execute(settings.unwrap(), Some(&program), &mut Silent, &AtomicBool::new(false)).unwrap_err();
+        let error =
+            execute(settings.unwrap(), Some(&program), &mut SilentObserver, &AtomicBool::new(false)).unwrap_err();
 
         assert_eq!(error.to_string(), "the worker cannot be started");
         assert!(error.hint().unwrap().contains("--in-process"));

@@ -10,6 +10,7 @@ use serde_json::value::RawValue;
 use tunebox_foundation::explain::Explanation;
 
 use super::{Chunks, Following, Format, Line, MAX_RECORD_BYTES, Position, too_long, unreadable};
+use crate::data::fault::json_problem;
 use crate::error::Error;
 
 /// Reads every element of a JSON array, which must be all that the file holds. Returns the number of elements.
@@ -39,10 +40,7 @@ fn array_error(name: &str, position: &Cell<Position>, error: &serde_json::Error)
     if error.is_io() {
         return unreadable(name, error);
     }
-    let message = error.to_string();
-    let end = message.find(" at line ").unwrap_or(message.len());
-    let what = message[..end].replace("EOF while parsing", "it ends inside");
-    Explanation::new("data", format!("the file is no JSON array: {what}"))
+    Explanation::new("data", format!("the file is no JSON array: {}", json_problem(error)))
         .with_location(format!("{name}:{}:{}", at.line, at.column.saturating_sub(1).max(1)))
         .with_hint("write an array of objects, `[{…}, {…}]`, or one object a line")
         .into()

@@ -1,16 +1,22 @@
 //! Ranks in threads: which failures end a run, and which rank they name.
 
+use std::net::TcpListener;
+
+use tunebox_ranks::{Launch, Launcher, connect};
+
 use super::*;
 
 /// Runs `work` on each rank of a group of threads, and returns the results.
 fn on_ranks<T: Send>(count: usize, work: impl Fn(Connection) -> T + Sync) -> Vec<T> {
-    let transports = tunebox_ranks::local(count);
+    let port = TcpListener::bind(("127.0.0.1", 0)).unwrap().local_addr().unwrap().port();
+    let minute = Duration::from_secs(60);
     std::thread::scope(|scope| {
-        let start = |transport| {
-            let work = &work;
-            scope.spawn(move || work(Connection::open(Box::new(transport), Duration::from_secs(60)).unwrap()))
+        let start = |rank: usize| {
+            let (work, address) = (&work, Some(("127.0.0.1".to_owned(), port)));
+            let launch = Launch { launcher: Launcher::Torchrun, rank, count, address, library: None };
+            scope.spawn(move || work(Connection::open(connect(&launch, minute).unwrap(), minute).unwrap()))
         };
-        let threads: Vec<_> = transports.into_iter().map(start).collect();
+        let threads: Vec<_> = (0..count).map(start).collect();
         threads.into_iter().map(|thread| thread.join().unwrap()).collect()
     })
 }
