@@ -14,7 +14,7 @@ use std::time::Instant;
 
 use tempfile::TempDir;
 use tunebox_foundation::explain::Explain;
-use tunebox_package::build::{self, Compiled, Event, Options, Record};
+use tunebox_package::build::{self, Built, Event, Options, Record};
 use tunebox_package::toolchain::{self, Toolchain};
 use tunebox_package::{Error, Reference, Value, component, read_manifest};
 use wit_component::WitPrinter;
@@ -214,7 +214,7 @@ fn committed(folder: &Path) -> Vec<u8> {
 }
 
 /// All that two toolchains must agree on, whatever bytes they make of it.
-fn assert_same_method(committed: &[u8], rebuilt: &Compiled) {
+fn assert_same_method(committed: &[u8], rebuilt: &Built) {
     let source = |bytes: &[u8]| Record::read(bytes).unwrap().unwrap().source;
     assert_eq!(source(committed), source(&rebuilt.bytes), "the source has changed: {BLESS}");
     assert_eq!(read_manifest(committed).unwrap(), rebuilt.manifest, "{BLESS}");
@@ -223,7 +223,7 @@ fn assert_same_method(committed: &[u8], rebuilt: &Compiled) {
 }
 
 /// The component that the folder's source gives now.
-fn rebuilt(folder: &Path, toolchain: Option<&Toolchain>) -> Compiled {
+fn rebuilt(folder: &Path, toolchain: Option<&Toolchain>) -> Built {
     let options = Options { toolchain: toolchain.cloned(), ..Options::default() };
     build::compile(folder, &options, &mut |_| {}).unwrap_or_else(|error| panic!("{}", message(&error)))
 }

@@ -15,8 +15,8 @@ use std::{env, fs, io};
 
 use embed::{Named, below, embedded, slice};
 
-/// Writes the files that the crate includes to `OUT_DIR`: `builtin.rs`, `verifiers.rs` and `sources.rs` (the built-in
-/// methods and verifiers, and their source), `bindings.rs`, `sdk.toml` and `contract.py` (generated files of the SDKs),
+/// Writes the files that the crate includes to `OUT_DIR`: `builtin.rs` and `verifiers.rs` (the built-in methods and
+/// verifiers, with their source), `bindings.rs`, `sdk.toml` and `contract.py` (generated files of the SDKs),
 /// and `python.rs`, `sdk.rs` and `template.rs` (files to embed). Cargo runs it again if `methods`, `sdk`, `wit` or the
 /// workspace's `Cargo.toml` changes.
 fn main() -> io::Result<()> {
@@ -30,7 +30,6 @@ fn main() -> io::Result<()> {
     let write = |name: &str, text: String| fs::write(output.join(name), text);
     write("builtin.rs", list(&methods)?)?;
     write("verifiers.rs", list(&methods.join("verifiers"))?)?;
-    write("sources.rs", sources(&[methods.join("verifiers"), methods])?)?;
     write("bindings.rs", bindings::module(&root.join("wit"))?)?;
     write("sdk.toml", bindings::manifest(&fs::read_to_string(sdk.join("rust/Cargo.toml"))?)?)?;
     write("contract.py", bindings::python(&root.join("wit"))?)?;
@@ -40,33 +39,19 @@ fn main() -> io::Result<()> {
 }
 
 /// Returns Rust source for a slice of `Builtin`: one for each folder `<name>` in `parent` that holds `<name>.wasm`, by
-/// name. Folders without that file are left out.
+/// name. Its source are the files below `src`, `Cargo.toml`, and `README.md` if there is one. Folders without
+/// `<name>.wasm` are left out. Errors: such a folder without `src`.
 fn list(parent: &Path) -> io::Result<String> {
     let mut list = Vec::new();
     for name in folders(parent)? {
-        let component = parent.join(&name).join(format!("{name}.wasm"));
+        let folder = parent.join(&name);
+        let component = folder.join(format!("{name}.wasm"));
         if component.is_file() {
-            let path = component.canonicalize()?;
-            list.push(format!("Builtin {{ name: {name:?}, bytes: include_bytes!({path:?}) }},\n"));
-        }
-    }
-    Ok(slice(list))
-}
-
-/// Returns Rust source for a slice of `Source`: one for each folder with a `Cargo.toml` directly in one of `parents`,
-/// in the order of `parents`, then by name. Each lists the files below `src`, `Cargo.toml`, and `README.md` if there is
-/// one. Errors: such a folder without `src`.
-fn sources(parents: &[PathBuf]) -> io::Result<String> {
-    let mut list = Vec::new();
-    for parent in parents {
-        for name in folders(parent)? {
-            let folder = parent.join(&name);
-            if folder.join("Cargo.toml").is_file() {
-                let mut files = below(&folder.join("src"), "src/")?;
-                files.extend(["Cargo.toml", "README.md"].map(|file| (folder.join(file), file.to_owned())));
-                files.retain(|(path, _)| path.is_file());
-                list.push(format!("Source {{ name: {name:?}, files: {} }},\n", embedded(&files)));
-            }
+            let mut files = below(&folder.join("src"), "src/")?;
+            files.extend(["Cargo.toml", "README.md"].map(|file| (folder.join(file), file.to_owned())));
+            files.retain(|(path, _)| path.is_file());
+            let (path, source) = (component.canonicalize()?, embedded(&files));
+            list.push(format!("Builtin {{ name: {name:?}, bytes: include_bytes!({path:?}), source: {source} }},\n"));
         }
     }
     Ok(slice(list))

@@ -29,7 +29,7 @@ pub(crate) fn limits() -> Limits {
 
 /// Fails as absent if this machine cannot build components from Python.
 pub(crate) fn require_compiler() {
-    match python::find_on_path() {
+    match python::find_tools(None) {
         Ok(_) => (),
         Err(error @ PackageError::Explained { reason: Reason::NoCompiler, .. }) => {
             absent("componentize-py", &error.to_string())

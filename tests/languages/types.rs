@@ -4,7 +4,7 @@ use std::fs;
 use std::os::unix::fs::symlink;
 
 use tempfile::TempDir;
-use tunebox_package::build::python::{Types, check_types, find_on_path};
+use tunebox_package::build::python::{check_types, find_tools};
 
 use super::python::require_compiler;
 use crate::support::absent::absent;
@@ -24,8 +24,8 @@ fn folder(source: &str) -> TempDir {
 #[ignore = "needs mypy"]
 fn a_type_error_is_a_warning_at_its_line_and_the_sources_of_the_repository_have_none() {
     let found = |source: &str| match check_types(folder(source).path()) {
-        Types::Checked(warnings) => warnings,
-        Types::NotChecked(reason) => absent("mypy", &reason),
+        Ok(warnings) => warnings,
+        Err(reason) => absent("mypy", &reason),
     };
     let wrong = "from tunebox import Tensor, backward, judge, weights\n\n\ndef step(x: Tensor) -> None:\n    \
                  backward(x.minimum(0.0).maximum(x))\n    weights.read_rows(weights.Role.QUERY, 0, 0, 1)\n    backward(0.5)\n";
@@ -45,11 +45,11 @@ fn a_type_error_is_a_warning_at_its_line_and_the_sources_of_the_repository_have_
 #[ignore = "needs componentize-py"]
 fn a_missing_mypy_is_told_and_is_no_error() {
     require_compiler();
-    let (folder, tools) = (folder("backward: str = 3\n"), find_on_path().unwrap());
+    let (folder, tools) = (folder("backward: str = 3\n"), find_tools(None).unwrap());
     let programs = folder.path().join(".venv/bin");
     fs::create_dir_all(&programs).unwrap();
     symlink(tools.componentize, programs.join("componentize-py")).unwrap();
     symlink(tools.python, programs.join("python3")).unwrap();
-    let Types::NotChecked(reason) = check_types(folder.path()) else { panic!("types were checked") };
+    let reason = check_types(folder.path()).unwrap_err();
     assert!(reason.contains("`pip install mypy`"), "{reason}");
 }

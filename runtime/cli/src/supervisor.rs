@@ -117,16 +117,9 @@ fn run_child(mut program: Command) -> io::Result<ProcessStatus> {
         if let Some(status) = child.try_wait()? {
             return Ok(status);
         }
-        let passed = match signal {
-            Signal::SIGCHLD => {
-                stop_like_child(&child);
-                None
-            }
-            Signal::SIGINT => Some(rustix::process::Signal::INT),
-            Signal::SIGHUP => Some(rustix::process::Signal::HUP),
-            _ => Some(rustix::process::Signal::TERM),
-        };
-        if let Some(signal) = passed {
+        if signal == Signal::SIGCHLD {
+            stop_like_child(&child);
+        } else if let Some(signal) = rustix::process::Signal::from_named_raw(signal as i32) {
             // If the child has just ended, the next round of the loop returns.
             let _ = kill_process(Pid::from_child(&child), signal);
         }

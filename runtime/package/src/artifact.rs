@@ -110,15 +110,14 @@ impl Artifact {
     /// Builds the annotations of the OCI manifest: title, version and description, and the license and the signature
     /// (in base64) where there are any.
     fn annotations(&self, package_manifest: Manifest, title: String) -> BTreeMap<String, String> {
-        let always = [
+        let all = [
             (TITLE, Some(title)),
             (VERSION, Some(package_manifest.version)),
             (DESCRIPTION, Some(package_manifest.description)),
+            (LICENSE, package_manifest.license),
+            (SIGNATURE, self.signature.as_ref().map(|text| STANDARD.encode(text))),
         ];
-        let signature = self.signature.as_ref().map(|text| STANDARD.encode(text));
-        let sometimes = [(LICENSE, package_manifest.license), (SIGNATURE, signature)];
-        let all = always.into_iter().chain(sometimes);
-        all.filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
+        all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
     }
 }
 

@@ -28,7 +28,7 @@ use crate::{Error, Manifest, files};
 pub use diagnosis::Warning;
 pub use folder::expect_method;
 pub(crate) use folder::methods_in;
-pub use messages::cargo_in;
+pub use messages::{cargo_in, find_library_tests};
 pub use record::{Record, is_same};
 
 /// The options of a build.
@@ -47,24 +47,11 @@ pub struct Options {
     pub clean: bool,
 }
 
-/// A method that was built and written.
+/// A method that was built.
 #[derive(Debug, Clone)]
 pub struct Built {
-    /// The component file.
+    /// The component file; empty if [`compile`] built the component in memory only.
     pub path: PathBuf,
-    /// The manifest of the method.
-    pub manifest: Manifest,
-    /// The full names of the interfaces that the component imports.
-    pub imports: Vec<String>,
-    /// The bytes of the component.
-    pub bytes: Vec<u8>,
-    /// The compiler's warnings about the method's own source.
-    pub warnings: Vec<Warning>,
-}
-
-/// A component, not yet written.
-#[derive(Debug, Clone)]
-pub struct Compiled {
     /// The manifest of the method.
     pub manifest: Manifest,
     /// The full names of the interfaces that the component imports.
@@ -107,10 +94,10 @@ fn wait_for_build(file: File, path: &Path, watch: &mut Watch<'_>) -> Result<File
 /// has to be built. `watch` gets the events of the build. Errors: those of [`compile`], an output path that is the
 /// module file itself, or a file that cannot be written.
 pub fn build(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Built, Error> {
-    let Compiled { manifest, imports, bytes, warnings } = compile(folder, options, watch)?;
-    let path = output_path(folder, options.output.as_deref(), &manifest.name)?;
-    files::replace_if_changed(&path, &bytes)?;
-    Ok(Built { path, manifest, imports, bytes, warnings })
+    let built = compile(folder, options, watch)?;
+    let path = output_path(folder, options.output.as_deref(), &built.manifest.name)?;
+    files::replace_if_changed(&path, &built.bytes)?;
+    Ok(Built { path, ..built })
 }
 
 /// Returns the file to write: `output` if given, else `<name>.wasm` in `folder`, or beside it if `folder` is a module
@@ -137,7 +124,7 @@ fn output_path(folder: &Path, output: Option<&Path>, name: &str) -> Result<PathB
 /// files, the SDK and the files for editors. `options` matter only for a method in Rust, and [`Options::output`] never.
 /// `watch` gets the events of the build. Errors: no method, no toolchain, source that does not compile, a manifest or
 /// an import that breaks a rule.
-pub fn compile(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
+pub fn compile(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Result<Built, Error> {
     if folder.is_file() {
         let module = files::read(folder)?;
         let (toolchain, source) = ("a module given".to_owned(), crate::digest::sha256(&module));
@@ -155,8 +142,7 @@ pub fn compile(folder: &Path, options: &Options, watch: &mut Watch<'_>) -> Resul
     let (name, source) = (toolchain.name(), crate::digest::source(folder)?);
     let record = Record { toolchain: name, source, debug: options.debug };
     let (module, warnings) = cargo::build(folder, &toolchain, options, watch)?;
-    let compiled = componentize::componentize(&module, &record)?;
-    Ok(Compiled { warnings, ..compiled })
+    Ok(Built { warnings, ..componentize::componentize(&module, &record)? })
 }
 
 /// Returns the file that [`build`] writes for a folder by default, `<folder>/<name>.wasm`, without compiling. `<name>`

@@ -8,6 +8,16 @@ pub struct Builtin {
     pub name: &'static str,
     /// The bytes of the component.
     pub bytes: &'static [u8],
+    /// The files of its source, as (path in its folder, contents).
+    pub source: &'static [(&'static str, &'static [u8])],
+}
+
+impl Builtin {
+    /// Returns the text of a file of the source; empty if there is no such file, or it is not UTF-8.
+    pub(crate) fn source_text(&self, file: &str) -> &'static str {
+        let found = self.source.iter().find(|(path, _)| *path == file);
+        found.and_then(|(_, bytes)| std::str::from_utf8(bytes).ok()).unwrap_or_default()
+    }
 }
 
 /// All built-in methods, sorted by name. Written by the build script.

@@ -96,8 +96,6 @@ pub enum Reason {
     Sandbox,
     /// A registry does not answer, or the connection breaks: it may succeed later.
     Unreachable,
-    /// A dependency of a method cannot be downloaded.
-    NotFetched,
     /// This machine has no `componentize-py`.
     NoCompiler,
     /// Anything else.
@@ -112,7 +110,7 @@ impl Reason {
             Self::Unreachable => Exit::No,
             Self::UnknownSigner | Self::Untrusted => Exit::Trust,
             Self::Sandbox => Exit::Sandbox,
-            Self::NoPackage | Self::OtherKind | Self::NotFetched | Self::NoCompiler | Self::Other => Exit::Usage,
+            Self::NoPackage | Self::OtherKind | Self::NoCompiler | Self::Other => Exit::Usage,
         }
     }
 

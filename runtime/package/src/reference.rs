@@ -17,10 +17,10 @@ use tunebox_foundation::{bounded, paths};
 use crate::builtin::{self, Builtin};
 use crate::constants::MAX_SIGNATURE_FILE_BYTES;
 use crate::signature::{Signed, Signer};
-use crate::store::Stored;
+use crate::store::{Stored, ambiguous};
 use crate::trust::refusal::locate;
 use crate::{Error, Manifest, World, build, component, digest, files, manifest, read_manifest};
-use suggestion::{ambiguous, suggest};
+use suggestion::suggest;
 
 /// The first bytes of machine code that the engine compiled from a component: those of an ELF object file.
 const PRECOMPILED: &[u8] = b"\x7fELF";
@@ -111,7 +111,8 @@ impl Reference {
             return if build::expect_method(&path).is_err() {
                 Ok(Self::Stored(package))
             } else {
-                Err(ambiguous(&package))
+                let there = [package.to_string(), format!("the folder `./{text}`")];
+                Err(ambiguous(text, &there, None))
             };
         }
         if path.is_dir() {

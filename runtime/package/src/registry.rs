@@ -64,7 +64,7 @@ pub fn push(location: &Location, artifact: &Artifact, progress: &mut dyn Progres
         Kind::Folder(folder) => push_to_folder(folder, artifact, &manifest, progress),
         Kind::Remote(remote) => {
             let location = &Location { version: Some(manifest.version), ..location.clone() };
-            remote::push(&mut Connection::new(location, remote, true)?, location, artifact, progress)
+            remote::push(&mut Connection::new(location, remote, true)?, artifact, progress)
         }
     }
 }
@@ -75,7 +75,7 @@ pub fn push(location: &Location, artifact: &Artifact, progress: &mut dyn Progres
 pub fn pull(location: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
     match &location.kind {
         Kind::Folder(folder) => pull_from_folder(folder, location, progress),
-        Kind::Remote(remote) => remote::pull(&mut Connection::new(location, remote, false)?, location, progress),
+        Kind::Remote(remote) => remote::pull(&mut Connection::new(location, remote, false)?, progress),
     }
 }
 

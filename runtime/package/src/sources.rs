@@ -1,4 +1,4 @@
-//! The SDK that is embedded in this program, and the source of the built-in methods.
+//! The SDK that is embedded in this program.
 //!
 //! A method's `Cargo.toml` takes the SDK from the path `.tunebox/sdk/rust`, and the program that builds the method
 //! writes its own SDK there. A crate of that name in a registry is never used. The path lies *below the root of the
@@ -34,23 +34,6 @@ pub(crate) type Files = BTreeMap<String, Vec<u8>>;
 /// Every file of the SDK, unaltered, and the repository's `Cargo.toml`, as (path in the repository, contents). Written
 /// by the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/sdk.rs"));
-
-/// The source of every built-in method and verifier. Written by the build script.
-static SOURCES: &[Source] = include!(concat!(env!("OUT_DIR"), "/sources.rs"));
-
-/// The source of a built-in method or verifier.
-#[derive(Debug)]
-pub struct Source {
-    /// Its name.
-    pub name: &'static str,
-    /// Its files, as (path in its folder, contents).
-    pub files: &'static [(&'static str, &'static [u8])],
-}
-
-/// Returns the source of every built-in method and verifier.
-pub fn of_builtins() -> &'static [Source] {
-    SOURCES
-}
 
 /// Returns the files of the SDK by their paths in [`FOLDER`]. Their `Cargo.toml` files are rewritten to need no
 /// workspace.

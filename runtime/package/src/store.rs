@@ -15,7 +15,6 @@ use std::path::Path;
 pub(crate) use choice::compare_versions;
 pub(crate) use error::{ambiguous, no_package};
 use layout::{Access, Layout};
-use serde::Serialize;
 
 use crate::artifact::document::Descriptor;
 use crate::artifact::{LARGEST_DOCUMENT, MANIFEST, Parts};
@@ -28,7 +27,7 @@ use crate::{Artifact, Error, digest, read_manifest};
 const MAX_UNLABELED_BYTES: u64 = 1 << 30;
 
 /// A package in a store.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Stored {
     /// Its name.
     pub name: String,
@@ -97,7 +96,8 @@ impl Store {
             self.layout.write_blob(blob)?;
         }
         let mut index = self.layout.read_index()?;
-        let former = index.remove(|entry| label::can_replace(&stored, entry));
+        let former: Vec<Descriptor> =
+            index.manifests.extract_if(.., |entry| label::can_replace(&stored, entry)).collect();
         index.manifests.push(descriptor);
         self.layout.write_index(&index)?;
         self.layout.delete_unneeded_blobs(&former, &index);
@@ -109,7 +109,8 @@ impl Store {
     /// the index has another name or version than the package itself.
     pub fn find(&self, wanted: Wanted<'_>) -> Result<(Stored, Artifact), Error> {
         let _lock = self.layout.lock_shared();
-        let chosen = choice::choose_package(&self.list_packages()?, wanted, self.layout.shared_folder())?;
+        let known = self.list_packages(MAX_UNLABELED_BYTES)?;
+        let chosen = choice::choose_package(&known, wanted, self.layout.shared_folder())?;
         let artifact = self.load(&chosen)?;
         let found = describe_package(&artifact, &chosen.source, chosen.manifest_digest.clone())?;
         if (&found.name, &found.version) != (&chosen.name, &chosen.version) {
@@ -126,7 +127,7 @@ impl Store {
     /// another tool whose bytes have changed.
     pub fn list(&self) -> Result<Vec<Stored>, Error> {
         let _lock = self.layout.lock_shared();
-        self.list_packages()
+        self.list_packages(MAX_UNLABELED_BYTES)
     }
 
     /// Deletes a stored package, found by its manifest's digest and its source, and the files that only it needs.
@@ -134,9 +135,10 @@ impl Store {
     pub fn remove(&self, stored: &Stored) -> Result<(), Error> {
         let _lock = self.layout.lock()?;
         let mut index = self.layout.read_index()?;
-        let this =
-            |entry: &Descriptor| entry.digest == stored.manifest_digest && label::entry_source(entry) == stored.source;
-        let former = index.remove(this);
+        let is_this = |entry: &mut Descriptor| {
+            (&entry.digest, label::entry_source(entry)) == (&stored.manifest_digest, &*stored.source)
+        };
+        let former: Vec<Descriptor> = index.manifests.extract_if(.., is_this).collect();
         if former.is_empty() {
             let wanted = Wanted { name: Some(&stored.name), version: Some(&stored.version), source: None };
             return Err(no_package(wanted, None, &[], self.layout.shared_folder()));
@@ -146,16 +148,10 @@ impl Store {
         Ok(())
     }
 
-    /// Returns the packages that the index lists, sorted by name, version and source. Reads at most
-    /// [`MAX_UNLABELED_BYTES`] bytes of packages that other tools wrote.
-    fn list_packages(&self) -> Result<Vec<Stored>, Error> {
-        self.list_packages_within(MAX_UNLABELED_BYTES)
-    }
-
     /// Returns the packages that the index lists, sorted by name, version and source. Entries that other tools wrote
     /// have no labels, so their packages are read; entries that are no tunebox package are left out. Errors: those
     /// packages have more than `left` bytes in all, or bytes that have changed.
-    fn list_packages_within(&self, mut left: u64) -> Result<Vec<Stored>, Error> {
+    fn list_packages(&self, mut left: u64) -> Result<Vec<Stored>, Error> {
         let mut known = Vec::new();
         for entry in &self.layout.read_index()?.manifests {
             match label::read_label(entry) {
@@ -184,7 +180,8 @@ impl Store {
                 Ok(())
             }
             None => {
-                Err(self.layout.layout_error("its packages of other tools have more bytes than are read to list them"))
+                let problem = "its packages of other tools have more bytes than are read to list them";
+                Err(error::not_layout(self.layout.path(), problem))
             }
         };
         take(entry.size)?;
@@ -206,8 +203,10 @@ impl Store {
     fn load(&self, stored: &Stored) -> Result<Artifact, Error> {
         let index = self.layout.read_index()?;
         let entry = index.manifests.iter().find(|entry| entry.digest == stored.manifest_digest);
-        let gone = || format!("it is gone from the index, where {} was", stored.manifest_digest);
-        let entry = entry.ok_or_else(|| self.layout.damaged_error("manifest", self.layout.path(), gone()))?;
+        let entry = entry.ok_or_else(|| {
+            let why = format!("it is gone from the index, where {} was", stored.manifest_digest);
+            error::damaged("manifest", self.layout.path(), why, self.layout.shared_folder())
+        })?;
         let manifest = self.layout.read_blob("manifest", entry, LARGEST_DOCUMENT)?;
         self.read_parts(Parts::read(&manifest, Some(&entry.media_type))?)
     }

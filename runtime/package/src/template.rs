@@ -6,7 +6,8 @@ mod kind;
 mod like;
 mod name;
 
-use std::fs;
+use std::fs::{self, Permissions};
+use std::os::unix::fs::PermissionsExt as _;
 use std::path::{Path, PathBuf};
 
 use tempfile::TempDir;
@@ -110,8 +111,8 @@ impl Template {
             return Err(file_exists_error(&folder, hint).into());
         }
         let draft = self.write_draft(parent)?;
-        more(&files_folder(&draft))?;
-        fs::rename(files_folder(&draft), &folder).map_err(Error::file("created", &folder))?;
+        more(draft.path())?;
+        fs::rename(draft.path(), &folder).map_err(Error::file("created", &folder))?;
         Ok(folder)
     }
 
@@ -135,10 +136,10 @@ impl Template {
         more(folder)?;
         for (done, entry) in entries.iter().enumerate() {
             let place = folder.join(entry);
-            if let Err(error) = fs::rename(files_folder(&draft).join(entry), &place) {
+            if let Err(error) = fs::rename(draft.path().join(entry), &place) {
                 for earlier in &entries[..done] {
                     // Back into the draft, which is removed with all that is in it.
-                    let _ = fs::rename(folder.join(earlier), files_folder(&draft).join(earlier));
+                    let _ = fs::rename(folder.join(earlier), draft.path().join(earlier));
                 }
                 return Err(Error::file("created", place)(error).into());
             }
@@ -146,13 +147,14 @@ impl Template {
         Ok(())
     }
 
-    /// Writes all files to the subfolder [`files_folder`] of a temporary folder in `beside`, which is deleted when the
-    /// result is dropped.
+    /// Writes all files to a temporary folder in `beside`, with the permissions of any new folder. It is deleted when
+    /// the result is dropped, unless it was renamed.
     fn write_draft(&self, beside: &Path) -> Result<TempDir, Error> {
-        let draft = tempfile::Builder::new().prefix(".new-").tempdir_in(beside);
+        let permissions = Permissions::from_mode(0o777);
+        let draft = tempfile::Builder::new().prefix(".new-").permissions(permissions).tempdir_in(beside);
         let draft = draft.map_err(Error::file("written to", beside))?;
         for (path, contents) in &self.files {
-            files::write(&files_folder(&draft).join(path), contents)?;
+            files::write(&draft.path().join(path), contents)?;
         }
         Ok(draft)
     }
@@ -171,11 +173,6 @@ fn file_exists_error(path: &Path, hint: &str) -> Error {
     let error =
         Explanation::new("new", format!("`{}` exists", path.display())).with_kept("all of it: nothing was written");
     error.with_why("nothing that exists is replaced").with_hint(hint).into()
-}
-
-/// Returns the folder inside a draft that holds the files. Unlike the draft, it has the permissions of any new folder.
-fn files_folder(draft: &TempDir) -> PathBuf {
-    draft.path().join("folder")
 }
 
 /// Returns the files of a folder called `name`: a template in the language, or the source of a built-in, and below

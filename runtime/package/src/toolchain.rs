@@ -12,7 +12,7 @@ use std::process::Command;
 
 use tunebox_foundation::explain::{Explain, Explanation};
 
-pub use install::{Installed, install};
+pub use install::install;
 
 use crate::Error;
 use crate::constants::TARGET;
@@ -141,10 +141,8 @@ fn find_other_linker() -> Option<PathBuf> {
 /// `/usr/bin`. Skips a folder that lacks one of them, and a cargo that is the same program as one found before. Runs
 /// neither.
 fn cargo_and_rustc_pairs() -> Vec<(PathBuf, PathBuf)> {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let folders = std::env::split_paths(&path).chain([PathBuf::from("/usr/bin")]);
     let mut found: Vec<(PathBuf, PathBuf)> = Vec::new();
-    for folder in folders {
+    for folder in path_folders().into_iter().chain([PathBuf::from("/usr/bin")]) {
         let pair = (folder.join("cargo"), folder.join("rustc"));
         let known = found.iter().any(|(cargo, _)| is_same_program(cargo, &pair.0));
         if pair.0.is_file() && pair.1.is_file() && !known {
@@ -156,8 +154,12 @@ fn cargo_and_rustc_pairs() -> Vec<(PathBuf, PathBuf)> {
 
 /// Finds a program on `PATH`. `None` if it is not there.
 fn find_on_path(name: &str) -> Option<PathBuf> {
-    let path = std::env::var_os("PATH")?;
-    find_program(name, std::env::split_paths(&path))
+    find_program(name, path_folders())
+}
+
+/// Returns the folders of `PATH`.
+pub(crate) fn path_folders() -> Vec<PathBuf> {
+    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
 }
 
 /// Returns the path of the first program of this name in the folders, in their order. `None` if no folder has it.

@@ -33,6 +33,7 @@ pub use publishers::{Publisher, Publishers};
 pub use question::Question;
 pub(crate) use source::Source;
 
+use publishers::{check_known, merge};
 use refusal::{locate, refuse_unreadable};
 
 /// The environment variable that names an organization's list of publishers.
@@ -64,8 +65,6 @@ pub enum Mode<'a> {
 /// A package that was accepted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Admitted {
-    /// Its name, version, world, imports and digest.
-    pub statement: Statement,
     /// Its signer; `None` for an unsigned package, which only a path may give.
     pub signer: Option<Signer>,
     /// The day on which the signer was accepted, as in `2026-11-22`, if it is recorded.
@@ -177,7 +176,7 @@ impl Trust {
             let locked = &pending.locked;
             let unchanged = check_unchanged(&pending, &lock, &publishers);
             unchanged.map_err(|error| locate(error, &locked.title(), &locked.source))?;
-            pending.publisher.iter().for_each(|publisher| publishers.insert_publisher(publisher));
+            pending.publisher.iter().for_each(|publisher| merge(&mut publishers.list, publisher));
             lock.insert_package(pending.locked);
         }
         let (known, pinned) = (publishers.to_text()?, lock.to_text()?);
@@ -217,9 +216,8 @@ fn check_unchanged(pending: &Pending, lock: &Lock, publishers: &Publishers) -> R
     let (Some(publisher), Some(signer)) = (accepted, locked.signer.as_deref().and_then(Signer::parse)) else {
         return Ok(());
     };
-    let all = || publishers.list.iter().filter(|known| !known.listed && known.prefix == publisher.prefix);
-    let other = all().next().filter(|_| all().all(|known| known.key != publisher.key));
-    other.map_or(Ok(()), |before| Err(before.refuse_other(&signer, &publishers.path)))
+    let same_prefix = publishers.entries().filter(|(_, known)| !known.listed && known.prefix == publisher.prefix);
+    check_known(&same_prefix.collect::<Vec<_>>(), &signer)
 }
 
 #[cfg(test)]

@@ -7,7 +7,7 @@ use tunebox_compute::device::{self, DeviceInfo};
 use tunebox_compute::fused::{bf16_instruction, bf16_is_faster};
 use tunebox_compute::precision::SMALL_MODEL;
 use tunebox_foundation::explain::{Exit, Explain as _};
-use tunebox_package::build::python::find_on_path;
+use tunebox_package::build::python::find_tools;
 use tunebox_package::{builtin, toolchain};
 use tunebox_sandbox::confinement::{CONFINED, Ring};
 use tunebox_training::plan::available;
@@ -27,8 +27,7 @@ impl Doctor {
     /// build tools; with `--fix` installs the WebAssembly target first. Exit code 1 if methods cannot be built.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
         if self.fix {
-            let installed = toolchain::install()?;
-            for command in &installed.commands {
+            for command in toolchain::install()? {
                 terminal.status("Ran", command);
             }
         }
@@ -54,7 +53,7 @@ impl Doctor {
         for line in toolchain::report() {
             terminal.status("Guests", line);
         }
-        let python = find_on_path()
+        let python = find_tools(None)
             .map_or_else(|error| format!("{error}; needed only to build methods in Python"), |tools| tools.release);
         terminal.status("Guests", python);
         terminal.event(json!({ "event": "doctor", "cores": threads, "bf16_products": bf16, "bf16_is_faster": bf16_is_faster(), "devices": devices, "confined": CONFINED, "rings": rings, "methods": methods, "guest_toolchain": found }));

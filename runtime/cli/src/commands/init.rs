@@ -5,12 +5,13 @@ use std::path::{Path, PathBuf};
 use clap::Args;
 use serde_json::{Map, Value, json};
 use tunebox_foundation::files;
+use tunebox_foundation::paths::parent;
 use tunebox_package::{Package, Reference, World, builtin, read_manifest};
-use tunebox_sandbox::interface_of;
 use tunebox_training::configuration::schema;
 use tunebox_training::data::{Shape, has_data_name, read_beginning};
 
 use crate::arguments::RUN_FILE;
+use crate::package::describe::has_import;
 use crate::run_file::template::{NewRunFile, SCHEMA_FILE};
 use crate::terminal::shell::quote;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
@@ -77,15 +78,10 @@ impl Init {
         Ok(ExitStatus::Success)
     }
 
-    /// The folder of the run file; `.` for a bare file name.
-    fn folder(&self) -> &Path {
-        self.file.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."))
-    }
-
     /// Returns a path as the run file must write it, which is relative to the run file's folder: absolute if that is
     /// not the current folder. A name of what does not exist here, such as one of the hub, stays as it is.
     fn path_in_run_file(&self, path: &str) -> String {
-        if self.folder() == Path::new(".") || !Path::new(path).exists() {
+        if parent(&self.file) == Path::new(".") || !Path::new(path).exists() {
             return path.to_owned();
         }
         std::path::absolute(path).map_or_else(|_| path.to_owned(), |path| path.display().to_string())
@@ -102,10 +98,8 @@ impl Init {
 
     /// Writes the run file and the schema, each in one step. Creates their folders.
     fn write(&self, text: &str) -> Result<(), Failure> {
-        let schema_file = self.folder().join(SCHEMA_FILE);
-        if let Some(folder) = schema_file.parent() {
-            files::create_folder(folder)?;
-        }
+        let schema_file = parent(&self.file).join(SCHEMA_FILE);
+        files::create_folder(parent(&schema_file))?;
         files::write(&schema_file, format!("{:#}\n", schema()).as_bytes())?;
         Ok(files::write(&self.file, text.as_bytes())?)
     }
@@ -201,7 +195,7 @@ fn open_method(method: &str, shape: Shape, data: &Path, fitting: &[&str]) -> Res
 /// answer is a number or no record has one, `exact` if some are other texts. Returns its name and a comment for the run
 /// file; `None` for any other method.
 fn choose_verifier(package: &Package, records: &[Map<String, Value>]) -> Option<(&'static str, &'static str)> {
-    if !package.imports.iter().any(|import| interface_of(import) == Some("reward")) {
+    if !has_import(&package.imports, "reward") {
         return None;
     }
     let answers: Vec<&Value> =

@@ -79,10 +79,12 @@ impl Inspect {
         }
         let provenance = provenance::read(&package.bytes)?;
         if self.sbom {
-            return print_sbom(terminal, &package);
+            let lack = ["does not say what it was built from", "`tunebox pack` of its folder writes it into a package"];
+            return print_part(terminal, &package, "sbom", provenance::sbom(&package.bytes)?, lack);
         }
         if self.readme {
-            return print_readme(terminal, &package);
+            let lack = ["has no README in it", "`tunebox pack` puts the `README.md` of a folder into the package"];
+            return print_part(terminal, &package, "readme", readme(&package.bytes)?, lack);
         }
         let (parts, publisher) = (sizes(&package.bytes)?, find_publisher(&package)?);
         if !terminal.json {
@@ -107,29 +109,21 @@ impl Inspect {
     }
 }
 
-/// Prints the document that lists what a package was built from. Fails if the package has none.
-fn print_sbom(terminal: Terminal, package: &Package) -> CommandResult {
-    let Some(text) = provenance::sbom(&package.bytes)? else {
-        let what = format!("`{}` does not say what it was built from", package.manifest.name);
-        return Err(Failure::usage(what, "`tunebox pack` of its folder writes it into a package"));
-    };
+/// Prints a text that the author put into a package, which is escaped already; with `--json` an object that has it
+/// under `key`. If `text` is `None`, fails with what the package lacks and a hint.
+fn print_part(
+    terminal: Terminal,
+    package: &Package,
+    key: &str,
+    text: Option<String>,
+    [lack, hint]: [&str; 2],
+) -> CommandResult {
+    let name = &package.manifest.name;
+    let text = text.ok_or_else(|| Failure::usage(format!("`{name}` {lack}"), hint))?;
     if !terminal.json {
         terminal.print_line(&text);
     }
-    terminal.event(json!({ "name": package.manifest.name, "sbom": text }));
-    Ok(ExitStatus::Success)
-}
-
-/// Prints the README in a package, escaped. Fails if the package has none.
-fn print_readme(terminal: Terminal, package: &Package) -> CommandResult {
-    let Some(text) = readme(&package.bytes)? else {
-        let what = format!("`{}` has no README in it", package.manifest.name);
-        return Err(Failure::usage(what, "`tunebox pack` puts the `README.md` of a folder into the package"));
-    };
-    if !terminal.json {
-        terminal.print_line(&text);
-    }
-    terminal.event(json!({ "name": package.manifest.name, "readme": text }));
+    terminal.event(json!({ "name": name, key: text }));
     Ok(ExitStatus::Success)
 }
 

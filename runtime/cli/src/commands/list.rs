@@ -14,7 +14,7 @@ use tunebox_training::{Listed, RUNS_FOLDER, newest_checkpoint};
 
 use self::runs::print_runs;
 use crate::run::summary::chat_command;
-use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal, escape};
+use crate::terminal::{CommandResult, ExitStatus, Terminal, escape};
 use tunebox_foundation::format::bytes;
 
 #[derive(Debug, Args)]
@@ -32,32 +32,24 @@ impl List {
     /// newest printed run that has a model, else to inspect the last printed package of the store, else to train the
     /// sample.
     pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
-        let (packages, models, runs) = (!self.runs, !self.runs && !self.packages, !self.packages);
-        let mut next = "tunebox train --sample".to_owned();
-        let chat = if runs { list_runs(terminal)? } else { None };
-        if packages {
-            let stored = existing()?.map_or_else(|| Ok(Vec::new()), |home| Store::open(&home)?.list())?;
-            if let Some(package) = stored.last() {
-                next = format!("tunebox inspect {}@{}", package.name, package.version);
-            }
+        let runs = if self.packages { Vec::new() } else { tunebox_training::runs(Path::new(RUNS_FOLDER))? };
+        print_runs(terminal, &runs);
+        let mut stored = Vec::new();
+        if !self.runs {
+            stored = existing()?.map_or_else(|| Ok(Vec::new()), |home| Store::open(&home)?.list())?;
             print_packages(terminal, &stored);
         }
-        if models {
+        if !self.runs && !self.packages {
             let models = Hub::from_environment(true).cached_models();
             print_table(terminal, "Models from the hub", &models, |name| {
                 (vec![name.clone()], json!({ "event": "model", "name": name }))
             });
         }
-        terminal.suggest(chat.unwrap_or(next));
+        let chat = newest_chat_run(&runs).map(|run| chat_command(&run.folder));
+        let inspect = stored.last().map(|last| format!("tunebox inspect {}@{}", last.name, last.version));
+        terminal.suggest(chat.or(inspect).unwrap_or_else(|| "tunebox train --sample".to_owned()));
         Ok(ExitStatus::Success)
     }
-}
-
-/// Prints the runs in the folder for runs. Returns the command that chats with the newest of them that has a model.
-fn list_runs(terminal: Terminal) -> Result<Option<String>, Failure> {
-    let runs = tunebox_training::runs(Path::new(RUNS_FOLDER))?;
-    print_runs(terminal, &runs);
-    Ok(newest_chat_run(&runs).map(|run| chat_command(&run.folder)))
 }
 
 /// Prints the packages in the store, then built-in methods and verifiers.

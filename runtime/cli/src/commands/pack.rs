@@ -6,7 +6,7 @@ use clap::Args;
 use serde_json::json;
 use tunebox_foundation::explain::{Exit, Explanation, Snippet};
 use tunebox_foundation::files::{self, FileError};
-use tunebox_foundation::paths::simplify;
+use tunebox_foundation::paths::{parent, simplify};
 use tunebox_package::artifact::LARGEST_DOCUMENT;
 use tunebox_package::build::{Options, Record};
 use tunebox_package::provenance::attach;
@@ -54,10 +54,10 @@ impl Pack {
         };
         let packed = pack(&component, self.read_readme()?.as_deref())?;
         let statement = Statement::of(&packed)?;
-        let path = match &self.out {
-            Some(path) => path.clone(),
-            None => simplify(&self.output_folder().join(format!("{}-{}.wasm", statement.name, statement.version))),
-        };
+        let path = self.out.clone().unwrap_or_else(|| {
+            let folder = if self.folder.is_dir() { self.folder.as_path() } else { parent(&self.folder) };
+            simplify(&folder.join(format!("{}-{}.wasm", statement.name, statement.version)))
+        });
 
         let signature = key.map(|key| sign(&statement, &key)).transpose()?;
         files::write(&path, &packed)?;
@@ -128,15 +128,6 @@ impl Pack {
         let folder = if self.folder == Path::new(".") { String::new() } else { format!("{} ", self.folder.display()) };
         let out = self.out.as_ref().map_or(String::new(), |path| format!(" --out {}", path.display()));
         format!("tunebox pack {folder}--sign KEY{out}    (`tunebox key FILE` creates a key)")
-    }
-
-    /// The folder that the package is written to without `--out`: the method folder, or the folder of the component
-    /// file.
-    fn output_folder(&self) -> PathBuf {
-        match self.folder.is_dir() {
-            true => self.folder.clone(),
-            false => self.folder.parent().map(Path::to_owned).unwrap_or_default(),
-        }
     }
 
     /// Reads `README.md` of the method folder, which becomes part of the package. `None` if there is no such file.

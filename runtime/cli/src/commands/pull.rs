@@ -1,6 +1,6 @@
 //! `tunebox pull`: downloads a package from a registry, or a folder in OCI layout, into the user's store.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use clap::Args;
 use serde_json::json;
@@ -52,7 +52,7 @@ impl Pull {
         // The source of a folder is its path, without `//name`, so that its packages count as local.
         let source = printable(place.source().trim_start_matches("oci:"), MAX_SOURCE_BYTES);
         let asked = if place.is_folder() { source.clone() } else { place.to_string() };
-        let (trust, admitted) = self.trust.admit(terminal, &artifact, &asked, Path::new("."))?;
+        let (trust, admitted) = self.trust.admit(terminal, &artifact, &asked)?;
         // A component that no run could admit is not stored. Which imports a run grants is decided by its run file.
         let imports = tunebox_sandbox::imports(&artifact.wasm)?;
         let stored = trust.commit_with(|| Store::open(&home()?)?.put(&artifact, &source))?;

@@ -150,10 +150,7 @@ impl Train {
             terminal,
             "stopping after this step; if the launcher ends the run before that, `--resume` continues from the last checkpoint",
         )))?;
-        let mut display = RunDisplay::new(terminal).with_rings(find_rings(&settings, false));
-        if self.open {
-            display = display.with_open(simplify(Path::new(&settings.file.run.folder)));
-        }
+        let mut display = self.display(terminal, &settings);
         let worker = worker_program(false)?;
         let summary = execute_on_ranks(settings, worker.as_ref(), &mut display, &stop, connection);
         display.clear();
@@ -189,10 +186,7 @@ impl Train {
         }
         let sample = self.options.sample.then(|| SampleReport::new(&settings));
         let stop = stop_on_interrupt(None)?;
-        let mut display = RunDisplay::new(terminal).with_rings(find_rings(&settings, self.guest_profile.is_some()));
-        if self.open {
-            display = display.with_open(simplify(Path::new(&settings.file.run.folder)));
-        }
+        let mut display = self.display(terminal, &settings);
         let worker = worker_program(self.trains_in_process())?;
         let profile = self.guest_profile.as_deref();
         let profile = profile.map(|path| GuestProfile::start(path, &mut settings, self.in_process)).transpose()?;
@@ -202,6 +196,14 @@ impl Train {
         let profiled = profile.map_or(Ok(()), |profile| profile.write(terminal));
         let status = show_summary(terminal, &summary?, sample.as_ref())?;
         profiled.map(|()| status)
+    }
+
+    /// Creates the display of the run, which opens its report with `--open`.
+    fn display(&self, terminal: Terminal, settings: &RunSettings) -> RunDisplay {
+        let mut display = RunDisplay::new(terminal);
+        display.rings = find_rings(settings, self.guest_profile.is_some());
+        display.open = self.open.then(|| simplify(Path::new(&settings.file.run.folder)));
+        display
     }
 
     /// The run file: the argument, else [`RUN_FILE`] of the current folder if it exists and neither `--sample` nor both
@@ -290,8 +292,7 @@ impl GuestProfile {
                 "if you trust the method, add `--in-process`",
             ));
         }
-        let folder = path.parent().filter(|folder| !folder.as_os_str().is_empty()).unwrap_or(Path::new("."));
-        if path.is_dir() || !folder.is_dir() {
+        if path.is_dir() || !paths::parent(path).is_dir() {
             let problem = format!("`{}` cannot be the file of a profile", path.display());
             return Err(Failure::usage(problem, "name a file in an existing folder"));
         }

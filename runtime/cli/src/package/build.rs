@@ -3,9 +3,9 @@
 use std::path::Path;
 
 use serde_json::json;
-use tunebox_foundation::paths::simplify;
+use tunebox_foundation::paths::{parent, simplify};
 use tunebox_foundation::printable::printable;
-use tunebox_package::build::python::{PROJECT, Types, check_types, is_python};
+use tunebox_package::build::python::{PROJECT, check_types, is_python};
 use tunebox_package::build::{Event, Options, Warning, approval, build, expect_method};
 use tunebox_package::{Built, sources};
 use tunebox_training::plan::no_effect_warning;
@@ -62,8 +62,8 @@ pub(crate) fn show_types(terminal: Terminal, folder: &Path) {
         return;
     }
     match check_types(folder) {
-        Types::Checked(warnings) => show_compiler_warnings(terminal, &warnings),
-        Types::NotChecked(reason) => show_unchecked_types(terminal, &reason),
+        Ok(warnings) => show_compiler_warnings(terminal, &warnings),
+        Err(reason) => show_unchecked_types(terminal, &reason),
     }
 }
 
@@ -120,7 +120,7 @@ fn refuse_run_file(path: &Path) -> Result<(), Failure> {
         return Ok(());
     }
     let path = simplify(path);
-    let folder = path.parent().filter(|above| !above.as_os_str().is_empty()).unwrap_or(Path::new("."));
+    let folder = parent(&path);
     let is_manifest = PROJECT_FILES.iter().any(|name| path.ends_with(name));
     let is_method = expect_method(folder).is_ok();
     let (file, folder) = (path.display(), folder.display());

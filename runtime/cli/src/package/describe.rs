@@ -1,6 +1,6 @@
 //! Texts about methods and packages that several commands show.
 
-use std::fmt::{Display, Write as _};
+use std::fmt::Display;
 use std::path::Path;
 
 use tunebox_foundation::paths;
@@ -34,8 +34,17 @@ pub(crate) fn describe_settings(title: &str, manifest: &Manifest) -> Vec<String>
     std::iter::once(title.to_owned()).chain(manifest.settings.iter().map(row)).collect()
 }
 
-/// The interfaces that a run grants by name alone.
-const NAMED_GRANTS: [Grant; 2] = [Grant::Weights, Grant::Text];
+/// Whether these imports, given by full name, include the interface with this short name.
+pub(crate) fn has_import(imports: &[String], interface: &str) -> bool {
+    imports.iter().any(|import| interface_of(import) == Some(interface))
+}
+
+/// Lists the interfaces among these imports that a run grants by name alone, in quotes and joined by commas. Empty if
+/// there are none.
+pub(crate) fn named_grants(imports: &[String]) -> String {
+    let names = [Grant::Weights, Grant::Text].map(Grant::interface).into_iter();
+    names.filter(|name| has_import(imports, name)).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
+}
 
 /// Returns the command that trains the sample with a method whose component has `size` bytes and these imports. If the
 /// size is more than the default limit, as with an interpreter inside, the command also sets `limits.component-bytes`
@@ -44,11 +53,9 @@ const NAMED_GRANTS: [Grant; 2] = [Grant::Weights, Grant::Text];
 pub(crate) fn train_command(method: impl Display, size: u64, imports: &[String]) -> String {
     let method = method.to_string();
     let mut command = format!("tunebox train --sample --method {method}");
-    let is_imported = |grant: &Grant| imports.iter().any(|import| interface_of(import) == Some(grant.interface()));
-    let grants: Vec<&str> =
-        NAMED_GRANTS.iter().filter(|grant| is_imported(grant)).map(|grant| grant.interface()).collect();
+    let grants = named_grants(imports);
     if !grants.is_empty() && builtin::find(&method).is_none() {
-        let _ = write!(command, " --set 'method.grants=[\"{}\"]'", grants.join("\", \""));
+        command += &format!(" --set 'method.grants=[{grants}]'");
     }
     if size <= Limits::default().component_bytes as u64 {
         return command;

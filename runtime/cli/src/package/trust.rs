@@ -28,7 +28,7 @@ pub(crate) struct TrustOptions {
 }
 
 impl TrustOptions {
-    /// Checks a downloaded package against the trusted publishers and the lock file of the folder `project`, as
+    /// Checks a downloaded package against the trusted publishers and the lock file of the present folder, as
     /// [`Trust::admit`] does. `source` is where it came from. Asks about an unknown signer unless `--yes` or `--locked`
     /// decides. Saves nothing until the returned [`Trust`] is committed. Fails at the first check that the package does
     /// not pass.
@@ -37,9 +37,8 @@ impl TrustOptions {
         terminal: Terminal,
         artifact: &Artifact,
         source: &str,
-        project: &Path,
     ) -> Result<(Trust, Admitted), Failure> {
-        let mut trust = Trust::open(&home()?, project)?;
+        let mut trust = Trust::open(&home()?, Path::new("."))?;
         let mut ask = |question: &Question| self.confirm_signer(terminal, question);
         let mode = if self.locked { Mode::Locked } else { Mode::Ask(&mut ask) };
         let admitted = trust.admit(artifact, source, mode)?;

@@ -29,9 +29,10 @@ pub(crate) struct RunDisplay {
     has_begun: bool,
     /// The names of the active confinement rings around the run's process, such as `system calls`; `None` for a run of
     /// built-in components.
-    rings: Option<Vec<&'static str>>,
-    /// The folder of runs, if the report of the run is to be opened in the browser.
-    open: Option<PathBuf>,
+    pub(crate) rings: Option<Vec<&'static str>>,
+    /// The folder of runs, if the report of the run is to be opened in the browser when the run begins. A page
+    /// elsewhere, which only a broken worker names, is not opened.
+    pub(crate) open: Option<PathBuf>,
     /// Tokens and seconds since the last row.
     tokens: f64,
     seconds: f64,
@@ -98,17 +99,6 @@ impl RunDisplay {
             step: None,
             live: LiveLines::default(),
         }
-    }
-
-    /// Sets the names of the active confinement rings, which are shown with the plan.
-    pub(crate) fn with_rings(self, rings: Option<Vec<&'static str>>) -> Self {
-        Self { rings, ..self }
-    }
-
-    /// Has the report of the run opened in the browser when the run begins. `runs` is the folder of runs: a page
-    /// elsewhere, which only a broken worker names, is not opened.
-    pub(crate) fn with_open(self, runs: PathBuf) -> Self {
-        Self { open: Some(runs), ..self }
     }
 
     /// Whether the run has sent an event.

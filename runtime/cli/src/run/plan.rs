@@ -4,12 +4,11 @@ use std::path::Path;
 
 use serde_json::json;
 use tunebox_compute::optimizer::OptimizerKind;
-use tunebox_sandbox::interface_of;
 use tunebox_training::configuration::ENDLESS;
 use tunebox_training::data::{FileReport, Report, Shape};
 use tunebox_training::{Plan, PlanSummary, RunSettings, active_rings};
 
-use crate::package::describe::import_names;
+use crate::package::describe::{has_import, import_names};
 use crate::terminal::Terminal;
 use tunebox_foundation::format::{bytes, counted, grouped};
 
@@ -207,10 +206,9 @@ fn training_text(plan: &PlanSummary) -> String {
     let steps = if plan.steps == u64::from(ENDLESS) { "until Ctrl-C".into() } else { counted(plan.steps, "step") };
     let steps = format!("batch {batch}, {steps}");
     if plan.trainable == 0 {
-        let imports = |name| plan.imports.iter().any(|import| interface_of(import) == Some(name));
-        let reason = if imports("weights") {
+        let reason = if has_import(&plan.imports, "weights") {
             "the method edits the weights itself"
-        } else if imports("hidden") {
+        } else if has_import(&plan.imports, "hidden") {
             "the method reads activations, and writes what it publishes of them"
         } else {
             "the method imports neither `learn` nor `optimizer`"

@@ -2,10 +2,10 @@
 
 use tunebox_package::settings::range;
 use tunebox_package::{Manifest, Setting};
-use tunebox_sandbox::interface_of;
-use tunebox_training::configuration::Grant;
+use tunebox_training::plan::trains;
 
 use super::{Key, Table, tables};
+use crate::package::describe::{has_import, named_grants};
 use crate::terminal::wrap;
 
 /// Characters of a comment's line, without `# `.
@@ -45,9 +45,9 @@ impl NewRunFile<'_> {
         // A run without teachers, verifiers or an environment has no such table, and limits are seldom changed.
         let is_shown = |table: &&Table| match table.heading.as_str() {
             "[limits]" | "[environment]" => false,
-            "[[teacher]]" => self.imports("teacher"),
+            "[[teacher]]" => has_import(self.imports, "teacher"),
             "[[verifier]]" => self.verifier.is_some(),
-            "[train.adapter]" => self.imports("learn") || self.imports("optimizer"),
+            "[train.adapter]" => self.imports.iter().any(|import| trains(import)),
             _ => true,
         };
         for table in tables().iter().filter(is_shown) {
@@ -64,11 +64,6 @@ impl NewRunFile<'_> {
             }
         }
         text
-    }
-
-    /// Whether the method imports the interface with this short name.
-    fn imports(&self, name: &str) -> bool {
-        self.imports.iter().any(|import| interface_of(import) == Some(name))
     }
 
     /// Returns a key with its effect, values and default, all as comments. `rate` without a default shows
@@ -92,12 +87,9 @@ impl NewRunFile<'_> {
             "[model]" => line("path", self.model),
             "[data]" => line("path", self.data),
             "[method]" => {
-                let grants = [Grant::Weights, Grant::Text].map(Grant::interface);
-                let grants: Vec<String> =
-                    grants.iter().filter(|name| self.imports(name)).map(|name| format!("{name:?}")).collect();
-                let grants = match grants.is_empty() {
-                    true => String::new(),
-                    false => format!("# What this method cannot work without:\ngrants = [{}]\n", grants.join(", ")),
+                let grants = match named_grants(self.imports) {
+                    grants if grants.is_empty() => grants,
+                    grants => format!("# What this method cannot work without:\ngrants = [{grants}]\n"),
                 };
                 line("use", self.method) + &grants
             }

@@ -58,9 +58,7 @@ impl Failure {
     /// hold any bytes. The source line of the snippet stays as it is; [`cut_line`] replaces its characters.
     fn escape_explanation(&self) -> Explanation {
         let mut explanation = Explanation::clone(&self.explanation);
-        let further = std::mem::take(&mut explanation.further);
         escape_parts(&mut explanation);
-        explanation.further = further;
         explanation.further.iter_mut().for_each(escape_parts);
         explanation
     }

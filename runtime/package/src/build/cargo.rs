@@ -18,7 +18,7 @@ use serde_json::Value;
 
 use super::diagnosis::{Warning, explain, warnings};
 use super::failure::{build_error, no_method_error};
-use super::messages::{cargo_in, compiled_crate, list_items, parse_messages, run, text_field};
+use super::messages::{cargo_in, compiled_crate, is_of_package, list_items, parse_messages, run, text_field};
 use super::sdk::write_sdk;
 use super::{Event, Options, Watch, wait_for_build};
 use crate::constants::TARGET;
@@ -105,10 +105,9 @@ impl Job<'_> {
         let problem = |problem: &str| no_method_error(self.folder, problem);
         let metadata: Value = serde_json::from_slice(&output.stdout).map_err(|error| problem(&error.to_string()))?;
         let manifest = manifest.canonicalize().map_err(Error::file("found", &manifest))?;
-        let here = |package: &&Value| {
-            text_field(package, "manifest_path").is_some_and(|path| is_same_path(Path::new(path), &manifest))
-        };
-        let package = list_items(&metadata, "packages").find(here).ok_or_else(|| problem("it names no package"))?;
+        let mut packages = list_items(&metadata, "packages");
+        let package = packages.find(|package| is_of_package(package, &manifest));
+        let package = package.ok_or_else(|| problem("it names no package"))?;
 
         let path = |key| {
             text_field(&metadata, key).map(PathBuf::from).ok_or_else(|| problem("cargo does not say where it builds"))
@@ -224,15 +223,9 @@ fn dependency_folders() -> Vec<PathBuf> {
 fn find_artifact(output: &[u8], library: &str) -> Option<PathBuf> {
     parse_messages(output)
         .filter(|message| text_field(message, "reason") == Some("compiler-artifact"))
-        .filter(|message| text_field(message, "manifest_path").is_some())
         .filter(|message| message.get("target").and_then(|target| text_field(target, "name")) == Some(library))
         .flat_map(|message| {
             list_items(&message, "filenames").filter_map(|file| file.as_str().map(PathBuf::from)).collect::<Vec<_>>()
         })
         .find(|file| file.extension().is_some_and(|extension| extension == "wasm"))
-}
-
-/// Whether `path` resolves to `resolved`, a canonical path. False if `path` does not exist.
-fn is_same_path(path: &Path, resolved: &Path) -> bool {
-    path.canonicalize().is_ok_and(|path| path == resolved)
 }

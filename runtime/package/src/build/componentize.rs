@@ -1,17 +1,19 @@
 //! Turns a compiler's core module into a component that has its manifest in a custom section at the top level.
 
+use std::path::PathBuf;
+
 use wit_component::ComponentEncoder;
 
 use super::failure::{build_error, build_error_because, unusable_manifest};
 use super::record;
-use super::{Compiled, Record};
+use super::{Built, Record};
 use crate::component::interfaces;
 use crate::{Error, World, manifest, read_manifest, section};
 
 /// Wraps a core module into a component that holds the module's manifest and `record` in custom sections at its top
 /// level, not in the module. Errors: the module has no section with a manifest (the crate has no `method!`), does not
 /// encode as a valid component, or those of [`add_sections`].
-pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, Error> {
+pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Built, Error> {
     let Some(text) = section::find(module, manifest::SECTION)? else { return Err(no_method()) };
     let plain = section::without(module, manifest::SECTION)?;
     let bytes = encode_component(&plain).map_err(|problem| {
@@ -22,10 +24,10 @@ pub(super) fn componentize(module: &[u8], record: &Record) -> Result<Compiled, E
 }
 
 /// Appends the manifest `text` and the build record to a component as custom sections, and checks the result. The
-/// returned value has no warnings. Errors: those of [`read_manifest`], an import whose name does not begin with
-/// `tunebox:method/` (for a verifier or environment: any import), or no export of `tunebox:method/training`, for a
+/// returned value has no path and no warnings. Errors: those of [`read_manifest`], an import whose name does not begin
+/// with `tunebox:method/` (for a verifier or environment: any import), or no export of `tunebox:method/training`, for a
 /// verifier `tunebox:method/verify`, for an environment `tunebox:method/respond`, in any version.
-pub(super) fn add_sections(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<Compiled, Error> {
+pub(super) fn add_sections(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> Result<Built, Error> {
     section::append(&mut bytes, manifest::SECTION, text);
     let record = serde_json::to_vec(record).map_err(|error| Error::manifest(error.to_string()))?;
     section::append(&mut bytes, record::SECTION, &record);
@@ -43,7 +45,7 @@ pub(super) fn add_sections(mut bytes: Vec<u8>, text: &[u8], record: &Record) -> 
     if !found.exports.iter().any(|export| export.starts_with(wanted)) {
         return Err(no_method());
     }
-    Ok(Compiled { manifest, imports: found.imports, bytes, warnings: Vec::new() })
+    Ok(Built { path: PathBuf::new(), manifest, imports: found.imports, bytes, warnings: Vec::new() })
 }
 
 /// Makes the error for a crate that declares no method: its module has no manifest, or its component does not export

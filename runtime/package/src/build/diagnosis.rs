@@ -12,7 +12,6 @@ use tunebox_foundation::explain::Explanation;
 use super::failure::{build_error, build_error_because, no_library};
 use super::messages::{list_items, parse_messages, text_field};
 use crate::Error;
-use crate::error::Reason;
 use crate::sources::FOLDER;
 
 pub use warning::Warning;
@@ -86,8 +85,7 @@ fn not_fetched(name: Option<String>, problem: &str) -> Error {
     let name = name.map_or("a dependency of the method".to_owned(), |name| format!("the dependency `{name}`"));
     let vendor = "or put the dependencies beside the method with `cargo vendor`";
     let hint = format!("connect once, and leave `--offline` out: a build fetches it from the network; {vendor}");
-    let error = Explanation::new("build", format!("{name} cannot be fetched")).with_why(problem).with_hint(hint);
-    Reason::NotFetched.error(error)
+    build_error_because(format!("{name} cannot be fetched"), problem, hint)
 }
 
 /// Finds the name of the dependency that cargo cannot get in what it printed: what follows one of

@@ -1,13 +1,13 @@
 //! Runs cargo, and reads its messages about a build: one JSON object on each line.
 
 use std::io::{self, BufRead, BufReader, Read, Seek};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 
 use serde_json::Value;
 
 use crate::Error;
-use crate::toolchain::{Toolchain, command};
+use crate::toolchain::{Toolchain, command, path_folders};
 
 /// The environment variable that tells cargo to use no network, whatever its subcommand.
 const OFFLINE_VARIABLE: &str = "CARGO_NET_OFFLINE";
@@ -19,8 +19,7 @@ pub fn cargo_in(folder: &Path, toolchain: &Toolchain, offline: bool) -> Result<C
     let folder = folder.canonicalize().map_err(Error::file("found", folder))?;
     let mut cargo = command(&toolchain.cargo);
     let own = toolchain.cargo.parent().map(Path::to_owned);
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    if let Ok(path) = std::env::join_paths(own.into_iter().chain(std::env::split_paths(&path))) {
+    if let Ok(path) = std::env::join_paths(own.into_iter().chain(path_folders())) {
         cargo.env("PATH", path);
     }
     cargo.env("RUSTC", &toolchain.rustc).current_dir(folder);
@@ -65,6 +64,25 @@ pub(super) fn compiled_crate(message: &Value) -> Option<&str> {
     if counts { text_field(target, "name") } else { None }
 }
 
+/// Whether an object of cargo is about the package whose `Cargo.toml` resolves to `manifest`, a canonical path.
+pub(super) fn is_of_package(object: &Value, manifest: &Path) -> bool {
+    text_field(object, "manifest_path")
+        .is_some_and(|path| Path::new(path).canonicalize().is_ok_and(|path| path == manifest))
+}
+
+/// Finds the executable with the tests of the library of the package at `manifest`, a canonical path, in the `output`
+/// of `cargo test --no-run`. `None` if cargo made no such executable.
+pub fn find_library_tests(output: &[u8], manifest: &Path) -> Option<PathBuf> {
+    let is_library =
+        |target: &Value| list_items(target, "kind").any(|kind| kind.as_str().is_some_and(|kind| kind.ends_with("lib")));
+    let is_it = |message: &Value| {
+        message.get("target").is_some_and(is_library)
+            && message.pointer("/profile/test") == Some(&Value::Bool(true))
+            && is_of_package(message, manifest)
+    };
+    parse_messages(output).filter(is_it).find_map(|message| text_field(&message, "executable").map(PathBuf::from))
+}
+
 /// Returns the string that a JSON object has under `key`, or `None` if there is no string.
 pub(super) fn text_field<'a>(value: &'a Value, key: &str) -> Option<&'a str> {
     value.get(key).and_then(Value::as_str)
@@ -104,5 +122,22 @@ mod tests {
             (compiled_crate(&message("lib", true)), compiled_crate(&message("custom-build", false))),
             (None, None)
         );
+    }
+
+    #[test]
+    fn the_tests_of_the_library_are_found_in_messages_of_cargo() {
+        let folder = tempfile::tempdir().unwrap();
+        let manifest = folder.path().canonicalize().unwrap().join("Cargo.toml");
+        std::fs::write(&manifest, "").unwrap();
+        let found = |kind: &str, test: bool| {
+            let message = serde_json::json!({
+                "reason": "compiler-artifact", "manifest_path": manifest, "executable": "/target/calm-1",
+                "target": { "kind": [kind] }, "profile": { "test": test },
+            });
+            find_library_tests(message.to_string().as_bytes(), &manifest)
+        };
+        assert_eq!(found("cdylib", true), Some(PathBuf::from("/target/calm-1")));
+        assert_eq!((found("cdylib", false), found("test", true)), (None, None));
+        assert_eq!(find_library_tests(br#"{"reason":"build-finished"}"#, &manifest), None);
     }
 }

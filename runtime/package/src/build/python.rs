@@ -16,15 +16,14 @@ mod workspace;
 
 use std::path::Path;
 
-use super::{Compiled, Event, Record, Watch, componentize};
+use super::{Built, Event, Record, Watch, componentize};
 use crate::{Error, sources};
 
 pub use crate::constants::PYPROJECT as PROJECT;
 pub use crate::digest::is_python;
-use tools::find_tools;
-pub use tools::{Tools, find_on_path};
+pub use tools::{Tools, find_tools};
 pub use twin::Twin;
-pub use types::{Types, check_types};
+pub use types::check_types;
 
 pub(crate) use editors::editor_files as files_for_editors;
 pub(super) use project::component_name;
@@ -58,9 +57,9 @@ fn native_modules() -> impl Iterator<Item = (&'static str, &'static [u8])> {
 /// `watch` gets an event if that waits for a lock. Imports the source in the Python of this machine, which runs it.
 /// Errors: no `componentize-py` or no Python 3.11, source that declares no method or cannot be built, a manifest or an
 /// import that breaks a rule. What `mypy` finds are warnings; `watch` gets an event if it checks nothing.
-pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, Error> {
+pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Built, Error> {
     editors::write_editor_files(folder, watch)?;
-    let tools = find_tools(folder)?;
+    let tools = find_tools(Some(folder))?;
     let project = project::read(folder)?;
     let record = Record { toolchain: tools.release.clone(), source: crate::digest::source(folder)?, debug: false };
 
@@ -68,16 +67,13 @@ pub(super) fn compile(folder: &Path, watch: &mut Watch<'_>) -> Result<Compiled, 
     let described = describe::describe(&tools.python, &place, &project.module())?;
     place.write_entry(described.world, &project.module())?;
     place.limit_imports(&described.interfaces)?;
-    let warnings = match check_types(folder) {
-        Types::Checked(warnings) => warnings,
-        Types::NotChecked(reason) => {
-            watch(Event::TypesNotChecked(&reason));
-            Vec::new()
-        }
-    };
+    let warnings = check_types(folder).unwrap_or_else(|reason| {
+        watch(Event::TypesNotChecked(&reason));
+        Vec::new()
+    });
     let bytes = tools.componentize(&place, folder, described.world)?;
-    let compiled = componentize::add_sections(bytes, &project.manifest(described.manifest)?, &record)?;
-    Ok(Compiled { warnings, ..compiled })
+    let built = componentize::add_sections(bytes, &project.manifest(described.manifest)?, &record)?;
+    Ok(Built { warnings, ..built })
 }
 
 #[cfg(test)]

@@ -43,9 +43,9 @@ const RESERVED_METRICS: [&str; 14] = [
 pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     check_name("the method", &manifest.name)?;
     check_name("the data shape", &manifest.shape)?;
-    let optional = [manifest.paper.as_ref(), manifest.license.as_ref()];
-    let always = [Some(&manifest.version), Some(&manifest.description), Some(&manifest.interface)];
-    optional.into_iter().chain(always).flatten().try_for_each(|text| check_printable(text))?;
+    let always = [&manifest.version, &manifest.description, &manifest.interface];
+    let mut texts = manifest.paper.iter().chain(&manifest.license).chain(always);
+    texts.try_for_each(|text| check_printable(text))?;
     let released = |version: Version| version.pre.is_empty() && version.build.is_empty();
     if !Version::parse(&manifest.interface).is_ok_and(released) {
         let interface = &manifest.interface;

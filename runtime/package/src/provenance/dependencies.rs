@@ -4,6 +4,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::Path;
 
 use serde::{Deserialize, Serialize};
+use tunebox_foundation::files::names;
 
 use crate::{Error, Manifest, files};
 
@@ -115,8 +116,10 @@ fn component(locked: &LockedCrate) -> Component {
 pub(super) fn list_python_packages(folder: &Path) -> Result<BTreeSet<Component>, Error> {
     let mut found = BTreeSet::new();
     let library = folder.join(".venv").join("lib");
-    for python in file_names(&library)? {
-        for name in file_names(&library.join(python).join("site-packages"))? {
+    let pythons = if library.is_dir() { names(&library)? } else { Vec::new() };
+    let packages = pythons.iter().map(|python| library.join(python).join("site-packages"));
+    for packages in packages.filter(|folder| folder.is_dir()) {
+        for name in names(&packages)? {
             let Some((name, version)) = name.strip_suffix(".dist-info").and_then(|name| name.split_once('-')) else {
                 continue;
             };
@@ -126,17 +129,4 @@ pub(super) fn list_python_packages(folder: &Path) -> Result<BTreeSet<Component>,
         }
     }
     Ok(found)
-}
-
-/// Returns the names of the files and folders in a folder; empty if there is no such folder. Errors: a folder that
-/// cannot be read.
-fn file_names(folder: &Path) -> Result<Vec<String>, Error> {
-    if !folder.is_dir() {
-        return Ok(Vec::new());
-    }
-    let entries = folder.read_dir().map_err(Error::file("read", folder))?;
-    let name = |entry: std::io::Result<std::fs::DirEntry>| {
-        Ok(entry.map_err(Error::file("read", folder))?.file_name().to_string_lossy().into_owned())
-    };
-    entries.map(name).collect()
 }

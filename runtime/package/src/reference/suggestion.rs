@@ -1,4 +1,4 @@
-//! The error for a name that means two things, and the suggestion for a name that means nothing.
+//! The suggestion for a name that means nothing.
 
 use std::path::Path;
 
@@ -6,15 +6,8 @@ use tunebox_foundation::paths;
 
 use super::stored;
 use crate::builtin::Builtin;
-use crate::store::{self, Stored};
 use crate::{Error, build};
 use tunebox_foundation::nearest::nearest;
-
-/// Makes the error for a name that is both a package in the store and the folder of a method.
-pub(super) fn ambiguous(package: &Stored) -> Error {
-    let there = vec![package.to_string(), format!("the folder `./{}`", package.name)];
-    store::ambiguous(&package.name, &there, None)
-}
 
 /// Returns what a person probably meant by a name that was not found: `.` if `base` is itself a method's folder of that
 /// name, else the nearest name among stored packages, method folders in `base` and `built_in`. `None` if no name is

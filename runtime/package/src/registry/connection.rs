@@ -6,7 +6,6 @@
 mod authorization;
 
 use std::io::{self, Read};
-use std::path::PathBuf;
 use std::time::Duration;
 
 use serde_json::Value;
@@ -33,20 +32,15 @@ const MAX_RESPONSE_BYTES: u64 = 1 << 20;
 const MIN_BYTES_PER_SECOND: u64 = 16 << 10;
 
 /// A connection to a registry, for one repository.
-pub(super) struct Connection {
-    /// The registry's normalized name, by which messages name it and logins are found.
-    registry: String,
-    repository: String,
-    /// The package's location, for messages.
-    pub(super) place: String,
+pub(super) struct Connection<'a> {
+    pub(super) location: &'a Location,
+    remote: &'a Remote,
     root: Address,
     agent: Agent,
-    logins: Option<PathBuf>,
     /// The login that was found, once the registry has demanded one.
     login: Option<Login>,
     /// The `Authorization` header for the registry, once logged in.
     authorization: Option<String>,
-    plain_http: bool,
     writes: bool,
     /// The time limit for a request and response without bytes.
     timeout: Duration,
@@ -73,11 +67,11 @@ impl HttpRequest<'_> {
     }
 }
 
-impl Connection {
+impl<'a> Connection<'a> {
     /// Prepares a connection to the registry of a package; sends nothing. Uses HTTP if the location says so or the
     /// registry is on this machine, else HTTPS. `writes` says whether a login must allow pushing. Errors: the location
     /// is offline, or certificates cannot be read.
-    pub(super) fn new(location: &Location, remote: &Remote, writes: bool) -> Result<Self, Error> {
+    pub(super) fn new(location: &'a Location, remote: &'a Remote, writes: bool) -> Result<Self, Error> {
         if location.offline {
             let hint = "leave `--offline` out, or use what was pulled before: `tunebox list`";
             return Err(explain(format!("`{location}` is on a network, and none is used offline"), hint).into());
@@ -85,15 +79,12 @@ impl Connection {
         let is_here = is_loopback(&remote.authority);
         let plain = location.plain_http || is_here;
         Ok(Self {
-            registry: remote.registry.clone(),
-            repository: remote.repository.clone(),
-            place: location.to_string(),
+            location,
+            remote,
             root: Address::root(&remote.authority, !plain),
             agent: create_agent(location.certificates.as_deref(), is_here)?,
-            logins: location.logins.clone(),
             login: None,
             authorization: None,
-            plain_http: location.plain_http,
             writes,
             timeout: NETWORK_TIMEOUT,
         })
@@ -101,20 +92,24 @@ impl Connection {
 
     /// Returns the address of a path in the package's repository: `/v2/<repository>/<path>`.
     pub(super) fn address(&self, path: &str) -> Address {
-        self.root.with_path(&format!("/v2/{}/{path}", self.repository))
+        self.root.with_path(&format!("/v2/{}/{path}", self.remote.repository))
     }
 
     /// Adds the place of this package to the location of an [`Error::Explained`]: `PLACE`, or `LOCATION from PLACE` if
     /// the error has a location already. Returns errors of other kinds unchanged.
     pub(super) fn locate(&self, error: Error) -> Error {
-        locate(error, "", &self.place)
+        locate(error, "", &self.location.to_string())
     }
 
-    /// Sends a request. If the registry answers with 401, logs in once and sends it again; if it redirects, sends it to
-    /// that address. Sends it nine times at most. Returns any other response, whatever its status, also a second 401.
-    /// Errors: no answer, a login that is missing or rejected, or a redirect that may not be followed or is one too
-    /// many.
-    pub(super) fn send(&mut self, mut request: HttpRequest<'_>) -> Result<Response<Body>, Error> {
+    /// Sends a request, and returns the response if its status is among `expected`. If the registry answers with 401,
+    /// logs in once and sends it again; if it redirects, sends it to that address. Sends it nine times at most. Errors:
+    /// no answer, a login that is missing or rejected, a redirect that may not be followed or is one too many, or the
+    /// registry's refusal for any other status.
+    pub(super) fn send(
+        &mut self,
+        mut request: HttpRequest<'_>,
+        expected: &[StatusCode],
+    ) -> Result<Response<Body>, Error> {
         let (mut address, mut logged_in) = (request.address.clone(), false);
         for _ in 0..=MAX_REDIRECTS {
             let is_registry = address.has_host_of(&self.root);
@@ -126,22 +121,12 @@ impl Connection {
             }
             match self.redirect_target(&request.method, &address, &response)? {
                 Some(next) => address = next,
-                None => return Ok(response),
+                None if expected.contains(&response.status()) => return Ok(response),
+                None => return Err(self.status_error(response)),
             }
         }
         let hint = "tell the operator of the registry, or of a proxy in front of it";
-        Err(explain(format!("`{}` leads from address to address without end", self.registry), hint).into())
-    }
-
-    /// Sends a request, with login and redirects. Errors: no answer, or the registry's refusal if the status is not
-    /// among `expected`.
-    pub(super) fn send_expecting(
-        &mut self,
-        request: HttpRequest<'_>,
-        expected: &[StatusCode],
-    ) -> Result<Response<Body>, Error> {
-        let response = self.send(request)?;
-        if expected.contains(&response.status()) { Ok(response) } else { Err(self.status_error(response)) }
+        Err(explain(format!("`{}` leads from address to address without end", self.remote.registry), hint).into())
     }
 
     /// Reads the body of a response. Errors: it breaks off, or has more than 1 MiB.
@@ -160,12 +145,12 @@ impl Connection {
     pub(super) fn status_error(&self, response: Response<Body>) -> Error {
         let status = response.status();
         if status == StatusCode::UNAUTHORIZED {
-            return unauthorized(&self.place, &self.registry, self.login.as_ref());
+            return unauthorized(&self.location.to_string(), &self.remote.registry, self.login.as_ref());
         }
         let wait = response.headers().get(RETRY_AFTER).and_then(|value| value.to_str().ok()?.parse().ok());
         // An answer that cannot be read says nothing; its number is enough.
         let said = self.read_body(response).ok().and_then(|text| registry_message(&text));
-        bad_status(&self.place, &self.registry, status.as_u16(), said, wait)
+        bad_status(&self.location.to_string(), &self.remote.registry, status.as_u16(), said, wait)
     }
 
     /// Sends a request to one address, without login and redirects. `is_registry` says whether the address is that of
@@ -201,7 +186,7 @@ impl Connection {
     /// end.
     fn send_with_time_limit<Sent: AsSendBody>(
         &self,
-        request: Prepared<Sent>,
+        request: ureq::http::Result<Request<Sent>>,
         bytes: u64,
     ) -> Result<Response<Body>, ureq::Error> {
         let timeout = self.timeout + Duration::from_secs(bytes / MIN_BYTES_PER_SECOND);
@@ -232,19 +217,20 @@ impl Connection {
     pub(super) fn resolve_redirect(&self, from: &Address, location: &str) -> Result<Address, Error> {
         let nowhere = || {
             broken_connection(
-                &self.registry,
+                &self.remote.registry,
                 format!("it leads to `{}`, which is no address", printable(location, 120)),
             )
         };
         let next = from.join(location).ok_or_else(nowhere)?;
         // An address without encryption is only for a registry without it, on this machine or where a person said so.
-        let may_reach = next.secure || (!self.root.secure && (next.is_loopback() || self.plain_http));
-        if may_reach { Ok(next) } else { Err(insecure_redirect(&self.registry, &printable(&next.authority, 120))) }
+        let may_reach = next.secure || (!self.root.secure && (next.is_loopback() || self.location.plain_http));
+        if may_reach {
+            Ok(next)
+        } else {
+            Err(insecure_redirect(&self.remote.registry, &printable(&next.authority, 120)))
+        }
     }
 }
-
-/// A request, or the error of making it.
-type Prepared<Sent> = ureq::http::Result<Request<Sent>>;
 
 /// A reader that calls `advance` with the number of bytes of each read, to show the progress of a transfer.
 pub(super) struct Watched<Bytes, Advance> {
@@ -298,7 +284,7 @@ mod tests {
                 expected_response_bytes: 0,
                 ..HttpRequest::without_body(Method::PUT, connection.address("blobs/uploads/"))
             };
-            let error = connection.send(request).unwrap_err();
+            let error = connection.send(request, &[StatusCode::OK]).unwrap_err();
             assert!(error.to_string().ends_with("does not answer in time"), "{error:?}");
             drop(connection);
             silent.join().unwrap();
@@ -325,7 +311,7 @@ mod tests {
             expected_response_bytes: 0,
             ..HttpRequest::without_body(Method::GET, connection.address("tags/list"))
         };
-        let answer = connection.send(request).unwrap();
+        let answer = connection.send(request, &[StatusCode::OK]).unwrap();
         let error = connection.read_body(answer).unwrap_err();
         assert!(error.to_string().ends_with("does not answer in time"), "{error:?}");
         dripping.join().unwrap();

@@ -8,10 +8,10 @@ const MAX_HOST_BYTES: usize = 253;
 
 /// The default ports with and without encryption, which a normalized name leaves out. Who controls one of them on a
 /// host controls the other, so both mean the same registry as far as trust is concerned.
-const DEFAULT_PORTS: [u16; 2] = [443, 80];
+pub(super) const DEFAULT_PORTS: [u16; 2] = [443, 80];
 
 /// Docker Hub: its normalized name, all its names, and the host that answers requests.
-const DOCKER_HUB: &str = "docker.io";
+pub(super) const DOCKER_HUB: &str = "docker.io";
 const DOCKER_HUB_NAMES: [&str; 4] = [DOCKER_HUB, "index.docker.io", "registry.hub.docker.com", DOCKER_HUB_HOST];
 const DOCKER_HUB_HOST: &str = "registry-1.docker.io";
 

@@ -2,8 +2,6 @@
 
 use std::io::ErrorKind;
 use std::path::{Path, PathBuf};
-use std::sync::mpsc;
-use std::thread;
 
 use base64::Engine;
 use base64::engine::general_purpose::STANDARD;
@@ -14,17 +12,13 @@ use ureq::http::HeaderMap;
 use ureq::http::header::WWW_AUTHENTICATE;
 
 use super::agent::NETWORK_TIMEOUT;
-use super::host::canonical_name;
+use super::host::{DEFAULT_PORTS, DOCKER_HUB, canonical_name};
 
 /// The most bytes of a Docker configuration.
 const MAX_FILE_BYTES: u64 = 1 << 20;
 
-/// The only registry whose logins Docker stores under other names than its own, and those names.
-const DOCKER_HUB: &str = "docker.io";
+/// The names under which Docker stores the login of Docker Hub, the only registry that has other names than its own.
 const DOCKER_HUB_KEYS: [&str; 3] = ["https://index.docker.io/v1/", DOCKER_HUB, "registry.hub.docker.com"];
-
-/// The default ports, which the key of a login may have and a normalized name has not.
-const DEFAULT_PORTS: [&str; 2] = ["443", "80"];
 
 /// The kind of login that a registry demands.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -141,13 +135,10 @@ impl Login {
     /// Runs [`find`](Self::find) on a new thread and returns its result, or `Unusable` if it takes longer than
     /// [`NETWORK_TIMEOUT`], because a credential helper does not end. The thread is not stopped then.
     pub(super) fn find_in_time(registry: &str, file: Option<&Path>) -> Self {
-        let (sender, found) = mpsc::channel();
         let (registry, file) = (registry.to_owned(), file.map(Path::to_owned));
-        // A helper that does not end keeps this thread until the program ends.
-        thread::spawn(move || sender.send(Self::find(&registry, file.as_deref())));
-        let late =
-            |_| Self::Unusable(format!("the helper for logins did not end within {} s", NETWORK_TIMEOUT.as_secs()));
-        found.recv_timeout(NETWORK_TIMEOUT).unwrap_or_else(late)
+        bounded::run_with_timeout(NETWORK_TIMEOUT, move || Self::find(&registry, file.as_deref())).unwrap_or_else(
+            |_| Self::Unusable(format!("the helper for logins did not end within {} s", NETWORK_TIMEOUT.as_secs())),
+        )
     }
 
     /// Finds the login under `key` in the text of a Docker configuration. May run a credential helper, whose output no

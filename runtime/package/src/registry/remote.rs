@@ -28,11 +28,8 @@ const MANIFEST_DIGEST: HeaderName = HeaderName::from_static("docker-content-dige
 
 /// Downloads and checks a package, and returns it with the digest of its OCI manifest. Errors: no version is named,
 /// there is no such version (the error lists those that exist), or a part is not what the manifest names.
-pub(super) fn pull(
-    connection: &mut Connection,
-    location: &Location,
-    progress: &mut dyn Progress,
-) -> Result<(Artifact, String), Error> {
+pub(super) fn pull(connection: &mut Connection<'_>, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
+    let location = connection.location;
     let Some(tag) = location.tag() else {
         let highest = list_tags(connection).pop().map(|tag| format!("{}:{tag}", location.source()));
         return Err(no_version(&location.to_string(), highest));
@@ -54,11 +51,11 @@ pub(super) fn pull(
 /// Uploads component, configuration and manifest, and returns the manifest's digest. Errors, before anything is
 /// uploaded: the version exists with other bytes, or with a signature that this package lacks.
 pub(super) fn push(
-    connection: &mut Connection,
-    location: &Location,
+    connection: &mut Connection<'_>,
     artifact: &Artifact,
     progress: &mut dyn Progress,
 ) -> Result<String, Error> {
+    let location = connection.location;
     let documents = artifact.manifest()?;
     let tag = location.tag().unwrap_or_default();
     if let Some((there, media_type)) = download_manifest(connection, &tag)? {
@@ -77,13 +74,13 @@ pub(super) fn push(
 
 /// Uploads the manifest under a tag, which makes the package visible. Errors: the registry rejects it, or reports
 /// another digest for the manifest.
-fn upload_manifest(connection: &mut Connection, tag: &str, documents: &Documents) -> Result<(), Error> {
+fn upload_manifest(connection: &mut Connection<'_>, tag: &str, documents: &Documents) -> Result<(), Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let request = HttpRequest {
         body: Some((documents.manifest.as_slice(), MANIFEST)),
         ..HttpRequest::without_body(Method::PUT, address)
     };
-    let response = connection.send_expecting(request, &[StatusCode::CREATED, StatusCode::OK])?;
+    let response = connection.send(request, &[StatusCode::CREATED, StatusCode::OK])?;
     if let Some(found) = header_value(&response, &MANIFEST_DIGEST).filter(|found| *found != documents.digest) {
         return Err(connection.locate(error::wrong_digest("manifest", &documents.digest, &found)));
     }
@@ -95,10 +92,10 @@ type Served = (Vec<u8>, Option<String>);
 
 /// Downloads the manifest of a tag. Returns it with its `Content-Type`, or `None` if there is no such tag. Errors: more
 /// than 1 MiB, or bytes that differ from the SHA-256 that the registry reports, if it reports one.
-fn download_manifest(connection: &mut Connection, tag: &str) -> Result<Option<Served>, Error> {
+fn download_manifest(connection: &mut Connection<'_>, tag: &str) -> Result<Option<Served>, Error> {
     let address = connection.address(&format!("manifests/{tag}"));
     let request = HttpRequest { accept: Some(MANIFESTS), ..HttpRequest::without_body(Method::GET, address) };
-    let response = connection.send_expecting(request, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
+    let response = connection.send(request, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
     if response.status() == StatusCode::NOT_FOUND {
         return Ok(None);
     }
@@ -117,7 +114,7 @@ fn download_manifest(connection: &mut Connection, tag: &str) -> Result<Option<Se
 /// Downloads the blob `wanted` and checks its size and digest. `what` names the blob in errors; `progress` receives the
 /// number of bytes of each read. Errors: no such blob, a download that ends early, or another size or digest.
 fn download_blob(
-    connection: &mut Connection,
+    connection: &mut Connection<'_>,
     what: &'static str,
     wanted: &Descriptor,
     progress: &mut dyn Progress,
@@ -125,7 +122,7 @@ fn download_blob(
     let address = connection.address(&format!("blobs/{}", wanted.digest));
     let request =
         HttpRequest { expected_response_bytes: wanted.size, ..HttpRequest::without_body(Method::GET, address.clone()) };
-    let response = connection.send_expecting(request, &[StatusCode::OK])?;
+    let response = connection.send(request, &[StatusCode::OK])?;
     let length: Option<u64> = header_value(&response, &CONTENT_LENGTH).and_then(|length| length.parse().ok());
     if let Some(found) = length.filter(|length| *length != wanted.size) {
         return Err(connection.locate(error::wrong_size(what, wanted.size, found)));
@@ -141,7 +138,7 @@ fn download_blob(
     }
     let found = bytes.len() as u64;
     if found < wanted.size {
-        return Err(truncated(what, &connection.place, wanted.size, found));
+        return Err(truncated(what, &connection.location.to_string(), wanted.size, found));
     }
     wanted.check(what, &bytes).map_err(|error| connection.locate(error))?;
     Ok(bytes)
@@ -149,10 +146,10 @@ fn download_blob(
 
 /// Uploads a blob, unless the registry has it already. In both cases `progress` receives the number of all its bytes.
 /// Errors: no answer, or a status other than those of a successful upload.
-fn upload_blob(connection: &mut Connection, bytes: &[u8], progress: &mut dyn Progress) -> Result<(), Error> {
+fn upload_blob(connection: &mut Connection<'_>, bytes: &[u8], progress: &mut dyn Progress) -> Result<(), Error> {
     let digest = digest_of(bytes);
     let request = HttpRequest::without_body(Method::HEAD, connection.address(&format!("blobs/{digest}")));
-    let there = connection.send_expecting(request, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
+    let there = connection.send(request, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
     if there.status() == StatusCode::OK {
         progress.advance(bytes.len() as u64);
         return Ok(());
@@ -161,7 +158,7 @@ fn upload_blob(connection: &mut Connection, bytes: &[u8], progress: &mut dyn Pro
     let from = connection.address("blobs/uploads/");
     let request =
         HttpRequest { body: Some((b"".as_slice(), BINARY)), ..HttpRequest::without_body(Method::POST, from.clone()) };
-    let response = connection.send_expecting(request, &[StatusCode::ACCEPTED])?;
+    let response = connection.send(request, &[StatusCode::ACCEPTED])?;
     let location = header_value(&response, &LOCATION).unwrap_or_default();
     let address = connection.resolve_redirect(&from, &location)?.with_query(&[("digest", &digest)]);
     let request = HttpRequest {
@@ -169,15 +166,15 @@ fn upload_blob(connection: &mut Connection, bytes: &[u8], progress: &mut dyn Pro
         progress: Some(progress),
         ..HttpRequest::without_body(Method::PUT, address)
     };
-    connection.send_expecting(request, &[StatusCode::CREATED]).map(|_| ())
+    connection.send(request, &[StatusCode::CREATED]).map(|_| ())
 }
 
 /// Returns the tags of the repository, the highest version last, for messages. Leaves out tags that are longer than 128
 /// bytes, begin with `sha256-`, or have other characters than ASCII letters, digits, `.`, `_` and `-`. Empty if the
 /// registry gives no list.
-fn list_tags(connection: &mut Connection) -> Vec<String> {
+fn list_tags(connection: &mut Connection<'_>) -> Vec<String> {
     let request = HttpRequest::without_body(Method::GET, connection.address("tags/list"));
-    let answer = connection.send_expecting(request, &[StatusCode::OK]).and_then(|answer| connection.read_body(answer));
+    let answer = connection.send(request, &[StatusCode::OK]).and_then(|answer| connection.read_body(answer));
     let read = |text: Vec<u8>| {
         let mut answer: Value = serde_json::from_slice(&text).ok()?;
         serde_json::from_value(answer.get_mut("tags")?.take()).ok()

@@ -21,30 +21,21 @@ const UNPROTECTED: &str = "RWQAAEIy";
 /// The largest key file that is read, in bytes.
 const MAX_KEY_FILE_BYTES: u64 = 4 << 10;
 
-/// A signer: its public key, and the key's number, which is shown to people.
+/// A signer, by its public key.
 #[derive(Debug, Clone, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct Signer {
     /// The key as minisign writes it: `RW…`.
     pub key: String,
-    /// The key's number in hexadecimal, as minisign shows it: the last byte first.
-    pub id: String,
 }
 
 impl Signer {
     /// Parses a public key of minisign, `RW…`. `None` for anything else, also for other spellings of a valid key.
     pub fn parse(key: &str) -> Option<Self> {
         let plain = key.len() == KEY_CHARACTERS && key.bytes().all(|byte| byte.is_ascii_graphic());
-        // The verifying library checks the kind of the key; only the signing library gives its number.
+        // The verifying library checks the kind of the key; the signing library writes it in the one valid spelling.
         minisign_verify::PublicKey::from_base64(Some(key).filter(|_| plain)?).ok()?;
-        let signer = Self::of(&Public::from_base64(key).ok()?);
-        (signer.key == key && key.starts_with("RW")).then_some(signer)
-    }
-
-    /// Makes a signer of the signing library's public key.
-    fn of(public: &Public) -> Self {
-        // The number is shown as minisign shows it: the last byte first.
-        let id = public.keynum().iter().rev().map(|byte| format!("{byte:02X}")).collect();
-        Self { key: public.to_base64(), id }
+        let written = Public::from_base64(key).ok()?.to_base64();
+        (written == key && key.starts_with("RW")).then_some(Self { key: written })
     }
 }
 
@@ -107,7 +98,7 @@ impl SecretKey {
             let _ = fs::remove_file(path);
             return Err(error);
         }
-        Ok(Signer::of(&pk))
+        Ok(Signer { key: pk.to_base64() })
     }
 
     /// Reads a secret key from a file. Calls `password` only if the key is encrypted; if it returns `None`, reading
@@ -143,7 +134,7 @@ impl SecretKey {
             _ => not_key(&error.to_string()),
         })?;
         let public = Public::from_secret_key(&key).map_err(|error| not_key(&error.to_string()))?;
-        Ok(Self { key, signer: Signer::of(&public), path: path.to_owned(), protected })
+        Ok(Self { key, signer: Signer { key: public.to_base64() }, path: path.to_owned(), protected })
     }
 
     /// Returns the public key that belongs to this secret key.

@@ -32,7 +32,6 @@ trusted comment: tunebox calm-dpo@0.1.0 key RWQBAgMEBQYHCAOhB7/zzhC+HXDdGOdLwJln
 fn a_signature_made_by_another_implementation_is_taken() {
     let signer = Signed::verify(&package("calm-dpo", "0.1.0"), FOREIGN_HAND).unwrap();
     assert_eq!(signer.key, "RWQBAgMEBQYHCAOhB7/zzhC+HXDdGOdLwJln5NYwm6UNXx3chmQSVTG4");
-    assert_eq!(signer.id, "0807060504030201");
 }
 
 #[test]

@@ -19,11 +19,16 @@ const SIGNER: &str = "dev.tunebox.signer";
 /// there are any.
 pub(super) fn annotations(stored: &Stored) -> BTreeMap<String, String> {
     let Stored { name, version, source, digest, size, signer, .. } = stored.clone();
-    let always = [(REFERENCE, format!("{name}:{version}")), (NAME, name), (VERSION, version), (DIGEST, digest)];
-    let source = Some(source).filter(|source| !source.is_empty()).map(|source| (SOURCE, source));
-    let signer = signer.map(|signer| (SIGNER, signer));
-    let all = always.into_iter().chain([(SIZE, size.to_string())]).chain(source).chain(signer);
-    all.map(|(name, value)| (name.to_owned(), value)).collect()
+    let all = [
+        (REFERENCE, Some(format!("{name}:{version}"))),
+        (NAME, Some(name)),
+        (VERSION, Some(version)),
+        (DIGEST, Some(digest)),
+        (SIZE, Some(size.to_string())),
+        (SOURCE, Some(source).filter(|source| !source.is_empty())),
+        (SIGNER, signer),
+    ];
+    all.into_iter().filter_map(|(name, value)| Some((name.to_owned(), value?))).collect()
 }
 
 /// Reads a package's description from its entry in the index. `None` if another tool wrote the entry: if name, version,

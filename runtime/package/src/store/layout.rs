@@ -74,11 +74,6 @@ impl Index {
     fn empty() -> Self {
         Self { schema_version: SCHEMA, media_type: Some(INDEX_TYPE.into()), manifests: Vec::new(), rest: Map::new() }
     }
-
-    /// Removes the entries for which `fits` is true, and returns them.
-    pub(super) fn remove(&mut self, fits: impl Fn(&Descriptor) -> bool) -> Vec<Descriptor> {
-        self.manifests.extract_if(.., |entry| fits(entry)).collect()
-    }
 }
 
 /// A folder in OCI image layout.
@@ -101,11 +96,11 @@ impl Layout {
             } else {
                 "there is no such folder".into()
             };
-            return Err(layout.layout_error(problem));
+            return Err(not_layout(folder, problem));
         };
-        let mark: LayoutMark = read(MARK_FILE, &text).map_err(|error| layout.layout_error(error.to_string()))?;
+        let mark: LayoutMark = read(MARK_FILE, &text).map_err(|error| not_layout(folder, error.to_string()))?;
         if !mark.image_layout_version.starts_with("1.") {
-            return Err(layout.layout_error("its layout is of a later version than 1"));
+            return Err(not_layout(folder, "its layout is of a later version than 1"));
         }
         Ok(layout)
     }
@@ -124,7 +119,7 @@ impl Layout {
             // Another process may have made it meanwhile.
             if !folder.join(MARK_FILE).exists() {
                 if let Some(taken) = [INDEX_FILE, BLOB_FOLDER].into_iter().find(|name| folder.join(name).exists()) {
-                    return Err(layout.layout_error(format!("there is a `{taken}` in it, but no `{MARK_FILE}`")));
+                    return Err(not_layout(folder, format!("there is a `{taken}` in it, but no `{MARK_FILE}`")));
                 }
                 replace(&folder.join(MARK_FILE), b"{\n  \"imageLayoutVersion\": \"1.0.0\"\n}", READABLE)?;
                 layout.write_index(&Index::empty())?;
@@ -185,20 +180,16 @@ impl Layout {
     /// Reads and checks `index.json`; an empty index if there is none. Errors: malformed JSON, a `schemaVersion` other
     /// than 2, more than 10,000 entries or 16 MiB.
     pub(super) fn read_index(&self) -> Result<Index, Error> {
-        match self.read_small_file(INDEX_FILE)? {
-            Some(text) => {
-                let broken = |error: Error| {
-                    self.layout_error(format!("`{INDEX_FILE}` cannot be used: {}", error.why().unwrap_or_default()))
-                };
-                let index: Index = read(INDEX_FILE, &text).map_err(broken)?;
-                if index.schema_version != SCHEMA {
-                    return Err(self.layout_error("its index has another form"));
-                }
-                self.check_count(&index)?;
-                Ok(index)
-            }
-            None => Ok(Index::empty()),
+        let Some(text) = self.read_small_file(INDEX_FILE)? else { return Ok(Index::empty()) };
+        let index: Index = read(INDEX_FILE, &text).map_err(|error| {
+            let why = error.why().unwrap_or_default();
+            not_layout(&self.folder, format!("`{INDEX_FILE}` cannot be used: {why}"))
+        })?;
+        if index.schema_version != SCHEMA {
+            return Err(not_layout(&self.folder, "its index has another form"));
         }
+        self.check_count(&index)?;
+        Ok(index)
     }
 
     /// Replaces `index.json` atomically. The lock must be held. Errors: more than 10,000 entries, or a folder that
@@ -212,7 +203,10 @@ impl Layout {
     fn check_count(&self, index: &Index) -> Result<(), Error> {
         match index.manifests.len() {
             ..=MAX_ENTRIES => Ok(()),
-            count => Err(self.layout_error(format!("its index has {count} entries, {MAX_ENTRIES} may be in one"))),
+            count => {
+                let problem = format!("its index has {count} entries, {MAX_ENTRIES} may be in one");
+                Err(not_layout(&self.folder, problem))
+            }
         }
     }
 
@@ -222,11 +216,13 @@ impl Layout {
         check_size(what, entry.size, limit)?;
         let path = self.blob_folder().join(entry.hexadecimal(what)?);
         let bytes = bounded::read(&path, limit).map_err(|error| match error.kind() {
-            ErrorKind::NotFound => self.damaged_error(what, &path, "the file is missing"),
+            ErrorKind::NotFound => damaged(what, &path, "the file is missing", self.shared_folder()),
             _ => Error::file("read", &path)(error),
         })?;
-        entry.check(what, &bytes).map_err(|error| self.damaged_error(what, &path, error.why().unwrap_or_default()))?;
-        Ok(bytes)
+        match entry.check(what, &bytes) {
+            Ok(()) => Ok(bytes),
+            Err(error) => Err(damaged(what, &path, error.why().unwrap_or_default(), self.shared_folder())),
+        }
     }
 
     /// Stores bytes as a blob, named by their digest. Does nothing if it is there unaltered. The lock must be held.
@@ -278,16 +274,5 @@ impl Layout {
             Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::NotADirectory) => Ok(None),
             Err(error) => Err(Error::file("read", &path)(error)),
         }
-    }
-
-    /// Makes the error for a folder that is no image layout; `problem` says why.
-    pub(super) fn layout_error(&self, problem: impl Into<String>) -> Error {
-        not_layout(&self.folder, problem)
-    }
-
-    /// Makes the error for a file that is missing or has other bytes than were stored. `part` is the part of the
-    /// package.
-    pub(super) fn damaged_error(&self, part: &str, path: &Path, why: impl Into<String>) -> Error {
-        damaged(part, path, why, self.shared_folder())
     }
 }

@@ -236,8 +236,8 @@ fn a_folder_that_would_take_long_to_look_through_is_refused() {
     let mut document: serde_json::Value = serde_json::from_slice(&fs::read(&index).unwrap()).unwrap();
     document["manifests"][0]["annotations"] = serde_json::Value::Null;
     fs::write(&index, document.to_string()).unwrap();
-    assert_eq!(store.list_packages_within(1 << 20).unwrap().len(), 1);
-    let [_, why, _] = told(store.list_packages_within(10_000).unwrap_err());
+    assert_eq!(store.list_packages(1 << 20).unwrap().len(), 1);
+    let [_, why, _] = told(store.list_packages(10_000).unwrap_err());
     assert!(why.contains("more bytes than are read"), "{why}");
 
     let one = document["manifests"][0].clone();

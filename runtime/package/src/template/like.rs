@@ -5,7 +5,7 @@ use tunebox_foundation::explain::Explanation;
 
 use super::{DESCRIPTION, SDK, replace_readme};
 use crate::builtin::{self, Builtin};
-use crate::sources::{self, Files, Source};
+use crate::sources::{self, Files};
 use crate::{Error, read_manifest};
 use tunebox_foundation::nearest::nearest;
 
@@ -19,11 +19,11 @@ const SELF_CONTAINED: [&str; 3] = ["supervised", "preference", "unpaired"];
 /// verifier `like`, under the new name. Adds `tests/bench.rs` if [`bench_test`] gives one, and removes `Cargo.lock` if
 /// there are dependencies beside the SDK. Errors: no such built-in.
 pub(super) fn rewrite(files: &mut Files, name: &str, like: &str) -> Result<(), Error> {
-    let source = find_source(like)?;
-    let manifest: Table = source_text(source, "Cargo.toml").parse().unwrap_or_default();
-    replace_readme(files, &readme_text(source, name));
+    let original = find_builtin(like)?;
+    let manifest: Table = original.source_text("Cargo.toml").parse().unwrap_or_default();
+    replace_readme(files, &readme_text(original, name));
     files.retain(|path, _| !path.starts_with("src/"));
-    let own = source.files.iter().filter(|(path, _)| path.starts_with("src/"));
+    let own = original.source.iter().filter(|(path, _)| path.starts_with("src/"));
     files.extend(own.map(|(path, bytes)| ((*path).to_owned(), bytes.to_vec())));
 
     let others = dependency_lines(&manifest);
@@ -40,29 +40,23 @@ pub(super) fn rewrite(files: &mut Files, name: &str, like: &str) -> Result<(), E
             .replace(SDK, &format!("{SDK}{others}"))
             .into_bytes();
     }
-    files.extend(bench_test(source, name).map(|text| ("tests/bench.rs".to_owned(), text.into_bytes())));
+    files.extend(bench_test(original, name).map(|text| ("tests/bench.rs".to_owned(), text.into_bytes())));
     Ok(())
 }
 
-/// Returns the source of the built-in method or verifier `like`. Errors: there is none; the hint has the nearest name,
-/// or lists all of them.
-fn find_source(like: &str) -> Result<&'static Source, Error> {
-    let all = sources::of_builtins();
-    if let Some(found) = all.iter().find(|source| source.name == like) {
+/// Returns the built-in method or verifier `like`. Errors: there is none; the hint has the nearest name, or lists all
+/// of them.
+fn find_builtin(like: &str) -> Result<&'static Builtin, Error> {
+    if let Some(found) = builtin::find(like).or_else(|| builtin::find_verifier(like)) {
         return Ok(found);
     }
     let names = |list: &[Builtin]| list.iter().map(|builtin| builtin.name).collect::<Vec<_>>().join(", ");
-    let hint = match nearest(like, all.iter().map(|source| source.name)) {
+    let all = builtin::verifiers().iter().chain(builtin::list());
+    let hint = match nearest(like, all.map(|builtin| builtin.name)) {
         Some(nearest) => format!("did you mean `{nearest}`?"),
         None => format!("methods: {}; verifiers: {}", names(builtin::list()), names(builtin::verifiers())),
     };
     Err(Explanation::new("new", format!("there is no built-in method or verifier `{like}`")).with_hint(hint).into())
-}
-
-/// Returns the text of a file of a source; empty if there is no such file, or it is not UTF-8.
-fn source_text(source: &Source, file: &str) -> &'static str {
-    let found = source.files.iter().find(|(path, _)| *path == file);
-    found.and_then(|(_, bytes)| std::str::from_utf8(bytes).ok()).unwrap_or_default()
 }
 
 /// Returns the lines of `Cargo.toml` for the dependencies in `manifest` beside the SDK, at the versions of the
@@ -75,21 +69,21 @@ fn dependency_lines(manifest: &Table) -> String {
 
 /// Returns the README of the new method without the part about its folder: the built-in's README under the new name,
 /// or, since verifiers have none, a text that shows how to try a verifier.
-fn readme_text(source: &Source, name: &str) -> String {
+fn readme_text(original: &Builtin, name: &str) -> String {
     // The line by which a run file names a method.
     let used = |name: &str| format!("use = \"{name}\"");
-    let began = format!("It began as a copy of the built-in `{}`.", source.name);
-    match source_text(source, "README.md").split_once('\n') {
-        Some((_, rest)) => format!("# {name}\n\n{began}\n{}\n", rest.replace(&used(source.name), &used(name))),
+    let began = format!("It began as a copy of the built-in `{}`.", original.name);
+    match original.source_text("README.md").split_once('\n') {
+        Some((_, rest)) => format!("# {name}\n\n{began}\n{}\n", rest.replace(&used(original.name), &used(name))),
         None => format!("# {name}\n\n{began}\n\n{}\n", VERIFIER.replace("NAME", name)),
     }
 }
 
 /// Returns the source of a test that runs three steps of the method on the SDK's bench. `None` for verifiers, for
 /// methods of a data shape outside of [`SELF_CONTAINED`], and for a source without `method! {`.
-fn bench_test(source: &Source, name: &str) -> Option<String> {
-    let shape = read_manifest(builtin::find(source.name)?.bytes).ok()?.shape;
-    let (_, declared) = source_text(source, "src/lib.rs").split_once("method! {")?;
+fn bench_test(original: &Builtin, name: &str) -> Option<String> {
+    let shape = read_manifest(builtin::find(original.name)?.bytes).ok()?.shape;
+    let (_, declared) = original.source_text("src/lib.rs").split_once("method! {")?;
     let method = declared.split(',').next().map(str::trim).filter(|_| SELF_CONTAINED.contains(&shape.as_str()))?;
     let library = name.replace('-', "_");
     Some(format!(

@@ -27,16 +27,16 @@ fn nothing_of_the_template_s_own_name_is_left() {
 
 #[test]
 fn every_built_in_method_and_verifier_can_be_begun_with() {
-    for source in sources::of_builtins() {
+    for source in builtin::list().iter().chain(builtin::verifiers()) {
         let template = made(Some(source.name));
         let manifest: Table = text(&template, "Cargo.toml").parse().unwrap();
         let dependencies = manifest["dependencies"].as_table().unwrap();
         assert_eq!(dependencies["tunebox"]["path"].as_str(), Some(".tunebox/sdk/rust"), "{}", source.name);
         assert!(dependencies.values().all(|entry| entry.get("workspace").is_none()), "{}", source.name);
         assert_eq!(template.files.contains_key("Cargo.lock"), dependencies.len() == 1, "{}", source.name);
-        let theirs: Table = sources_text(source.name, "Cargo.toml").parse().unwrap();
+        let theirs: Table = source.source_text("Cargo.toml").parse().unwrap();
         assert_eq!(manifest["package"]["description"], theirs["package"]["description"]);
-        assert_eq!(text(&template, "src/lib.rs"), sources_text(source.name, "src/lib.rs"));
+        assert_eq!(text(&template, "src/lib.rs"), source.source_text("src/lib.rs"));
         let page = text(&template, "README.md");
         assert!(page.starts_with("# calm\n") && page.contains("`.tunebox/` holds the SDK"), "{page}");
         let verifier = builtin::find_verifier(source.name).is_some();
@@ -91,12 +91,6 @@ fn a_verifier_and_an_environment_have_a_template_in_every_language() {
 /// Adds nothing to a folder.
 fn nothing(_: &Path) -> Result<(), Error> {
     Ok(())
-}
-
-fn sources_text(name: &str, file: &str) -> &'static str {
-    let source = sources::of_builtins().iter().find(|source| source.name == name).unwrap();
-    let (_, bytes) = source.files.iter().find(|(path, _)| *path == file).unwrap();
-    std::str::from_utf8(bytes).unwrap()
 }
 
 #[test]

@@ -2,7 +2,7 @@
 
 use tunebox_foundation::explain::Explanation;
 
-use super::{Toolchain, command, find, find_on_path};
+use super::{command, find, find_on_path};
 use crate::Error;
 
 /// Adds the target to a Rust of rustup.
@@ -11,28 +11,18 @@ const RUSTUP_COMMAND: &str = "rustup target add wasm32-unknown-unknown";
 const APT_COMMANDS: [&str; 2] =
     ["apt-get update", "apt-get install --yes --no-install-recommends rustc-web cargo-web rust-web-src lld"];
 
-/// The result of [`install`].
-#[derive(Debug, Clone)]
-pub struct Installed {
-    /// The toolchain that builds use now.
-    pub toolchain: Toolchain,
-    /// The commands that were run; empty if there was a toolchain already.
-    pub commands: Vec<String>,
-}
-
 /// Makes sure that there is a toolchain for methods: does nothing if there is one, else runs `rustup target add`, then
-/// `apt-get` if there is still none. Returns the toolchain and the commands that were tried, also those that failed.
-/// Errors: there is no toolchain after all commands; the error lists what each command answered.
-pub fn install() -> Result<Installed, Error> {
-    if let Ok(toolchain) = find() {
-        return Ok(Installed { toolchain, commands: Vec::new() });
+/// `apt-get` if there is still none. Returns the commands that were tried, also those that failed. Errors: there is no
+/// toolchain after all commands; the error lists what each command answered.
+pub fn install() -> Result<Vec<String>, Error> {
+    if find().is_ok() {
+        return Ok(Vec::new());
     }
     let mut tried = Vec::new();
     for way in [&[RUSTUP_COMMAND][..], &APT_COMMANDS] {
         tried.extend(way.iter().map(|command| (*command, run_command_line(command))));
-        if let Ok(toolchain) = find() {
-            let commands = tried.into_iter().map(|(command, _)| command.to_owned()).collect();
-            return Ok(Installed { toolchain, commands });
+        if find().is_ok() {
+            return Ok(tried.into_iter().map(|(command, _)| command.to_owned()).collect());
         }
     }
     let why: Vec<_> = tried.iter().map(|(command, answer)| format!("`{command}`: {answer}")).collect();

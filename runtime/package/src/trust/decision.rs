@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use super::lock::{self, Locked};
-use super::publishers::{Publisher, signers_of};
+use super::publishers::{Publisher, merge, signers_of};
 use super::refusal::refuse;
 use super::resemblance::is_lookalike;
 use super::source::Source;
@@ -26,26 +26,6 @@ impl Candidate {
     /// Returns the public key of the signer.
     fn key(&self) -> Option<&str> {
         self.signer.as_ref().map(|signer| signer.key.as_str())
-    }
-}
-
-/// What is known of a package's signer.
-enum KnownSigner {
-    /// A person accepted it, or a list vouches for it; holds the entry to record in `publishers.toml`.
-    As(Publisher),
-    /// The package is unsigned, which is allowed because it comes from a path.
-    Unsigned,
-    /// The signer is not accepted for this package.
-    No,
-}
-
-impl KnownSigner {
-    /// Returns the day on which the signer was accepted. `None` if that is not known, or there is no known signer.
-    fn first_seen(&self) -> Option<String> {
-        match self {
-            Self::As(publisher) => publisher.first_seen.clone(),
-            Self::Unsigned | Self::No => None,
-        }
     }
 }
 
@@ -78,13 +58,13 @@ impl Trust {
         if let Some(locked) = locked {
             locked.check_version(&candidate.statement.version)?;
         }
-        self.check_name(&candidate, &artifact.wasm, &known)?;
+        let is_new = candidate.signer.is_some() && known.is_none();
+        self.check_name(&candidate, &artifact.wasm, is_new)?;
 
         let ask = match mode {
-            Mode::Locked => return self.decide_by_lock(candidate, &known),
+            Mode::Locked => return self.decide_by_lock(candidate, known),
             Mode::Ask(ask) => ask,
         };
-        let is_new = matches!(known, KnownSigner::No);
         let replaces = locked.is_some_and(|locked| locked.signer.is_none() && locked.source != candidate.source.name);
         if let Some(signer) = &candidate.signer
             && (is_new || replaces)
@@ -97,16 +77,18 @@ impl Trust {
         Ok(self.record_package(candidate, known))
     }
 
-    /// Returns what is known of a package's signer. Errors: another signer is known or pinned for the name, or a
-    /// package that is not from a path has no signature.
-    fn check_signer(&self, candidate: &Candidate) -> Result<KnownSigner, Error> {
+    /// Returns the entry to record in `publishers.toml` for a signer that a person accepted, or for which a list
+    /// vouches. `None` if the signer is not accepted for this package, or if the package is unsigned, which is allowed
+    /// from a path. Errors: another signer is known or pinned for the name, or a package that is not from a path has no
+    /// signature.
+    fn check_signer(&self, candidate: &Candidate) -> Result<Option<Publisher>, Error> {
         let Candidate { statement, source, signer } = candidate;
         let pinned = self.lock.find(&statement.name);
         let held = pinned.map_or(Ok(()), |locked| locked.check_signer(candidate.key()));
         let Some(signer) = signer else {
             held?;
             if source.is_local {
-                return Ok(KnownSigner::Unsigned);
+                return Ok(None);
             }
             return Err(refuse(
                 lock::UNSIGNED,
@@ -116,7 +98,7 @@ impl Trust {
         };
         let known = self.signers_for(&source.publisher_path(&statement.name));
         match (known.iter().find(|(_, known)| known.key == signer.key), known.first()) {
-            (Some((file, publisher)), _) => held.map(|()| self.known_signer(file, publisher)),
+            (Some((file, publisher)), _) => held.map(|()| Some(self.entry_to_record(file, publisher))),
             (None, Some((file, before))) => {
                 held.map_err(|error| before.add_removal_hint(error, file))?;
                 Err(before.refuse_other(signer, file))
@@ -132,34 +114,34 @@ impl Trust {
         if named.is_empty() { signers_of(self.publishers.entries(), path) } else { named }
     }
 
-    /// Returns what is known of a signer whom no file names for this package. A signer known for other packages is
-    /// taken as known if the package comes from a path and no other publisher has its name; in all other cases the
-    /// signer is unknown.
-    fn known_for_other_packages(&self, candidate: &Candidate) -> KnownSigner {
+    /// Returns the entry to record for a signer whom no file names for this package. A signer known for other packages
+    /// is taken as known if the package comes from a path and no other publisher has its name; in all other cases the
+    /// signer is unknown: `None`.
+    fn known_for_other_packages(&self, candidate: &Candidate) -> Option<Publisher> {
         // A package in a folder that a known publisher signed needs no question, unless its name belongs to another
         // publisher.
         let has = |one: &Publisher| one.packages.contains(&candidate.statement.name);
         let free = candidate.source.is_local && !self.others(candidate.key()).any(has);
         let entry = self.publishers().find(|(_, known)| free && candidate.key() == Some(known.key.as_str()));
-        entry.map_or(KnownSigner::No, |(file, publisher)| self.known_signer(file, publisher))
+        entry.map(|(file, publisher)| self.entry_to_record(file, publisher))
     }
 
     /// Returns the entry to record for a signer that `file` names: its own entry if that is this machine's file. A
     /// signer of an organization's list is marked as listed, so that it is accepted only as long as the list names it.
-    fn known_signer(&self, file: &Path, publisher: &Publisher) -> KnownSigner {
+    fn entry_to_record(&self, file: &Path, publisher: &Publisher) -> Publisher {
         let publisher = publisher.clone();
-        KnownSigner::As(if *file == self.publishers.path {
+        if *file == self.publishers.path {
             publisher
         } else {
             Publisher { listed: true, first_seen: None, source: None, ..publisher }
-        })
+        }
     }
 
     /// Fails if a package's name could be taken for another's: it is, or looks like, that of a built-in method or
     /// verifier with other bytes, or looks like that of a package by another signer, in the lock or among the
-    /// publishers. A name that the lock pins with this signer is not compared with the other packages, if the signer is
-    /// known otherwise too.
-    fn check_name(&self, candidate: &Candidate, wasm: &[u8], known: &KnownSigner) -> Result<(), Error> {
+    /// publishers. A name that the lock pins with this signer is not compared with the other packages, unless the
+    /// signer is known by the lock alone (`is_new`).
+    fn check_name(&self, candidate: &Candidate, wasm: &[u8], is_new: bool) -> Result<(), Error> {
         let (name, signer) = (candidate.statement.name.as_str(), candidate.key());
         let refused = |like: &str, owner: String| {
             let why = format!("that is {owner}, and this one is not by the same hand");
@@ -170,9 +152,7 @@ impl Trust {
         if !same && let Some(built) = inside.find(|built| built.name == name || is_lookalike(built.name, name)) {
             return refused(built.name, "built into tunebox".into());
         }
-        if !matches!(known, KnownSigner::No)
-            && self.lock.find(name).is_some_and(|locked| locked.signer.as_deref() == signer)
-        {
+        if !is_new && self.lock.find(name).is_some_and(|locked| locked.signer.as_deref() == signer) {
             // A signer that is known beside the lock has signed this name before.
             return Ok(());
         }
@@ -192,7 +172,7 @@ impl Trust {
     /// Decides by the lock alone, for `--locked`: it must pin this version and signer, from this source unless the
     /// package comes from a path. A signer must also be known without the lock. Nothing is remembered. Errors: each of
     /// these conditions that fails.
-    fn decide_by_lock(&self, candidate: Candidate, known: &KnownSigner) -> Result<Admitted, Error> {
+    fn decide_by_lock(&self, candidate: Candidate, known: Option<Publisher>) -> Result<Admitted, Error> {
         let found = self.lock.find(&candidate.statement.name);
         let (key, version) = (candidate.key(), &candidate.statement.version);
         let same = |locked: &&Locked| locked.version == *version && locked.signer.as_deref() == key;
@@ -219,7 +199,7 @@ impl Trust {
         }
         // A lock comes with a project, which may be anyone's: it never replaces a person's consent.
         match (signer, known) {
-            (Some(signer), KnownSigner::No) => Err(refuse(
+            (Some(signer), None) => Err(refuse(
                 question::NOT_ACCEPTED,
                 format!(
                     "tunebox.lock names {signer} for `{}`; a lock says what a project uses, not whom this machine trusts",
@@ -230,8 +210,8 @@ impl Trust {
                 ),
             )),
             (signer, known) => {
-                let first_seen = known.first_seen();
-                Ok(Admitted { statement, signer, first_seen, previous: None })
+                let first_seen = known.and_then(|publisher| publisher.first_seen);
+                Ok(Admitted { signer, first_seen, previous: None })
             }
         }
     }
@@ -240,38 +220,39 @@ impl Trust {
     /// [`commit`](Self::commit) writes. A signer that was not known is recorded with the present day and the source
     /// that was asked for. Returns what was admitted, with the version that the lock pinned before if it was another
     /// one.
-    fn record_package(&mut self, candidate: Candidate, known: KnownSigner) -> Admitted {
+    fn record_package(&mut self, candidate: Candidate, known: Option<Publisher>) -> Admitted {
         let Candidate { statement, source, signer } = candidate;
-        let Statement { name, version, sha256, interface, .. } = &statement;
-        let previous = self.lock.find(name).map(|locked| locked.version.clone()).filter(|previous| previous != version);
-        let first_seen = known.first_seen();
+        let Statement { name, version, sha256, interface, .. } = statement;
+        let previous = self.lock.find(&name).map(|locked| locked.version.clone());
+        let previous = previous.filter(|previous| *previous != version);
+        let first_seen = known.as_ref().and_then(|publisher| publisher.first_seen.clone());
         let publisher = match (known, &signer) {
-            (KnownSigner::As(publisher), _) => Some(Publisher { packages: vec![name.clone()], ..publisher }),
-            (KnownSigner::No, Some(signer)) => Some(Publisher {
+            (Some(publisher), _) => Some(Publisher { packages: vec![name.clone()], ..publisher }),
+            (None, Some(signer)) => Some(Publisher {
                 listed: false,
-                prefix: source.publisher_prefix(name),
+                prefix: source.publisher_prefix(&name),
                 key: signer.key.clone(),
                 first_seen: Some(today()),
                 source: Some(source.display_name),
                 packages: vec![name.clone()],
             }),
-            (KnownSigner::No | KnownSigner::Unsigned, _) => None,
+            (None, None) => None,
         };
         let locked = Locked {
-            name: name.clone(),
-            version: version.clone(),
-            source: source.name,
-            sha256: sha256.clone(),
-            signer: signer.as_ref().map(|signer| signer.key.clone()),
-            interface: interface.clone(),
+            name,
             highest: version.clone(),
+            version,
+            source: source.name,
+            sha256,
+            signer: signer.as_ref().map(|signer| signer.key.clone()),
+            interface,
         };
         if let Some(publisher) = &publisher {
-            self.publishers.insert_publisher(publisher);
+            merge(&mut self.publishers.list, publisher);
         }
         self.lock.insert_package(locked.clone());
         self.pending.push(Pending { locked, publisher });
-        Admitted { statement, signer, first_seen, previous }
+        Admitted { signer, first_seen, previous }
     }
 }
 

@@ -4,7 +4,7 @@
 use std::path::Path;
 
 use super::lock::{Lock, Locked, NOT_LOCKED};
-use super::publishers::Publishers;
+use super::publishers::{Publishers, check_known};
 use super::refusal::{locate, refuse};
 use super::source::LOCAL;
 use crate::{Error, Package};
@@ -30,9 +30,7 @@ pub fn check_path_package(
 /// without a signature passes.
 fn check_listed(package: &Package, listed: &Publishers) -> Result<(), Error> {
     let Some(signer) = &package.signer else { return Ok(()) };
-    let named = listed.publishers_for(&format!("{LOCAL}{}", package.manifest.name));
-    let other = named.first().filter(|_| named.iter().all(|(_, known)| known.key != signer.key));
-    other.map_or(Ok(()), |(file, before)| Err(before.refuse_other(signer, file)))
+    check_known(&listed.publishers_for(&format!("{LOCAL}{}", package.manifest.name)), signer)
 }
 
 /// Checks a package against the lock's entry of its name. The pinned bytes pass. Errors, for other bytes: the pin is

@@ -93,17 +93,11 @@ impl Publishers {
     pub(super) fn entries(&self) -> impl Iterator<Item = (&Path, &Publisher)> {
         self.list.iter().map(move |publisher| (self.path.as_path(), publisher))
     }
-
-    /// Adds a publisher, or merges it into the entry with the same prefix and key: the entry gets its packages too, and
-    /// an entry that was only listed becomes an accepted one if `new` is.
-    pub(super) fn insert_publisher(&mut self, new: &Publisher) {
-        merge(&mut self.list, new);
-    }
 }
 
 /// Adds a publisher to a list. If an entry has the same prefix and key, it gets the packages of `new` too, without
 /// repetition; if it was only listed and `new` is accepted, its other fields become those of `new`.
-fn merge(list: &mut Vec<Publisher>, new: &Publisher) {
+pub(super) fn merge(list: &mut Vec<Publisher>, new: &Publisher) {
     let same = |known: &Publisher| known.prefix == new.prefix && known.key == new.key;
     let Some(entry) = list.iter_mut().find(|known| same(known)) else {
         return list.push(new.clone());
@@ -128,6 +122,16 @@ pub(super) fn signers_of<'a>(all: impl Iterator<Item = Listed<'a>>, path: &str) 
     let matching: Vec<_> = all.filter(|(_, publisher)| covering(publisher)).collect();
     let longest = matching.iter().map(|(_, publisher)| publisher.prefix.len()).max();
     matching.into_iter().filter(|(_, publisher)| Some(publisher.prefix.len()) == longest).collect()
+}
+
+/// Fails if there are `known` signers for a package, and none of them is `signer`, who signed it.
+pub(super) fn check_known(known: &[Listed<'_>], signer: &Signer) -> Result<(), Error> {
+    match known.first() {
+        Some((file, before)) if known.iter().all(|(_, known)| known.key != signer.key) => {
+            Err(before.refuse_other(signer, file))
+        }
+        _ => Ok(()),
+    }
 }
 
 /// Whether `path` is `prefix`, or lies below it after a slash.

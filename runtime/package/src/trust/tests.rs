@@ -75,6 +75,17 @@ fn other_bytes(artifact: &Artifact) -> Vec<u8> {
     wasm
 }
 
+/// The doubts about a package, and what is said where no person answers.
+fn doubts(mut trust: Trust, artifact: &Artifact, source: &str) -> (Vec<String>, Error) {
+    let mut doubts = Vec::new();
+    let mut ask = |question: &Question| {
+        doubts.clone_from(&question.doubts);
+        false
+    };
+    let error = trust.admit(artifact, source, Mode::Ask(&mut ask)).unwrap_err();
+    (doubts, error)
+}
+
 /// All texts of an error, line by line.
 fn text(error: &Error) -> String {
     assert_eq!(error.exit(), Exit::Trust);

@@ -221,11 +221,9 @@ impl Session {
         self.terminal.event(json!({ "event": "built", "path": built.path, "bytes": built.bytes.len() }));
         built.bytes
     }
-}
 
-impl Session {
-    /// Shows a version of a method in Python, stores whether it trains and how to start its processes, and returns the
-    /// latter.
+    /// Shows a version of a method in Python, stores whether it trains, and stores and returns the method of which each
+    /// session starts a process of plain Python that runs the source.
     fn show_python(&mut self, twin: Twin, time: Duration) -> NativeMethod {
         let is_used = |import: &&String| {
             interface_of(import).is_some_and(|name| twin.interfaces.iter().any(|interface| interface == name))
@@ -236,16 +234,12 @@ impl Session {
             (duration(time.as_secs_f64()), "plain Python runs it unsandboxed, as your own source");
         self.status("Loaded", &format!("{name} {version} in {time}; {unsandboxed}"));
         self.terminal.event(json!({ "event": "loaded", "name": name, "version": version, "sandboxed": false }));
-        let native = native_method(twin);
+        let (manifest, interfaces, digest) = (twin.text.clone(), twin.interfaces.clone(), twin.source.clone());
+        let start = Arc::new(move || start_process(&twin).map(Some));
+        let native = NativeMethod { manifest, interfaces, digest, start };
         self.native = Some(native.clone());
         native
     }
-}
-
-/// Makes the method of which each session starts a process of plain Python that runs the source of `twin`.
-fn native_method(twin: Twin) -> NativeMethod {
-    let (manifest, interfaces, digest) = (twin.text.clone(), twin.interfaces.clone(), twin.source.clone());
-    NativeMethod { manifest, interfaces, digest, start: Arc::new(move || start_process(&twin).map(Some)) }
 }
 
 impl Observer for Session {

@@ -90,11 +90,8 @@ fn format_date(run: &Listed) -> String {
     moment.map_or_else(|| "–".to_owned(), |moment| moment.to_zoned(jiff::tz::TimeZone::UTC).date().to_string())
 }
 
-/// Says whether a run is finished, running or stopped, and the step of its last checkpoint unless it is finished.
+/// Says whether an unfinished run is running or stopped, and the step of its last checkpoint.
 fn format_state(run: &Listed) -> String {
-    if run.finished {
-        return "finished".to_owned();
-    }
     let now = if run.running { "running" } else { "stopped" };
     match run.checkpoint {
         Some(step) => format!("{now}, saved at step {}", grouped(step)),
@@ -114,12 +111,11 @@ mod tests {
 
     #[test]
     fn a_running_run_is_not_called_stopped() {
-        let run = |finished, running, checkpoint| {
-            format_state(&Listed { running, checkpoint, ..listed("calm-1", Path::new("runs"), finished, 0) })
+        let run = |running, checkpoint| {
+            format_state(&Listed { running, checkpoint, ..listed("calm-1", Path::new("runs"), false, 0) })
         };
-        assert_eq!(run(false, true, Some(1200)), "running, saved at step 1,200");
-        assert_eq!(run(false, false, None), "stopped, nothing saved");
-        assert_eq!(run(true, true, Some(3)), "finished");
+        assert_eq!(run(true, Some(1200)), "running, saved at step 1,200");
+        assert_eq!(run(false, None), "stopped, nothing saved");
     }
 
     #[test]

@@ -1,12 +1,11 @@
 //! The native build of a method: its cargo tests, one of which is the native twin.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Stdio};
 
-use serde_json::Value;
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::files::FileError;
-use tunebox_package::build::cargo_in;
+use tunebox_package::build::{cargo_in, find_library_tests};
 use tunebox_package::toolchain::{Toolchain, command};
 use tunebox_sandbox::native::ADDRESS;
 
@@ -32,16 +31,15 @@ impl NativeBuild {
     /// do not compile or the package has no library with tests.
     pub(super) fn build_tests(&self) -> Result<PathBuf, Failure> {
         let mut cargo = self.cargo_command(&["test", "--no-run", "--message-format", "json-render-diagnostics"])?;
-        let output = self.run_cargo(&mut cargo)?;
+        // With `--quiet` its messages are shown only if it fails.
+        cargo.stderr(if self.quiet { Stdio::piped() } else { Stdio::inherit() });
+        let output = cargo.output().map_err(FileError::at("used", &self.toolchain.cargo))?;
         if !output.status.success() {
+            write_stderr(&output.stderr);
             return Err(self.build_failure("the tests of the method do not compile", "see cargo's errors above"));
         }
         let here = self.absolute_folder()?.join("Cargo.toml");
-        let messages = output.stdout.split(|byte| *byte == b'\n');
-        let found = messages
-            .filter_map(|line| serde_json::from_slice(line).ok())
-            .find_map(|message| library_test_executable(&message, &here));
-        found.ok_or_else(|| {
+        find_library_tests(&output.stdout, &here).ok_or_else(|| {
             self.build_failure("the method has no tests", "`Cargo.toml` has no library, or one with `test = false`")
         })
     }
@@ -49,17 +47,6 @@ impl NativeBuild {
     /// Prepares the method's own tests, by cargo.
     pub(super) fn test_command(&self) -> Result<Command, Failure> {
         self.cargo_command(&["test"])
-    }
-
-    /// Runs cargo to its end and returns its output and status; a failed status is not an error. Its messages go to
-    /// stderr, with `--quiet` only if it fails.
-    fn run_cargo(&self, cargo: &mut Command) -> Result<Output, Failure> {
-        cargo.stderr(if self.quiet { Stdio::piped() } else { Stdio::inherit() });
-        let output = cargo.output().map_err(FileError::at("used", &self.toolchain.cargo))?;
-        if !output.status.success() {
-            write_stderr(&output.stderr);
-        }
-        Ok(output)
     }
 
     /// Prepares the test executable as the native twin, in the method folder.
@@ -88,40 +75,5 @@ impl NativeBuild {
             Explanation::new("build", what).with_location(self.folder.display().to_string()).with_why(why);
         let hint = format!("`cargo test --manifest-path {}/Cargo.toml` shows all of it", self.folder.display());
         Failure::new(explanation.with_hint(hint), Exit::Usage)
-    }
-}
-
-/// Returns the executable in a JSON message of cargo if it holds the tests of the library of the package at `manifest`,
-/// else `None`.
-fn library_test_executable(message: &Value, manifest: &Path) -> Option<PathBuf> {
-    let text = |value: &Value, key: &str| value.get(key)?.as_str().map(PathBuf::from);
-    let kinds = message.get("target")?.get("kind")?.as_array()?;
-    let library = kinds.iter().filter_map(Value::as_str).any(|kind| kind.ends_with("lib"));
-    let test = message.get("profile")?.get("test")?.as_bool()?;
-    let here = text(message, "manifest_path")?.canonicalize().is_ok_and(|path| path == manifest);
-    (library && test && here).then(|| text(message, "executable")).flatten()
-}
-
-#[cfg(test)]
-mod tests {
-    use serde_json::json;
-
-    use super::*;
-
-    #[test]
-    fn the_tests_of_the_library_are_found_in_messages_of_cargo() {
-        let folder = tempfile::tempdir().unwrap();
-        let manifest = folder.path().canonicalize().unwrap().join("Cargo.toml");
-        std::fs::write(&manifest, "").unwrap();
-        let found = |kind: &str, test: bool, manifest: &Path| {
-            let message = json!({
-                "reason": "compiler-artifact", "manifest_path": manifest, "executable": "/target/calm-1",
-                "target": { "kind": [kind] }, "profile": { "test": test },
-            });
-            library_test_executable(&message, &manifest.canonicalize().unwrap_or_default())
-        };
-        assert_eq!(found("cdylib", true, &manifest), Some(PathBuf::from("/target/calm-1")));
-        assert_eq!((found("cdylib", false, &manifest), found("test", true, &manifest)), (None, None));
-        assert_eq!(library_test_executable(&json!({ "reason": "build-finished" }), &manifest), None);
     }
 }

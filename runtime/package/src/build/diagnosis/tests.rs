@@ -118,7 +118,6 @@ fn a_missing_network_is_an_error_of_the_dependency() {
     let network =
         "error: failed to download `wit-bindgen v0.61.1`\n\nCaused by:\n  [6] Could not resolve host: nowhere";
     let error = explained("", network);
-    assert!(matches!(error, Error::Explained { reason: Reason::NotFetched, .. }));
     assert!(error.why().unwrap().contains("Could not resolve host"));
     assert_eq!(error.to_string(), "the dependency `wit-bindgen` cannot be fetched");
     assert!(error.hint().unwrap().contains("leave `--offline` out"));

@@ -5,7 +5,7 @@ use std::path::Path;
 use serde_json::Value;
 
 use super::{PathTranslator, error_code, error_location, headline};
-use crate::build::messages::{parse_messages, text_field};
+use crate::build::messages::{is_of_package, parse_messages, text_field};
 
 /// A warning of the compiler.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -23,13 +23,9 @@ pub struct Warning {
 /// the workspace's `root` to `folder`. Empty if the folder has no `Cargo.toml`.
 pub(crate) fn warnings(folder: &Path, root: &Path, output: &[u8]) -> Vec<Warning> {
     let Ok(manifest) = folder.join("Cargo.toml").canonicalize() else { return Vec::new() };
-    let is_own = |message: &Value| {
-        text_field(message, "manifest_path")
-            .is_some_and(|path| Path::new(path).canonicalize().is_ok_and(|path| path == manifest))
-    };
     let places = PathTranslator::new(folder, root);
-    let own = parse_messages(output).filter(is_own).filter_map(|message| warning(message.get("message")?, &places));
-    own.collect()
+    let own = parse_messages(output).filter(|message| is_of_package(message, &manifest));
+    own.filter_map(|message| warning(message.get("message")?, &places)).collect()
 }
 
 /// Turns a compiler message into a [`Warning`]. `None` if it has another level, or only counts the warnings before it

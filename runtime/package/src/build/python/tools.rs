@@ -1,13 +1,13 @@
 //! Finds and runs `componentize-py`, and the Python interpreter that belongs to it.
 
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output};
+use std::process::Command;
 
 use tunebox_foundation::explain::Explanation;
 
 use super::workspace::{CONTRACT, EMPTY_ENVIRONMENT, ENTRY, NATIVE, PACKAGE, SOURCE, Workspace};
 use crate::error::Reason;
-use crate::toolchain::{command, find_program, first_output_line};
+use crate::toolchain::{command, find_program, first_output_line, path_folders};
 use crate::{Error, World};
 
 /// The lowest version of Python that can read the generated bindings.
@@ -30,53 +30,24 @@ pub struct Tools {
     pub release: String,
 }
 
-/// Finds `componentize-py` and Python for a method's folder: in its `.venv/bin`, else on `PATH`. Runs both with
-/// `--version`. Errors: one of them is missing or fails, or Python is older than 3.11.
-pub(super) fn find_tools(folder: &Path) -> Result<Tools, Error> {
-    find_tools_in(program_folders(folder))
-}
-
-/// Finds `componentize-py` and Python on `PATH` alone, so that no program of a method's folder runs. Runs both with
-/// `--version`. Errors: one of them is missing, or Python is older than 3.11.
-pub fn find_on_path() -> Result<Tools, Error> {
-    find_tools_in(path_folders())
-}
-
-/// Finds the Python that [`find_tools`] finds, also where there is no `componentize-py`. Runs it with `--version`.
-/// Errors: it is missing or older than 3.11.
-pub(super) fn find_python(folder: &Path) -> Result<PathBuf, Error> {
-    let folders = program_folders(folder);
-    find_python_in(prepend_folder_of(find_program(COMPONENTIZE_PROGRAM, folders.clone()).as_deref(), folders))
-}
-
-/// The folders with programs for a method's folder: that of its `.venv`, then those of `PATH`.
-fn program_folders(folder: &Path) -> Vec<PathBuf> {
-    let own = folder.join(VENV_FOLDER);
-    let own = own.canonicalize().unwrap_or(own);
-    [vec![own.join("bin")], path_folders()].concat()
-}
-
-/// The folders of `PATH`.
-fn path_folders() -> Vec<PathBuf> {
-    std::env::split_paths(&std::env::var_os("PATH").unwrap_or_default()).collect()
-}
-
-/// Puts the folder of a program before other folders.
-fn prepend_folder_of(program: Option<&Path>, folders: Vec<PathBuf>) -> Vec<PathBuf> {
-    program.and_then(Path::parent).map(Path::to_owned).into_iter().chain(folders).collect()
-}
-
-/// Finds `componentize-py` in these folders, and Python beside it, else in the same folders. Runs both with
-/// `--version`. Errors: one of them is missing, or Python is older than 3.11.
-fn find_tools_in(folders: Vec<PathBuf>) -> Result<Tools, Error> {
-    let componentize = find_program(COMPONENTIZE_PROGRAM, folders.clone()).ok_or_else(no_compiler)?;
+/// Finds `componentize-py` and Python in the `.venv/bin` of a method's folder, else on `PATH`; with `None` on `PATH`
+/// alone, so that no program of a method's folder runs. Runs both with `--version`. Errors: one of them is missing or
+/// fails, or Python is older than 3.11.
+pub fn find_tools(folder: Option<&Path>) -> Result<Tools, Error> {
+    let componentize = find_program(COMPONENTIZE_PROGRAM, program_folders(folder)).ok_or_else(no_compiler)?;
     let release = version_line(&componentize).ok_or_else(no_compiler)?;
-    let python = find_python_in(prepend_folder_of(Some(&componentize), folders))?;
-    Ok(Tools { componentize, python, release })
+    Ok(Tools { componentize, python: find_python(folder)?, release })
 }
 
-/// Finds the first Python in these folders. Runs it with `--version`. Errors: there is none, or it is older than 3.11.
-fn find_python_in(folders: Vec<PathBuf>) -> Result<PathBuf, Error> {
+/// The folders with programs: that of the `.venv` of a method's folder, if one is given, then those of `PATH`.
+fn program_folders(folder: Option<&Path>) -> impl Iterator<Item = PathBuf> {
+    let own = folder.map(|folder| folder.join(VENV_FOLDER)).map(|own| own.canonicalize().unwrap_or(own).join("bin"));
+    own.into_iter().chain(path_folders())
+}
+
+/// Finds the Python that [`find_tools`] finds, beside `componentize-py` or in the same folders, also where there is no
+/// `componentize-py`. Runs it with `--version`. Errors: there is none, or it is older than 3.11.
+pub(super) fn find_python(folder: Option<&Path>) -> Result<PathBuf, Error> {
     let none = |found: Option<String>| {
         let (needed, found) = (
             format!("Python {}.{} or later", MIN_PYTHON.0, MIN_PYTHON.1),
@@ -86,7 +57,10 @@ fn find_python_in(folders: Vec<PathBuf>) -> Result<PathBuf, Error> {
         let error = Explanation::new("build", format!("no {needed} on this machine")).with_why(why);
         Error::from(error.with_hint(format!("install {needed}")))
     };
-    let python = ["python3", "python"].into_iter().find_map(|name| find_program(name, folders.clone()));
+    let componentize = find_program(COMPONENTIZE_PROGRAM, program_folders(folder));
+    let beside: Vec<PathBuf> = componentize.iter().filter_map(|program| program.parent()).map(Path::to_owned).collect();
+    let folders = || beside.iter().cloned().chain(program_folders(folder));
+    let python = ["python3", "python"].into_iter().find_map(|name| find_program(name, folders()));
     let python = python.ok_or_else(|| none(None))?;
     let found = version_line(&python);
     if found.as_deref().and_then(parse_version).is_none_or(|version| version < MIN_PYTHON) {
@@ -98,36 +72,23 @@ fn find_python_in(folders: Vec<PathBuf>) -> Result<PathBuf, Error> {
 impl Tools {
     /// Runs `componentize-py componentize` in the workspace for a world of the contract and returns the component's
     /// bytes. Imports of WASI are replaced by traps. Packages of the `.venv` in `folder` get in, no others of this
-    /// machine. Errors: the program does not start, or fails.
+    /// machine. Errors: the program does not start, or it fails: the error then has a line of its error output, chosen
+    /// by [`error_in_output`].
     pub(super) fn componentize(&self, workspace: &Workspace, folder: &Path, world: World) -> Result<Vec<u8>, Error> {
         let output = workspace.path().join("method.wasm");
-        let mut command = self.componentize_command(workspace, world);
-        command
-            .arg("componentize")
-            .arg("-p")
-            .arg(workspace.subfolder(SOURCE))
-            .arg("-p")
-            .arg(workspace.subfolder(PACKAGE));
-        command.arg("--stub-wasi").arg("-o").arg(&output).arg(ENTRY);
+        let mut command = command(&self.componentize);
+        command.arg("-q").arg("-d").arg(workspace.subfolder(CONTRACT)).args(["-w", world.name(), "componentize", "-p"]);
+        command.arg(workspace.subfolder(SOURCE)).arg("-p").arg(workspace.subfolder(PACKAGE));
+        command.arg("--stub-wasi").arg("-o").arg(&output).arg(ENTRY).current_dir(workspace.path());
+        command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
         // Without one, every package of this machine would get in.
         let own = folder.join(VENV_FOLDER);
         command.env("VIRTUAL_ENV", if own.is_dir() { own } else { workspace.subfolder(EMPTY_ENVIRONMENT) });
-        run(&mut command, &self.componentize)?;
+        let done = command.output().map_err(Error::file("started", &self.componentize))?;
+        if !done.status.success() {
+            return Err(componentize_error(error_in_output(&String::from_utf8_lossy(&done.stderr))));
+        }
         std::fs::read(&output).map_err(Error::file("read", output))
-    }
-
-    /// Prepares a call of `componentize-py` in the workspace, for a world of the workspace's contract and
-    /// without the variables `PYTHONPATH` and `PYTHONHOME`. Does not run it.
-    fn componentize_command(&self, workspace: &Workspace, world: World) -> Command {
-        let mut command = command(&self.componentize);
-        command
-            .arg("-q")
-            .arg("-d")
-            .arg(workspace.subfolder(CONTRACT))
-            .args(["-w", world.name()])
-            .current_dir(workspace.path());
-        command.env_remove("PYTHONPATH").env_remove("PYTHONHOME");
-        command
     }
 }
 
@@ -141,16 +102,6 @@ pub(super) fn python_command(python: &Path, workspace: &Workspace, more: &[PathB
     command.arg("-B").current_dir(workspace.path());
     command.env("PYTHONPATH", path).env("PYTHONUTF8", "1").env_remove("PYTHONHOME");
     Ok(command)
-}
-
-/// Runs `command` and returns its output. `program` is its path, for the error if it does not start. Errors: it does
-/// not start, or it exits with a failure; the error then has a line of its error output, chosen by [`error_in_output`].
-fn run(command: &mut Command, program: &Path) -> Result<Output, Error> {
-    let output = command.output().map_err(Error::file("started", program))?;
-    if output.status.success() {
-        return Ok(output);
-    }
-    Err(componentize_error(error_in_output(&String::from_utf8_lossy(&output.stderr))))
 }
 
 /// Returns the error in a program's output, trimmed: the last line such as `TypeError: …`, whose text before the first

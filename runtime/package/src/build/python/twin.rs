@@ -35,7 +35,7 @@ impl Twin {
     /// no method or cannot be imported, a manifest that breaks a rule.
     pub fn open(folder: &Path, watch: &mut Watch<'_>) -> Result<Self, Error> {
         editors::write_editor_files(folder, watch)?;
-        let (python, project) = (find_python(folder)?, project::read(folder)?);
+        let (python, project) = (find_python(Some(folder))?, project::read(folder)?);
         let source = digest::source(folder)?;
         let place = create_workspace(folder, &project.module())?;
         let described = describe::describe(&python, &place, &project.module())?;

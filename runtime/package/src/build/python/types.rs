@@ -10,30 +10,21 @@ use super::{FILES, editors};
 use crate::toolchain::{command, find_program};
 use crate::{Error, files, sources};
 
-/// The outcome of checking types.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum Types {
-    /// The errors that `mypy` found in the folder's own source; empty if there are none.
-    Checked(Vec<Warning>),
-    /// Nothing was checked, for this reason, a clause.
-    NotChecked(String),
-}
-
 /// Runs `mypy` on `src` of a method's folder, with the folder's own configuration of it, if it has one. The cache is in
-/// `.tunebox` of the folder if that exists. A `mypy` that is missing or fails checks nothing.
-#[must_use]
-pub fn check_types(folder: &Path) -> Types {
-    run_mypy(folder).unwrap_or_else(|error| Types::NotChecked(error.to_string()))
+/// `.tunebox` of the folder if that exists. Returns what it found; the error is a clause that says why nothing was
+/// checked, such as that `mypy` is missing or fails.
+pub fn check_types(folder: &Path) -> Result<Vec<Warning>, String> {
+    run_mypy(folder).unwrap_or_else(|error| Err(error.to_string()))
 }
 
-/// Runs `mypy` as [`check_types`] does. Errors: no `componentize-py` or Python, a temporary folder that cannot be
-/// written, a `mypy` that does not start.
-fn run_mypy(folder: &Path) -> Result<Types, Error> {
-    let tools = find_tools(folder)?;
+/// Runs `mypy` as [`check_types`] does; the inner result is that of [`check_types`]. Errors: no `componentize-py` or
+/// Python, a temporary folder that cannot be written, a `mypy` that does not start.
+fn run_mypy(folder: &Path) -> Result<Result<Vec<Warning>, String>, Error> {
+    let tools = find_tools(Some(folder))?;
     let beside: Vec<PathBuf> = tools.componentize.parent().map(Path::to_owned).into_iter().collect();
     let Some(mypy) = find_program("mypy", beside) else {
         let hint = "no `mypy` beside `componentize-py`; `pip install mypy` in the same environment adds it";
-        return Ok(Types::NotChecked(hint.to_owned()));
+        return Ok(Err(hint.to_owned()));
     };
     let place = tempfile::tempdir().map_err(Error::file("created", std::env::temp_dir()))?;
     let (known, cache) = search_folders(folder, place.path())?;
@@ -44,11 +35,11 @@ fn run_mypy(folder: &Path) -> Result<Types, Error> {
     let output = command.output().map_err(Error::file("started", &mypy))?;
     let told = String::from_utf8_lossy(&output.stdout);
     match output.status.code() {
-        Some(0 | 1) => Ok(Types::Checked(parse_warnings(&told))),
+        Some(0 | 1) => Ok(Ok(parse_warnings(&told))),
         _ => {
             let complaint = String::from_utf8_lossy(&output.stderr);
             let last = complaint.lines().chain(told.lines()).rfind(|line| !line.trim().is_empty());
-            Ok(Types::NotChecked(format!("`mypy` failed: {}", last.unwrap_or("it says nothing").trim())))
+            Ok(Err(format!("`mypy` failed: {}", last.unwrap_or("it says nothing").trim())))
         }
     }
 }

@@ -13,7 +13,7 @@ use crate::registry::login::{Bearer, Challenge, Login, basic_header, token_heade
 /// The media type of a form.
 const FORM: &str = "application/x-www-form-urlencoded";
 
-impl Connection {
+impl Connection<'_> {
     /// Obtains the `Authorization` header that a response of status 401 demands, and keeps it for later requests. Looks
     /// the login up in Docker's file, once for a connection. Without encryption, except on this machine, no login is
     /// looked up or sent; a token is then asked for anonymously. Errors: there is no login and no anonymous token, the
@@ -24,7 +24,7 @@ impl Connection {
             Some(Challenge::Bearer(bearer)) => Some(self.resolve_redirect(&self.root, &bearer.realm)?),
             _ => None,
         };
-        let find = || Login::find_in_time(&self.registry, self.logins.as_deref());
+        let find = || Login::find_in_time(&self.remote.registry, self.location.logins.as_deref());
         // In the open anybody on the way could ask for a login, and read it.
         let open = std::iter::once(&self.root).chain(&realm).any(is_exposed);
         let login = if open { Login::Withheld } else { self.login.take().unwrap_or_else(find) };
@@ -38,7 +38,7 @@ impl Connection {
         if self.authorization.is_some() {
             Ok(())
         } else {
-            Err(unauthorized(&self.place, &self.registry, self.login.as_ref()))
+            Err(unauthorized(&self.location.to_string(), &self.remote.registry, self.login.as_ref()))
         }
     }
 
@@ -48,8 +48,8 @@ impl Connection {
     /// other status than 200, or an answer without a token.
     fn fetch_token(&self, realm: &Address, bearer: &Bearer, login: &Login) -> Result<Option<String>, Error> {
         // Reading is asked for first and writing later, so a token for writing must be good for both.
-        let everything = format!("repository:{}:pull,push", self.repository);
-        let reading = format!("repository:{}:pull", self.repository);
+        let everything = format!("repository:{}:pull,push", self.remote.repository);
+        let reading = format!("repository:{}:pull", self.remote.repository);
         let scope = if self.writes { everything.as_str() } else { bearer.scope.as_ref().unwrap_or(&reading) };
 
         let mut parameters = vec![("scope", scope)];
@@ -75,7 +75,7 @@ impl Connection {
             StatusCode::OK => {
                 let token = token_header(&self.read_body(answer)?);
                 let problem = || format!("{} gives no token", realm.authority);
-                token.map(Some).ok_or_else(|| broken_connection(&self.registry, problem()))
+                token.map(Some).ok_or_else(|| broken_connection(&self.remote.registry, problem()))
             }
             StatusCode::UNAUTHORIZED | StatusCode::FORBIDDEN | StatusCode::BAD_REQUEST => Ok(None),
             _ => Err(self.status_error(answer)),

@@ -86,14 +86,9 @@ fn what_a_list_vouched_for_raises_doubts_about_others_and_accepts_none() {
     let other = World { home: world.home, project: tempfile::tempdir().unwrap() };
     for keyring in [None, Some(file.as_path())] {
         let open = || Trust::with_keyring(other.home.path(), other.project.path(), keyring).unwrap();
-        let mut doubts = Vec::new();
         let stranger = signed("calm-dpo", "0.1.0", &theirs);
-        let mut ask = |question: &Question| {
-            doubts.clone_from(&question.doubts);
-            false
-        };
-        assert!(open().admit(&stranger, "other.example/you/calm-dpo:0.1.0", Mode::Ask(&mut ask)).is_err());
-        assert_eq!(doubts, ["`calm-dpo` is known as a package of `registry.example/acme`"]);
+        let (found, _) = doubts(open(), &stranger, "other.example/you/calm-dpo:0.1.0");
+        assert_eq!(found, ["`calm-dpo` is known as a package of `registry.example/acme`"]);
         let alike = signed("ca1m-dpo", "0.1.0", &theirs);
         let error = open().admit(&alike, "other.example/you/ca1m-dpo:0.1.0", Mode::Ask(&mut |_| true)).unwrap_err();
         assert_eq!(error.to_string(), "its name looks like `calm-dpo`");
@@ -138,15 +133,10 @@ fn what_a_list_vouched_for_still_speaks_when_the_list_names_another_key() {
 
     fs::write(&file, list(&[("registry.example/acme", &next)])).unwrap();
     let project = tempfile::tempdir().unwrap();
-    let mut doubts = Vec::new();
-    let mut ask = |question: &Question| {
-        doubts.clone_from(&question.doubts);
-        false
-    };
     let stranger = signed("calm-dpo", "0.1.0", &theirs);
-    let refused = open(project.path()).admit(&stranger, "other.example/you/calm-dpo:0.1.0", Mode::Ask(&mut ask));
-    assert_eq!(refused.unwrap_err().to_string(), "its signer is new on this machine, and there are doubts about it");
-    assert_eq!(doubts, ["`calm-dpo` is known as a package of `registry.example/acme`"]);
+    let (found, refused) = doubts(open(project.path()), &stranger, "other.example/you/calm-dpo:0.1.0");
+    assert_eq!(refused.to_string(), "its signer is new on this machine, and there are doubts about it");
+    assert_eq!(found, ["`calm-dpo` is known as a package of `registry.example/acme`"]);
     // Whom the list names now goes on with the names, and may come near to them.
     for name in ["calm-dpo", "calm-dpoo"] {
         let source = format!("registry.example/acme/{name}:0.2.0");

@@ -152,27 +152,13 @@ fn a_new_key_is_told_with_all_places_that_know_the_old_one() {
     world.take(&newer, "registry.example/me/calm-dpo:0.2.0");
 }
 
-/// The doubts about a package, and what is said where no person answers.
-fn doubts(world: &World, artifact: &Artifact, source: &str) -> (Vec<String>, Error) {
-    let mut doubts = Vec::new();
-    let error = world.open().admit(
-        artifact,
-        source,
-        Mode::Ask(&mut |question| {
-            doubts.clone_from(&question.doubts);
-            false
-        }),
-    );
-    (doubts, error.unwrap_err())
-}
-
 #[test]
 fn the_same_name_from_a_new_signer_is_a_doubt_that_no_flag_answers() {
     let (world, mine, theirs) = (World::new(), key(), key());
     world.take(&signed("calm-dpo", "0.1.0", &mine), PLACE);
     let elsewhere = World { home: world.home, project: tempfile::tempdir().unwrap() };
     let source = "other.example/you/calm-dpo:0.1.0";
-    let (found, error) = doubts(&elsewhere, &signed("calm-dpo", "0.1.0", &theirs), source);
+    let (found, error) = doubts(elsewhere.open(), &signed("calm-dpo", "0.1.0", &theirs), source);
     assert_eq!(found, ["`calm-dpo` is known as a package of `registry.example/me`"]);
     assert_eq!(
         text(&error),
@@ -184,7 +170,8 @@ fn the_same_name_from_a_new_signer_is_a_doubt_that_no_flag_answers() {
             theirs.signer()
         )
     );
-    let (found, _) = doubts(&elsewhere, &signed("plain-tone", "0.1.0", &theirs), "other.example/you/plain-tone:0.1.0");
+    let (found, _) =
+        doubts(elsewhere.open(), &signed("plain-tone", "0.1.0", &theirs), "other.example/you/plain-tone:0.1.0");
     assert!(found.is_empty(), "{found:?}");
 }
 
@@ -193,10 +180,10 @@ fn a_namespace_that_is_taken_for_another_one_of_its_registry_is_a_doubt() {
     let (world, mine, theirs) = (World::new(), key(), key());
     world.take(&signed("calm-dpo", "0.1.0", &mine), "ghcr.io/acme/calm-dpo:0.1.0");
     let package = signed("plain-tone", "0.1.0", &theirs);
-    let (found, _) = doubts(&world, &package, "ghcr.io/acrne/plain-tone:0.1.0");
+    let (found, _) = doubts(world.open(), &package, "ghcr.io/acrne/plain-tone:0.1.0");
     assert_eq!(found, ["`ghcr.io/acrne` looks like `ghcr.io/acme`, for which another key signs"]);
     for source in ["other.example/acrne/plain-tone:0.1.0", "ghcr.io/loud/plain-tone:0.1.0"] {
-        assert!(doubts(&world, &package, source).0.is_empty(), "{source}");
+        assert!(doubts(world.open(), &package, source).0.is_empty(), "{source}");
     }
 }
 
@@ -206,7 +193,7 @@ fn a_name_that_was_pinned_without_a_signer_gets_one_only_from_a_person() {
     world.take(&plain("calm-dpo", "0.1.0"), "/media/stick");
     let newer = signed("calm-dpo", "0.2.0", &theirs);
     let source = "other.example/you/calm-dpo:0.2.0";
-    let (found, _) = doubts(&world, &newer, source);
+    let (found, _) = doubts(world.open(), &newer, source);
     assert_eq!(found, ["tunebox.lock pins `calm-dpo` without any signer, from /media/stick"]);
     world.take(&newer, source);
     assert_eq!(world.open().lock().find("calm-dpo").unwrap().signer.as_deref(), Some(theirs.signer().key.as_str()));
@@ -218,7 +205,7 @@ fn a_name_that_was_pinned_without_a_signer_is_not_taken_over_by_a_known_one_unas
     world.take(&signed("loud-orpo", "0.1.0", &theirs), "other.example/you/loud-orpo:0.1.0");
     world.take(&plain("calm-dpo", "0.1.0"), "/media/stick");
     let (newer, source) = (signed("calm-dpo", "0.2.0", &theirs), "other.example/you/calm-dpo:0.2.0");
-    let (found, error) = doubts(&world, &newer, source);
+    let (found, error) = doubts(world.open(), &newer, source);
     assert_eq!(found, ["tunebox.lock pins `calm-dpo` without any signer, from /media/stick"]);
     assert_eq!(
         text(&error),
