@@ -4,8 +4,7 @@
 
 use serde_json::Value;
 use tunebox_compute::optimizer::{
-    AdamW8BitSettings, AdamWSettings, LionSettings, MuonSettings, Optimizer, OptimizerKind, OptimizerSettings,
-    SgdSettings, UpdateRule,
+    AdamWSettings, LionSettings, MuonSettings, Optimizer, OptimizerKind, OptimizerSettings, SgdSettings, UpdateRule,
 };
 use tunebox_compute::parameters::Parameters;
 use tunebox_compute::{DType, Device, Tensor};
@@ -40,7 +39,7 @@ impl Row {
         };
         let rule = match self.0["optimizer"].as_str().unwrap() {
             "adamw" => UpdateRule::AdamW(adamw),
-            "adamw-8bit" => UpdateRule::AdamW8Bit(AdamW8BitSettings(adamw)),
+            "adamw-8bit" => UpdateRule::AdamW8Bit(adamw),
             "lion" => {
                 let [beta1, beta2] = [self.number("beta1", 0.9), self.number("beta2", 0.99)];
                 UpdateRule::Lion(LionSettings { beta1, beta2, weight_decay })

@@ -19,7 +19,6 @@ use crate::error::{Error, Result};
 use crate::parameters::{Norm, Parameters, TASK_NUMBERS, update_numbers, zeros};
 
 pub use adamw::AdamWSettings;
-pub use adamw_8bit::AdamW8BitSettings;
 pub use lion::LionSettings;
 pub use muon::MuonSettings;
 use part::{Part, parts};

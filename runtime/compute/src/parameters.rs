@@ -118,10 +118,7 @@ impl Parameters {
     /// # Errors
     /// When the device fails.
     pub fn snapshot(&self) -> Result<Tensor> {
-        match &self.accelerator {
-            None => Ok(self.values.copy()?),
-            Some(accelerator) => self.layout.gathered(accelerator, &self.values),
-        }
+        self.copied(&self.values, None)
     }
 
     /// Returns a view of the f32 value of the slot number `index`, in the slot's shape, on the device of the buffers.
@@ -143,13 +140,7 @@ impl Parameters {
     /// # Errors
     /// [`Error::Argument`] if there is no such slot; also when the device fails.
     pub fn value_on_cpu(&self, index: usize) -> Result<Tensor> {
-        let value = self.value(index)?;
-        match &self.accelerator {
-            None => Ok(value),
-            Some(accelerator) => {
-                Ok(Tensor::from_vec(accelerator.download::<f32>(&value)?, value.dims(), &Device::Cpu)?)
-            }
-        }
+        self.on_cpu(Some(index))
     }
 
     /// Returns a view of the f32 gradient of the slot number `index`, in the slot's shape. The view changes as

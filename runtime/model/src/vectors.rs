@@ -158,10 +158,8 @@ impl Policy {
 mod tests {
     use std::collections::HashMap;
 
-    use tunebox_compute::fused::{Tap, TapSet};
-
     use super::*;
-    use crate::policy::{PolicySettings, View};
+    use crate::policy::View;
     use crate::tiny;
 
     fn vectors() -> Vectors {
@@ -172,12 +170,11 @@ mod tests {
     }
 
     fn policy() -> Policy {
-        Policy::open(tiny::model(tiny::llama(), 1), None, PolicySettings::default()).unwrap()
+        tiny::plain(tiny::llama())
     }
 
     fn logprobs(policy: &Policy) -> Vec<f32> {
-        let scored = policy.score(&View::Policy, &tiny::rows(), TapSet::default(), 1.0, false).unwrap();
-        scored.tap(Tap::Logprob).unwrap().flatten_all().unwrap().to_vec1().unwrap()
+        tiny::logprobs(policy, &View::Policy)
     }
 
     #[test]

@@ -7,10 +7,10 @@ use super::backend::{accelerator_of, accelerator_with};
 use super::device::{expect_type, rows};
 use super::host::{self, Floats};
 use super::indices::{Indices, check_below};
-use super::linear::{FEATURES, par_tiles, sides};
+use super::linear::{FEATURES, par_tiles};
 use super::product::Tile;
 use super::simd::vectorize;
-use super::stored::Stored;
+use super::stored::{Stored, sides};
 use crate::accelerator::kernel::{self, Kernel};
 use crate::accelerator::{Accelerator, Argument, Grid, arguments, extent};
 use crate::error::Result;
@@ -33,7 +33,7 @@ pub fn embed<'w>(ids: &Indices, weight: impl Into<WeightRef<'w>>, scale: f32, dt
     let weight = weight.into();
     check_below(ids, weight.sides().first().copied().unwrap_or(0), TOKEN)?;
     if let Some(device) = accelerator_with([], weight)? {
-        let [_, width] = sides(weight)?;
+        let [_, width] = sides(weight, "weight")?;
         return match ids.is_empty() {
             true => device.empty(&[0, width], dtype),
             false => rows(&device, weight, &ids.on(weight.device())?, scale, dtype),

@@ -24,7 +24,7 @@ use super::indices::check_below;
 use super::product::{Matrix, Tile, steps};
 use super::scratch;
 use super::simd::{tanh, vectorize};
-use super::stored::{Stored, View};
+use super::stored::{Stored, View, sides};
 use super::taps::{Tap, TapSet, Taps};
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
@@ -127,9 +127,7 @@ impl Inputs<'_> {
     /// [`Error::Argument`] for a target outside the vocabulary, for inputs on different devices, and if `options` asks
     /// for the divergence, which needs a second head.
     fn accelerator(&self) -> Result<Option<Accelerator>> {
-        let &[words, width] = self.weight.sides().as_slice() else {
-            return Err(Error::shape(format!("`weight` has shape {:?}, a matrix is needed", self.weight.sides())));
-        };
+        let [words, width] = sides(self.weight, "weight")?;
         host::expect_shape(self.hidden, "hidden", &[self.targets.len(), width])?;
         check_below(self.targets, words, TOKEN)?;
         if self.options.taps.contains(Tap::Divergence) {

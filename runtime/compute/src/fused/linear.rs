@@ -14,7 +14,7 @@ use super::device::{expect_type, matrix, over_rows, parts};
 use super::host::{self, Floats, Locked};
 use super::product::{Data, Matrix, Tile};
 use super::simd::vectorize;
-use super::stored::Stored;
+use super::stored::{Stored, View, sides};
 use super::{residual, scratch};
 use crate::accelerator::{Accelerator, MatrixView, arguments, kernel};
 use crate::error::{Error, Result};
@@ -31,10 +31,10 @@ const THIN: usize = 128;
 pub fn linear<'w>(x: &Tensor, weight: impl Into<WeightRef<'w>>, bias: Option<&Tensor>) -> Result<Tensor> {
     let weight = weight.into();
     let Some(device) = accelerator_with([(x, "x")], weight)? else {
-        return linear_tiles(x, weight, bias, |_, _, _| {});
+        return linear_tiles(x.dtype(), x, weight, bias, |_, _, _| {});
     };
     let act = expect_type(x, "x")?;
-    let ((_, inputs), [outputs, columns]) = (host::matrix_dims(x, "x")?, sides(weight)?);
+    let ((_, inputs), [outputs, columns]) = (host::matrix_dims(x, "x")?, sides(weight, "weight")?);
     expect_inner_dim(inputs, columns, [outputs, columns])?;
     bias.map_or(Ok(()), |bias| host::expect_shape(bias, "bias", &[outputs]))?;
     let weight = matrix(&device, weight, act)?;
@@ -53,7 +53,7 @@ pub fn linear_input_gradient<'w>(dy: &Tensor, weight: impl Into<WeightRef<'w>>) 
 /// Computes `dy·W` as [`linear_input_gradient`] does, `[tokens, in]` in f32 whatever the type of `dy`.
 pub(super) fn linear_input_gradient_f32(dy: &Tensor, weight: WeightRef<'_>) -> Result<Tensor> {
     let Some(device) = accelerator_with([(dy, "dy")], weight)? else {
-        return transposed_linear_tiles_in(DType::F32, dy, weight, |_, _, _| {});
+        return transposed_linear_tiles(DType::F32, dy, weight, |_, _, _| {});
     };
     let weight = matrix(&device, weight, expect_type(dy, "dy")?)?;
     product(&device, MatrixView::plain(dy), MatrixView::plain(&weight), DType::F32, 1.0)
@@ -69,10 +69,10 @@ pub fn add_linear_input_gradient<'w>(
 ) -> Result<Tensor> {
     let weight = weight.into();
     let Some(device) = accelerator_with([(dy, "dy")], weight)? else {
-        return add_to(total, transposed_linear_tiles(dy, weight, |_, _, _| {})?);
+        return add_to(total, transposed_linear_tiles(dy.dtype(), dy, weight, |_, _, _| {})?);
     };
     let act = expect_type(dy, "dy")?;
-    let ((_, outputs), [rows, inputs]) = (host::matrix_dims(dy, "dy")?, sides(weight)?);
+    let ((_, outputs), [rows, inputs]) = (host::matrix_dims(dy, "dy")?, sides(weight, "weight")?);
     expect_inner_dim(outputs, rows, [rows, inputs])?;
     let weight = matrix(&device, weight, act)?;
     add_product(&device, total, MatrixView::plain(dy), MatrixView::plain(&weight), act)
@@ -166,30 +166,14 @@ pub(super) fn product(
     Ok(result)
 }
 
-/// Returns the rows and columns of a weight, or [`Error::Shape`] if it is no matrix.
-pub(super) fn sides(weight: WeightRef<'_>) -> Result<[usize; 2]> {
-    <[usize; 2]>::try_from(weight.sides())
-        .map_err(|sides| Error::shape(format!("`weight` has shape {sides:?}, a matrix is needed")))
-}
-
-/// Computes `x·Wᵀ + b` on the CPU, `[tokens, out]` in the type of `x`; see [`linear_tiles_in`].
-pub(super) fn linear_tiles<'w>(
-    x: &Tensor,
-    weight: impl Into<WeightRef<'w>>,
-    bias: Option<&Tensor>,
-    on_tile: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
-) -> Result<Tensor> {
-    linear_tiles_in(x.dtype(), x, weight, bias, on_tile)
-}
-
 /// Computes `x·Wᵀ + b` on the CPU, `[tokens, out]` in type `dtype`. Calls `on_tile` with the range of tokens and the
 /// range of output features of each finished tile and with the tile, in f32, which `on_tile` may change, while the tile
 /// is in the processor's cache. A token's result does not depend on the tokens beside it. Fails if shapes or types do
 /// not fit.
-pub(super) fn linear_tiles_in<'w>(
+pub(super) fn linear_tiles(
     dtype: DType,
     x: &Tensor,
-    weight: impl Into<WeightRef<'w>>,
+    weight: WeightRef<'_>,
     bias: Option<&Tensor>,
     on_tile: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
@@ -198,53 +182,48 @@ pub(super) fn linear_tiles_in<'w>(
     let (x, weight) = (locked.data("x")?, stored.view());
     expect_inner_dim(inputs, weight.columns, [weight.rows, weight.columns])?;
     let bias = Bias::of(bias, weight.rows)?;
-    tensor_of_tiles(dtype, [tokens, weight.rows], tile_sides(x), |rows, columns, tile| {
+    tensor_of_tiles(dtype, [tokens, weight.rows], tile_sides(x, weight), |rows, columns, tile| {
         let x = x.part(rows.start * inputs..rows.end * inputs);
-        weight.for_each_column_block(columns.clone(), 0..weight.columns, x, |piece, block| {
+        for piece in weight.pieces(0..inputs, x) {
             let left = Matrix::new(x.skip(piece.start), tile.rows(), piece.len(), inputs);
-            tile.multiply_batch_invariant(piece.start > 0, 1.0, left, block.transposed());
-        });
+            weight.with_block(columns.clone(), piece.clone(), x, |block| {
+                tile.multiply_batch_invariant(piece.start > 0, 1.0, left, block.transposed());
+            });
+        }
         bias.add(columns.clone(), tile);
         on_tile(rows, columns, tile);
     })
 }
 
-/// Computes `dy·W` on the CPU, `[tokens, in]` in the type of `dy`; see [`transposed_linear_tiles_in`].
-pub(super) fn transposed_linear_tiles<'w>(
-    dy: &Tensor,
-    weight: impl Into<WeightRef<'w>>,
-    on_tile: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
-) -> Result<Tensor> {
-    transposed_linear_tiles_in(dy.dtype(), dy, weight, on_tile)
-}
-
 /// Computes `dy·W` on the CPU, `[tokens, in]` in type `dtype`. Calls `on_tile` with the range of tokens and the range
 /// of input features of each finished tile and with the tile, in f32, which `on_tile` may change.
-fn transposed_linear_tiles_in<'w>(
+pub(super) fn transposed_linear_tiles(
     dtype: DType,
     dy: &Tensor,
-    weight: impl Into<WeightRef<'w>>,
+    weight: WeightRef<'_>,
     on_tile: impl Fn(Range<usize>, Range<usize>, &mut Tile<'_>) + Sync,
 ) -> Result<Tensor> {
     let (tokens, outputs) = host::matrix_dims(dy, "dy")?;
     let (locked, stored) = (Locked::of(dy, "dy")?, Stored::of(weight, "weight")?);
     let (dy, weight) = (locked.data("dy")?, stored.view());
     expect_inner_dim(outputs, weight.rows, [weight.rows, weight.columns])?;
-    tensor_of_tiles(dtype, [tokens, weight.columns], tile_sides(dy), |rows, columns, tile| {
-        weight.for_each_row_block(0..outputs, columns.clone(), dy, |piece, block| {
+    tensor_of_tiles(dtype, [tokens, weight.columns], tile_sides(dy, weight), |rows, columns, tile| {
+        for piece in weight.pieces(0..outputs, dy) {
             let left = Matrix::new(dy.skip(rows.start * outputs + piece.start), rows.len(), piece.len(), outputs);
-            tile.multiply(piece.start > 0, 1.0, left, block);
-        });
+            weight.with_block(piece.clone(), columns.clone(), dy, |block| {
+                tile.multiply(piece.start > 0, 1.0, left, block);
+            });
+        }
         on_tile(rows, columns, tile);
     })
 }
 
-/// The tokens and features of one tile of a product with the activations `x`. A product in bf16 packs the weight of each
-/// tile, so its tiles have as many tokens as their sums leave room for in the processor's cache.
-fn tile_sides(x: Data<'_>) -> [usize; 2] {
+/// The tokens and features of one tile of a product of the activations `x` with `weight`. A product in bf16 packs the
+/// weight of each tile, so its tiles have many tokens. The features are whole blocks of a quantized weight.
+fn tile_sides(x: Data<'_>, weight: View<'_>) -> [usize; 2] {
     match x {
-        Data::F32(_) => [512, FEATURES],
-        Data::Bf16(_) => [1024, 64],
+        Data::Bf16(_) if weight.block() <= 64 => [1024, 64],
+        _ => [512, FEATURES],
     }
 }
 

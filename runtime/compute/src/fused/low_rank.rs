@@ -12,10 +12,11 @@ use super::dropout::Dropout;
 use super::host::{self, Floats, Locked};
 use super::linear::{
     FEATURES, add_bias, add_linear, add_linear_input_gradient, add_to, linear, linear_input_gradient, linear_tiles,
-    product, sides, tensor_of_tiles, transposed_linear_tiles,
+    product, tensor_of_tiles, transposed_linear_tiles,
 };
 use super::product::{Matrix, Tile};
 use super::residual;
+use super::stored::sides;
 use crate::accelerator::{Accelerator, MatrixView};
 use crate::error::Result;
 use crate::weight::WeightRef;
@@ -69,7 +70,7 @@ pub fn adapted_linear<'w>(
     let down = thin_product(x, rank, |tile, x| tile.multiply_batch_invariant(false, 1.0, x, a))?;
     let locked = Locked::of(&down, "xa")?;
     let numbers = locked.data("xa")?;
-    let result = linear_tiles(x, weight, bias, |rows, columns, tile| {
+    let result = linear_tiles(x.dtype(), x, weight, bias, |rows, columns, tile| {
         let left = Matrix::new(numbers.skip(rows.start * rank), rows.len(), rank, rank);
         let right = Matrix::packed(&b[columns.start * rank..], columns.len(), rank).transposed();
         tile.multiply_batch_invariant(true, low.scale, left, right);
@@ -125,7 +126,7 @@ pub fn adapted_input_gradient<'w>(
             let a = &*Floats::activations(&low.a, "a")?;
             let locked = Locked::of(reduced, "reduced")?;
             let numbers = locked.data("reduced")?;
-            transposed_linear_tiles(dy, weight, |rows, columns, tile| {
+            transposed_linear_tiles(dy.dtype(), dy, weight, |rows, columns, tile| {
                 let left = Matrix::new(numbers.skip(rows.start * rank), rows.len(), rank, rank);
                 tile.multiply(true, 1.0, left, Matrix::strided(&a[columns.start..], rank, columns.len(), inputs));
             })?
@@ -156,7 +157,7 @@ fn adapted_linear_on_device(
     dropout: Option<&Dropout>,
 ) -> Result<(Tensor, Tensor)> {
     let (_, inputs) = host::matrix_dims(x, "x")?;
-    let ([outputs, _], (rank, _)) = (sides(weight)?, host::matrix_dims(&low.a, "a")?);
+    let ([outputs, _], (rank, _)) = (sides(weight, "weight")?, host::matrix_dims(&low.a, "a")?);
     host::expect_shape(&low.a, "a", &[rank, inputs])?;
     host::expect_shape(&low.b, "b", &[outputs, rank])?;
     let act = expect_type(x, "x")?;

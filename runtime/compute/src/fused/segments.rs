@@ -3,6 +3,7 @@
 pub(super) mod device;
 
 use std::ops::Range;
+use std::sync::{Arc, Mutex};
 
 use crate::error::{Error, Result};
 
@@ -11,15 +12,15 @@ use crate::error::{Error, Result};
 /// A token attends to its own sequence up to itself, and to all tokens of the sequence that this one continues, of the
 /// sequence that that one continues, and so on. So a prefix that several rows share is in the batch once, as a sequence
 /// that the rest of each row continues.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default)]
 pub struct Segments {
     sequences: Vec<Sequence>,
-    /// Tables of tiles for the attention kernels of a device, created on demand.
-    plans: device::Plans,
+    /// Tables of tiles for the attention kernels of a device, created on demand and kept for clones as well.
+    plans: Arc<Mutex<Vec<device::CachedPlan>>>,
 }
 
 /// One sequence of a packed batch.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug)]
 struct Sequence {
     /// Its tokens, without those of the sequence that it continues.
     own: Span,

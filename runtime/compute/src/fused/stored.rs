@@ -36,9 +36,7 @@ impl<'a> Stored<'a> {
     /// contiguous matrix of the CPU, in f32, bf16, f16 or a packed format.
     pub(super) fn of(weight: impl Into<WeightRef<'a>>, name: &str) -> Result<Self> {
         let weight = weight.into();
-        let &[rows, columns] = weight.sides().as_slice() else {
-            return Err(Error::shape(format!("`{name}` has shape {:?}, a matrix is needed", weight.sides())));
-        };
+        let [rows, columns] = sides(weight, name)?;
         let source = match weight {
             WeightRef::Packed(packed) if packed.is_on_device() => return Err(not_on_cpu(packed.device(), name)),
             WeightRef::Packed(packed) => Source::Packed(packed),
@@ -63,6 +61,12 @@ impl<'a> Stored<'a> {
         };
         View { numbers, rows: self.rows, columns: self.columns }
     }
+}
+
+/// Returns the rows and columns of a weight, or [`Error::Shape`], whose message calls it `name`, if it is no matrix.
+pub(super) fn sides(weight: WeightRef<'_>, name: &str) -> Result<[usize; 2]> {
+    <[usize; 2]>::try_from(weight.sides())
+        .map_err(|sides| Error::shape(format!("`{name}` has shape {sides:?}, a matrix is needed")))
 }
 
 /// Numbers in one of the stored precisions.
@@ -103,8 +107,11 @@ impl<'a> Numbers<'a> {
     }
 }
 
-/// Returns the bytes of the blocks that hold some numbers; the range must begin and end at block boundaries.
+/// Returns the bytes of the blocks that hold some numbers. Panics unless the range begins and ends at block boundaries:
+/// without a check, numbers of other blocks would be read.
 fn blocks_of(bytes: &[u8], format: Format, numbers: Range<usize>) -> &[u8] {
+    let are_whole = [numbers.start, numbers.end].iter().all(|end| end.is_multiple_of(format.block()));
+    assert!(are_whole, "numbers {numbers:?} are no whole blocks of {}", format.block());
     let place = |number: usize| number / format.block() * format.block_bytes();
     &bytes[place(numbers.start)..place(numbers.end)]
 }
@@ -120,43 +127,22 @@ pub(super) struct View<'a> {
 }
 
 impl View<'_> {
-    /// Calls `work` with the block `rows × columns` in the type of `like`, piece by piece along the columns, and with
-    /// each piece's columns. Numbers stored in that type come in one piece without a copy; others are converted,
-    /// [`BLOCK_DEPTH`] columns at a time.
-    pub(super) fn for_each_column_block(
-        &self,
-        rows: Range<usize>,
-        columns: Range<usize>,
-        like: Data<'_>,
-        mut work: impl FnMut(Range<usize>, Matrix<'_>),
-    ) {
-        for piece in steps(columns.clone(), self.piece_length(columns.len(), like)) {
-            self.with_block(rows.clone(), piece.clone(), like, |block| work(piece.clone(), block));
+    /// The numbers of a block: reading begins and ends between two of them. 1 for formats without blocks.
+    pub(super) fn block(&self) -> usize {
+        match self.numbers {
+            Numbers::Blocks(_, format, _) => format.block(),
+            _ => 1,
         }
     }
 
-    /// Calls `work` with the block `rows × columns` in the type of `like`, piece by piece along the rows, and with each
-    /// piece's rows. Numbers stored in that type come in one piece without a copy; others are converted,
-    /// [`BLOCK_DEPTH`] rows at a time.
-    pub(super) fn for_each_row_block(
-        &self,
-        rows: Range<usize>,
-        columns: Range<usize>,
-        like: Data<'_>,
-        mut work: impl FnMut(Range<usize>, Matrix<'_>),
-    ) {
-        for piece in steps(rows.clone(), self.piece_length(rows.len(), like)) {
-            self.with_block(piece.clone(), columns.clone(), like, |block| work(piece.clone(), block));
-        }
-    }
-
-    /// Returns how many rows or columns of a block are read at once, of the `count` that the block has: all for numbers
-    /// stored in the type of `like`, which are not copied, else [`BLOCK_DEPTH`].
-    fn piece_length(&self, count: usize, like: Data<'_>) -> usize {
-        match (self.numbers, like) {
-            (Numbers::F32(_), Data::F32(_)) | (Numbers::Bf16(_), Data::Bf16(_)) => count,
+    /// Cuts a range of rows or columns into the pieces to read at once for a product with numbers like `like`: one for
+    /// numbers stored in that type, which are not copied, else pieces of [`BLOCK_DEPTH`].
+    pub(super) fn pieces(&self, range: Range<usize>, like: Data<'_>) -> impl Iterator<Item = Range<usize>> {
+        let length = match (self.numbers, like) {
+            (Numbers::F32(_), Data::F32(_)) | (Numbers::Bf16(_), Data::Bf16(_)) => range.len(),
             _ => BLOCK_DEPTH,
-        }
+        };
+        steps(range, length)
     }
 
     /// Writes the row with index `row` as f32 to the first `columns` numbers of `into`. Panics if the row does not

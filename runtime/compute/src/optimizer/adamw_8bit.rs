@@ -22,19 +22,12 @@ const TASK_BLOCKS: usize = 16;
 /// Numbers of one task.
 const TASK: usize = TASK_BLOCKS * BLOCK;
 
-/// The hyperparameters of AdamW with moments in 8 bits.
-#[derive(Clone, Copy, Debug, Default, PartialEq)]
-pub struct AdamW8BitSettings(
-    /// Those of AdamW.
-    pub AdamWSettings,
-);
-
-impl AdamW8BitSettings {
-    /// The state for `count` numbers: codes (a byte a number) and scales (f32, one for each [`BLOCK`]) of the first and
-    /// second moments; below [`LEAST`] numbers the state of AdamW.
-    pub(super) fn state(count: usize) -> Vec<StateTensor> {
+impl AdamWSettings {
+    /// The state for `count` numbers with moments in 8 bits: codes (a byte a number) and scales (f32, one for each
+    /// [`BLOCK`]) of the first and second moments; below [`LEAST`] numbers [`state`](Self::state).
+    pub(super) fn state_in_8_bits(count: usize) -> Vec<StateTensor> {
         if count < LEAST {
-            return AdamWSettings::state(count);
+            return Self::state(count);
         }
         let (codes, scales) = ((DType::U8, count), (DType::F32, count.div_ceil(BLOCK)));
         vec![
@@ -45,13 +38,13 @@ impl AdamW8BitSettings {
         ]
     }
 
-    /// Updates values and moments by one step of AdamW. The values are updated with the moments before these are
+    /// Updates values and moments, in 8 bits, by one step. The values are updated with the moments before these are
     /// rounded to 8 bits. Moments of a small slot, in f32, are not rounded. The gradients stay as they are.
-    pub(super) fn update(&self, view: &View<'_>) -> Result<()> {
+    pub(super) fn update_in_8_bits(&self, view: &View<'_>) -> Result<()> {
         let [first_codes, second_codes, first_scales, second_scales] = view.state.as_slice() else {
-            return self.0.update(view);
+            return self.update(view);
         };
-        let constants = self.0.constants(view.step, view.rate);
+        let constants = self.constants(view.step, view.rate);
         let mut result = Ok(());
         update_together([first_codes, second_codes], |[first_codes, second_codes]: [&mut [u8]; 2]| {
             let floats = [&view.values, &view.gradients, first_scales, second_scales];

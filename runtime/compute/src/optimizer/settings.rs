@@ -3,7 +3,6 @@
 use std::fmt;
 
 use super::adamw::AdamWSettings;
-use super::adamw_8bit::AdamW8BitSettings;
 use super::lion::LionSettings;
 use super::muon::MuonSettings;
 use super::part::{StateTensor, View, state_bytes};
@@ -53,7 +52,7 @@ pub enum UpdateRule {
     /// AdamW.
     AdamW(AdamWSettings),
     /// AdamW with moments in 8 bits.
-    AdamW8Bit(AdamW8BitSettings),
+    AdamW8Bit(AdamWSettings),
     /// Lion.
     Lion(LionSettings),
     /// Muon.
@@ -71,7 +70,7 @@ impl UpdateRule {
     /// The weight decay.
     fn weight_decay(&self) -> f64 {
         match self {
-            Self::AdamW(settings) | Self::AdamW8Bit(AdamW8BitSettings(settings)) => settings.weight_decay,
+            Self::AdamW(settings) | Self::AdamW8Bit(settings) => settings.weight_decay,
             Self::Lion(settings) => settings.weight_decay,
             Self::Muon(settings) => settings.adamw.weight_decay,
             Self::Sgd(settings) => settings.weight_decay,
@@ -83,7 +82,7 @@ impl UpdateRule {
         let count = shape.iter().product();
         match self {
             Self::AdamW(_) => AdamWSettings::state(count),
-            Self::AdamW8Bit(_) => AdamW8BitSettings::state(count),
+            Self::AdamW8Bit(_) => AdamWSettings::state_in_8_bits(count),
             Self::Lion(_) => LionSettings::state(count),
             Self::Muon(_) => MuonSettings::state(shape),
             Self::Sgd(settings) => settings.state(count),
@@ -96,7 +95,7 @@ impl UpdateRule {
     pub(super) fn update(&self, view: &View<'_>) -> Result<()> {
         match self {
             Self::AdamW(settings) => settings.update(view),
-            Self::AdamW8Bit(settings) => settings.update(view),
+            Self::AdamW8Bit(settings) => settings.update_in_8_bits(view),
             Self::Lion(settings) => settings.update(view),
             Self::Muon(settings) => settings.update(view),
             Self::Sgd(settings) => settings.update(view),
@@ -150,7 +149,7 @@ impl OptimizerSettings {
     /// Whether every setting is in the range that its field states.
     pub(super) fn is_valid(&self) -> bool {
         let rule = match &self.rule {
-            UpdateRule::AdamW(settings) | UpdateRule::AdamW8Bit(AdamW8BitSettings(settings)) => settings.is_valid(),
+            UpdateRule::AdamW(settings) | UpdateRule::AdamW8Bit(settings) => settings.is_valid(),
             UpdateRule::Lion(settings) => settings.is_valid(),
             UpdateRule::Muon(settings) => settings.is_valid(),
             UpdateRule::Sgd(settings) => settings.is_valid(),
@@ -170,7 +169,7 @@ impl fmt::Display for OptimizerSettings {
         };
         let nesterov = |is_nesterov: bool| if is_nesterov { " (Nesterov)" } else { "" };
         let own = match &self.rule {
-            UpdateRule::AdamW(settings) | UpdateRule::AdamW8Bit(AdamW8BitSettings(settings)) => adamw(settings),
+            UpdateRule::AdamW(settings) | UpdateRule::AdamW8Bit(settings) => adamw(settings),
             UpdateRule::Lion(settings) => format!("beta1 {}, beta2 {}", settings.beta1, settings.beta2),
             UpdateRule::Muon(MuonSettings { momentum, nesterov: variant, adamw: settings }) => {
                 format!("momentum {momentum}{}, {}", nesterov(*variant), adamw(settings))

@@ -138,7 +138,7 @@ on_each_device! {
     fn rules_without_a_kernel_run_on_the_cpu_alone(on) tolerance(0.0, 0.0) {
         let parameters = student(&on.device, on.dtype);
         let rules = [
-            UpdateRule::AdamW8Bit(AdamW8BitSettings::default()),
+            UpdateRule::AdamW8Bit(AdamWSettings::default()),
             UpdateRule::Lion(LionSettings::default()),
             UpdateRule::Muon(MuonSettings::default()),
             UpdateRule::Sgd(SgdSettings::default()),

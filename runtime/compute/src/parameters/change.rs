@@ -16,11 +16,7 @@ impl Parameters {
     /// # Errors
     /// [`Error::Argument`] if there is no such slot; also when the device fails.
     pub fn copy_value(&self, index: Option<usize>) -> Result<Tensor> {
-        match (index, &self.accelerator) {
-            (None, _) => self.snapshot(),
-            (Some(index), None) => Ok(self.value(index)?.copy()?),
-            (Some(index), Some(_)) => self.value_on_cpu(index),
-        }
+        self.copied(&self.values, index)
     }
 
     /// Copies the gradient of the slot number `index`, or of all slots for `None`, to the CPU: f32, in the slot's shape
@@ -29,16 +25,7 @@ impl Parameters {
     /// # Errors
     /// [`Error::Argument`] if there is no such slot; also when the device fails.
     pub fn copy_gradient(&self, index: Option<usize>) -> Result<Tensor> {
-        match (index, &self.accelerator) {
-            (None, None) => Ok(self.gradients.copy()?),
-            (None, Some(accelerator)) => self.layout.gathered(accelerator, &self.gradients),
-            (Some(index), None) => Ok(self.gradient(index)?.copy()?),
-            (Some(index), Some(accelerator)) => {
-                let gradient = self.gradient(index)?;
-                let numbers = accelerator.download::<f32>(&gradient)?;
-                Ok(Tensor::from_vec(numbers, gradient.dims(), &Device::Cpu)?)
-            }
-        }
+        self.copied(&self.gradients, index)
     }
 
     /// Replaces the value of the slot number `index`, or of all slots for `None`, by `value`: f32 on the CPU, in the
@@ -57,19 +44,12 @@ impl Parameters {
     /// # Errors
     /// [`Error::Argument`] if there is no such slot, [`Error::Shape`] for another shape; also when the device fails.
     pub fn subtract(&self, index: Option<usize>, change: &Tensor) -> Result<()> {
-        if self.accelerator.is_some() {
-            let value = self.copy_value(index)?;
-            if value.dims() != change.dims() {
-                return Err(wrong_shape(value.dims(), change.dims()));
-            }
-            return self.assign(index, &(value - change)?);
-        }
-        let value = match index {
-            Some(index) => self.value(index)?,
-            None => self.values.clone(),
-        };
+        let value = self.on_cpu(index)?;
         if value.dims() != change.dims() {
             return Err(wrong_shape(value.dims(), change.dims()));
+        }
+        if self.accelerator.is_some() {
+            return self.assign(index, &(value - change)?);
         }
         update_pairs(&value, &to_plain_f32(change)?, |value, change| *value -= change)
     }
@@ -81,7 +61,7 @@ impl Parameters {
     /// # Errors
     /// When the device fails.
     pub fn add_noise(&self, seed: u64, name: &str, scale: f32) -> Result<()> {
-        let values = if self.accelerator.is_some() { self.snapshot()? } else { self.values.clone() };
+        let values = self.on_cpu(None)?;
         update_numbers(&values, |numbers: &mut [f32]| {
             numbers.par_chunks_mut(TASK_NUMBERS).enumerate().for_each(|(task, numbers)| {
                 // A normal number takes two words of the stream.
@@ -90,6 +70,26 @@ impl Parameters {
             });
         })?;
         if self.accelerator.is_some() { self.assign_all(&values) } else { Ok(()) }
+    }
+
+    /// Returns the value of the slot number `index`, or of all slots for `None`, on the CPU: a view if the buffers are
+    /// there, else a copy.
+    pub(super) fn on_cpu(&self, index: Option<usize>) -> Result<Tensor> {
+        match (&self.accelerator, index) {
+            (None, None) => Ok(self.values.clone()),
+            (None, Some(index)) => self.value(index),
+            (Some(_), _) => self.copied(&self.values, index),
+        }
+    }
+
+    /// Copies the slot number `index` of the flat buffer `flat`, or all slots for `None`, to the CPU.
+    pub(super) fn copied(&self, flat: &Tensor, index: Option<usize>) -> Result<Tensor> {
+        let part = index.map_or_else(|| Ok(flat.clone()), |index| self.view(flat, index))?;
+        match &self.accelerator {
+            None => Ok(part.copy()?),
+            Some(accelerator) if index.is_none() => self.layout.gathered(accelerator, flat),
+            Some(accelerator) => Ok(Tensor::from_vec(accelerator.download::<f32>(&part)?, part.dims(), &Device::Cpu)?),
+        }
     }
 
     /// Replaces all values by `values`, `[len]`, f32 on the CPU. Fails with [`Error::Shape`] for another shape. If an

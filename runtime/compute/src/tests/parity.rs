@@ -116,6 +116,13 @@ fn down<T: WithDType + Pod>(accelerator: &Accelerator, tensor: &Tensor) -> Tenso
 /// }
 /// ```
 macro_rules! on_each_device {
+    (@test $test:ident: $device:literal, $dtype:ident, $tolerance:expr $(, $needs:literal)?) => {
+        #[test]
+        $(#[ignore = $needs])?
+        fn $test() {
+            check(&$crate::parity::TestDevice::at($device, candle_core::DType::$dtype, $tolerance));
+        }
+    };
     ($($(#[$attribute:meta])* fn $name:ident($on:ident) tolerance($single:expr, $brain:expr) $body:block)*) => {$(
         mod $name {
             #[allow(unused_imports, reason = "a body may need nothing of its file")]
@@ -124,43 +131,12 @@ macro_rules! on_each_device {
             $(#[$attribute])*
             fn check($on: &$crate::parity::TestDevice) $body
 
-            fn at(name: &str, dtype: candle_core::DType, tolerance: f64) {
-                check(&$crate::parity::TestDevice::at(name, dtype, tolerance));
-            }
-
-            #[test]
-            fn cpu() {
-                at("cpu", candle_core::DType::F32, $single);
-            }
-
-            #[test]
-            fn cpu_bf16() {
-                at("cpu", candle_core::DType::BF16, $brain);
-            }
-
-            #[test]
-            #[ignore = "needs cuda"]
-            fn cuda_f32() {
-                at("cuda", candle_core::DType::F32, $single);
-            }
-
-            #[test]
-            #[ignore = "needs cuda"]
-            fn cuda_bf16() {
-                at("cuda", candle_core::DType::BF16, $brain);
-            }
-
-            #[test]
-            #[ignore = "needs metal"]
-            fn metal_f32() {
-                at("metal", candle_core::DType::F32, $single);
-            }
-
-            #[test]
-            #[ignore = "needs metal"]
-            fn metal_bf16() {
-                at("metal", candle_core::DType::BF16, $brain);
-            }
+            $crate::parity::on_each_device!(@test cpu: "cpu", F32, $single);
+            $crate::parity::on_each_device!(@test cpu_bf16: "cpu", BF16, $brain);
+            $crate::parity::on_each_device!(@test cuda_f32: "cuda", F32, $single, "needs cuda");
+            $crate::parity::on_each_device!(@test cuda_bf16: "cuda", BF16, $brain, "needs cuda");
+            $crate::parity::on_each_device!(@test metal_f32: "metal", F32, $single, "needs metal");
+            $crate::parity::on_each_device!(@test metal_bf16: "metal", BF16, $brain, "needs metal");
         }
     )*};
 }

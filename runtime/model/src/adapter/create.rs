@@ -80,18 +80,12 @@ impl Adapter {
     /// vectors the rows of A; rank = alpha = number of the map's products, which makes the scale 1 for LoRA. Ignores
     /// the rank, alpha and targets of `settings` but keeps them in the adapter.
     pub(crate) fn from_outer_products(model: &Model, settings: &AdapterSettings, products: &Factors) -> Result<Self> {
-        let plan = |(place, list): (&ModuleKey, &Vec<_>)| {
-            let rank = list.len();
-            ModulePlan { place: *place, rank, alpha: rank as f64 }
-        };
-        let plans: Vec<ModulePlan> = products.iter().map(plan).collect();
-        let adapter = zeros(model, settings, &plans)?;
-        for (module, list) in adapter.modules.iter().zip(products.values()) {
+        let factors = |(place, list): (&ModuleKey, &Vec<_>)| {
             let (lefts, rights): (Vec<&Tensor>, Vec<&Tensor>) = list.iter().map(|(left, right)| (left, right)).unzip();
-            adapter.parameters.set(module.a_slot, &Tensor::stack(&rights, 0)?)?;
-            adapter.parameters.set(module.b_slot, &Tensor::stack(&lefts, 1)?)?;
-        }
-        Ok(adapter)
+            let (a, b) = (Tensor::stack(&rights, 0)?, Tensor::stack(&lefts, 1)?);
+            Ok((*place, ModuleFactors { a, b, scale: 1.0, magnitude: None }))
+        };
+        Self::from_factors(model, settings, &products.iter().map(factors).collect::<Result<Vec<_>>>()?)
     }
 }
 
@@ -108,14 +102,19 @@ impl ModuleFactors {
 
 impl Adapter {
     /// Builds an adapter of kind LoRA from the factors of its modules, in their order; the rank of a module is that of
-    /// its factors. Errors: also a factor of another shape than the module's.
-    pub(crate) fn from_factors(model: &Model, factors: &[(ModuleKey, ModuleFactors)]) -> Result<Self> {
+    /// its factors. Ignores the rank, alpha and targets of `settings` but keeps them in the adapter. Errors: also a
+    /// factor of another shape than the module's.
+    pub(crate) fn from_factors(
+        model: &Model,
+        settings: &AdapterSettings,
+        factors: &[(ModuleKey, ModuleFactors)],
+    ) -> Result<Self> {
         let plan = |(place, factors): &(ModuleKey, ModuleFactors)| {
             let rank = factors.a.dims2()?.0;
             Ok(ModulePlan { place: *place, rank, alpha: factors.scale * rank as f64 })
         };
         let plans: Vec<ModulePlan> = factors.iter().map(plan).collect::<Result<_>>()?;
-        let adapter = zeros(model, &AdapterSettings::default(), &plans)?;
+        let adapter = zeros(model, settings, &plans)?;
         for (module, (_, factors)) in adapter.modules.iter().zip(factors) {
             adapter.parameters.set(module.a_slot, &factors.a)?;
             adapter.parameters.set(module.b_slot, &factors.b)?;

@@ -7,45 +7,17 @@ use std::path::Path;
 use std::sync::Arc;
 
 use serde_json::{Value, json};
-use tunebox_compute::fused::{Tap, TapSet};
-use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::explain::Explain;
 
 use super::{Adapter, AdapterKind, AdapterSettings, Targets, weights_file};
-use crate::configuration::Configuration;
 use crate::decoder::site::Site;
 use crate::error::Error;
 use crate::policy::{Policy, PolicySettings, View};
-use crate::tiny;
-
-fn settings(kind: AdapterKind) -> AdapterSettings {
-    AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() }
-}
-
-fn policy(configuration: Configuration, settings: &AdapterSettings) -> Policy {
-    let policy = Policy::new(tiny::model(configuration, 1), settings, PolicySettings::default()).unwrap();
-    stir(policy.adapter());
-    policy
-}
-
-/// Adds noise to every trained value, as if the adapter had been trained.
-fn stir(adapter: &Adapter) {
-    for (number, slot) in adapter.parameters().slots().iter().enumerate() {
-        let draws = Stream::new(3, &slot.name).normals(slot.shape.iter().product());
-        let draws = Tensor::from_vec(draws, slot.shape.as_slice(), &Device::Cpu).unwrap();
-        let moved = (adapter.parameters().value(number).unwrap() + (draws * 0.1).unwrap()).unwrap();
-        adapter.parameters().set(number, &moved).unwrap();
-    }
-}
+use crate::tiny::{self, logprobs, policy, stir};
 
 fn values(adapter: &Adapter) -> Vec<f32> {
     adapter.parameters().values().to_vec1::<f32>().unwrap()
-}
-
-fn logprobs(policy: &Policy, view: &View) -> Vec<Vec<f32>> {
-    let scored = policy.score(view, &tiny::rows(), TapSet::default(), 1.0, false).unwrap();
-    scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap()
 }
 
 fn edit(folder: &Path, change: impl FnOnce(&mut Value)) {
@@ -66,7 +38,7 @@ fn store(folder: &Path, tensors: &HashMap<String, Tensor>) {
 /// Saves an adapter, changes its files with `change`, and returns the error message of loading them.
 fn refusal(change: impl FnOnce(&Path)) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
+    let policy = policy(tiny::llama(), &tiny::adapter(AdapterKind::Lora));
     policy.save(folder.path()).unwrap();
     change(folder.path());
     Adapter::load(policy.model(), folder.path()).err().unwrap().to_string()
@@ -83,10 +55,9 @@ fn a_file_that_is_larger_than_its_numbers_is_not_read() {
 
 #[test]
 fn a_is_uniform_within_one_over_the_root_of_its_width_and_b_is_zero() {
-    let adapter = Adapter::create(&tiny::model(tiny::llama(), 1), &settings(AdapterKind::Lora)).unwrap();
+    let adapter = Adapter::create(&tiny::model(tiny::llama(), 1), &tiny::adapter(AdapterKind::Lora)).unwrap();
     for module in adapter.modules() {
-        let read =
-            |slot: usize| adapter.parameters().value(slot).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
+        let read = |slot: usize| tiny::numbers(&adapter.parameters().value(slot).unwrap());
         let a = read(module.a_slot);
         let bound = 1.0 / (a.len() as f32 / 3.0).sqrt();
         let largest = a.iter().fold(0f32, |most, value| most.max(value.abs()));
@@ -98,7 +69,7 @@ fn a_is_uniform_within_one_over_the_root_of_its_width_and_b_is_zero() {
 #[test]
 fn trainable_numbers_are_rank_times_in_plus_out() {
     let configuration = tiny::llama();
-    let adapter = Adapter::create(&tiny::model(configuration.clone(), 1), &settings(AdapterKind::Lora)).unwrap();
+    let adapter = Adapter::create(&tiny::model(configuration.clone(), 1), &tiny::adapter(AdapterKind::Lora)).unwrap();
     let sides = |site: &Site| site.shape(&configuration).0 + site.shape(&configuration).1;
     let wanted: usize = Site::all(&configuration).iter().map(sides).sum::<usize>() * 3 * configuration.layers;
     assert_eq!(adapter.trainable(), wanted);
@@ -107,7 +78,7 @@ fn trainable_numbers_are_rank_times_in_plus_out() {
 #[test]
 fn a_target_that_no_module_is_called_is_refused_with_the_names_there_are() {
     let targets = Targets::Modules(vec!["query".into()]);
-    let settings = AdapterSettings { targets, ..settings(AdapterKind::Lora) };
+    let settings = AdapterSettings { targets, ..tiny::adapter(AdapterKind::Lora) };
     let error = Adapter::create(&tiny::model(tiny::llama(), 1), &settings).err().unwrap();
     assert!(error.to_string().contains("`query`"), "{error}");
     assert!(error.hint().unwrap().starts_with("maps: q_proj, "), "{:?}", error.hint());
@@ -119,35 +90,35 @@ fn a_target_that_no_module_is_called_is_refused_with_the_names_there_are() {
 #[test]
 fn in_a_model_with_experts_adapters_are_for_the_attention() {
     let model = tiny::model(tiny::qwen3_moe(), 1);
-    let all = Adapter::create(&model, &settings(AdapterKind::Lora)).unwrap();
+    let all = Adapter::create(&model, &tiny::adapter(AdapterKind::Lora)).unwrap();
     let names: Vec<&str> = all.modules()[..4].iter().map(|module| module.site.short_name()).collect();
     assert_eq!((names, all.modules().len()), (vec!["q_proj", "k_proj", "v_proj", "o_proj"], 8));
     let names = |name: &str| Targets::Modules(vec!["q_proj".into(), name.into()]);
     let pattern = |text: &str| Targets::Pattern(text.into());
     for targets in [names("down_proj"), names("mlp.gate"), pattern(".*_proj"), pattern(r".*\.gate")] {
-        let settings = AdapterSettings { targets: targets.clone(), ..settings(AdapterKind::Lora) };
+        let settings = AdapterSettings { targets: targets.clone(), ..tiny::adapter(AdapterKind::Lora) };
         let error = Adapter::create(&model, &settings).err().unwrap().to_string();
         assert!(error.ends_with("in a model with experts, adapters are for its attention"), "{targets:?}: {error}");
     }
-    let settings = AdapterSettings { targets: pattern(r".*self_attn\.[qv]_proj"), ..settings(AdapterKind::Lora) };
+    let settings = AdapterSettings { targets: pattern(r".*self_attn\.[qv]_proj"), ..tiny::adapter(AdapterKind::Lora) };
     assert_eq!(Adapter::create(&model, &settings).unwrap().modules().len(), 4);
 }
 
 #[test]
 fn dropout_with_dora_is_refused() {
-    let settings = AdapterSettings { dropout: 0.1, ..settings(AdapterKind::Dora) };
+    let settings = AdapterSettings { dropout: 0.1, ..tiny::adapter(AdapterKind::Dora) };
     assert!(Adapter::create(&tiny::model(tiny::llama(), 1), &settings).is_err());
 }
 
 #[test]
 fn an_adapter_survives_saving_and_loading_bit_for_bit() {
     let some = Targets::Modules(vec!["q_proj".into(), "down_proj".into()]);
-    let narrow = AdapterSettings { targets: some, layers: Some(vec![1]), ..settings(AdapterKind::Lora) };
+    let narrow = AdapterSettings { targets: some, layers: Some(vec![1]), ..tiny::adapter(AdapterKind::Lora) };
     let wanted = [
-        settings(AdapterKind::Lora),
-        settings(AdapterKind::RsLora),
-        settings(AdapterKind::Dora),
-        AdapterSettings { dropout: 0.25, ..settings(AdapterKind::Lora) },
+        tiny::adapter(AdapterKind::Lora),
+        tiny::adapter(AdapterKind::RsLora),
+        tiny::adapter(AdapterKind::Dora),
+        AdapterSettings { dropout: 0.25, ..tiny::adapter(AdapterKind::Lora) },
         narrow,
     ];
     for settings in wanted {
@@ -169,7 +140,7 @@ fn an_adapter_survives_saving_and_loading_bit_for_bit() {
 #[test]
 fn keys_and_shapes_on_disk_are_those_of_peft() {
     let folder = tempfile::tempdir().unwrap();
-    policy(tiny::llama(), &settings(AdapterKind::Dora)).save(folder.path()).unwrap();
+    policy(tiny::llama(), &tiny::adapter(AdapterKind::Dora)).save(folder.path()).unwrap();
     let tensors = stored(folder.path());
     let path = "base_model.model.model.layers.1.mlp.down_proj";
     assert_eq!(tensors[&format!("{path}.lora_A.weight")].dims(), [3, 24]);
@@ -181,7 +152,7 @@ fn keys_and_shapes_on_disk_are_those_of_peft() {
 #[test]
 fn an_adapter_in_bf16_is_read_into_f32() {
     let folder = tempfile::tempdir().unwrap();
-    let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
+    let policy = policy(tiny::llama(), &tiny::adapter(AdapterKind::Lora));
     policy.save(folder.path()).unwrap();
     let narrow = stored(folder.path()).into_iter().map(|(name, tensor)| (name, tensor.to_dtype(DType::BF16).unwrap()));
     store(folder.path(), &narrow.collect());
@@ -197,7 +168,8 @@ fn an_adapter_for_mlx_comes_back_bit_for_bit_and_can_be_saved_for_peft() {
     for kind in [AdapterKind::Lora, AdapterKind::RsLora, AdapterKind::Dora] {
         let (mlx, peft) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let some = Targets::Modules(vec!["q_proj".into(), "down_proj".into()]);
-        let policy = policy(tiny::qwen3(), &AdapterSettings { targets: some, layers: Some(vec![1]), ..settings(kind) });
+        let policy =
+            policy(tiny::qwen3(), &AdapterSettings { targets: some, layers: Some(vec![1]), ..tiny::adapter(kind) });
         policy.adapter().save_for_mlx(policy.model(), "base", mlx.path()).unwrap();
         assert_eq!(weights_file(mlx.path()), mlx.path().join("adapters.safetensors"));
         let loaded = Adapter::load(policy.model(), mlx.path()).unwrap();
@@ -212,7 +184,7 @@ fn an_adapter_for_mlx_comes_back_bit_for_bit_and_can_be_saved_for_peft() {
 /// Saves an adapter for mlx-lm, changes its settings with `change`, and returns the error message of loading it.
 fn mlx_refusal(change: impl FnOnce(&mut Value)) -> String {
     let folder = tempfile::tempdir().unwrap();
-    let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
+    let policy = policy(tiny::llama(), &tiny::adapter(AdapterKind::Lora));
     policy.adapter().save_for_mlx(policy.model(), "base", folder.path()).unwrap();
     edit(folder.path(), change);
     Adapter::load(policy.model(), folder.path()).err().unwrap().to_string()
@@ -230,7 +202,7 @@ fn settings_of_mlx_that_would_change_the_arithmetic_are_refused() {
 #[test]
 fn an_adapter_of_mlx_on_another_map_than_those_of_the_blocks_is_refused() {
     let folder = tempfile::tempdir().unwrap();
-    let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
+    let policy = policy(tiny::llama(), &tiny::adapter(AdapterKind::Lora));
     policy.adapter().save_for_mlx(policy.model(), "base", folder.path()).unwrap();
     let path = folder.path().join("adapters.safetensors");
     let mut tensors = candle_core::safetensors::load(&path, &Device::Cpu).unwrap();
@@ -288,7 +260,7 @@ fn settings_that_would_change_the_arithmetic_are_refused() {
 #[test]
 fn patterns_give_modules_their_own_rank_and_alpha() {
     let folder = tempfile::tempdir().unwrap();
-    let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
+    let policy = policy(tiny::llama(), &tiny::adapter(AdapterKind::Lora));
     policy.save(folder.path()).unwrap();
     edit(folder.path(), |config| {
         config["rank_pattern"] = json!({ "layers.1.self_attn.q_proj": 2 });
@@ -313,11 +285,11 @@ fn patterns_give_modules_their_own_rank_and_alpha() {
 #[test]
 fn a_continued_adapter_has_its_frozen_copy_as_reference() {
     let folder = tempfile::tempdir().unwrap();
-    policy(tiny::gemma3(), &settings(AdapterKind::Lora)).save(folder.path()).unwrap();
+    policy(tiny::gemma3(), &tiny::adapter(AdapterKind::Lora)).save(folder.path()).unwrap();
     let model = tiny::model(tiny::gemma3(), 1);
     let policy = Policy::open(Arc::clone(&model), Some(folder.path()), PolicySettings::default()).unwrap();
     let before = logprobs(&policy, &View::Policy);
-    stir(policy.adapter());
+    stir(&policy);
     assert_eq!(before, logprobs(&policy, &View::Reference));
     assert_ne!(before, logprobs(&policy, &View::Policy));
 }
@@ -325,13 +297,13 @@ fn a_continued_adapter_has_its_frozen_copy_as_reference() {
 #[test]
 fn a_continued_adapter_may_have_the_base_as_reference() {
     let folder = tempfile::tempdir().unwrap();
-    let written = policy(tiny::gemma3(), &settings(AdapterKind::Lora));
+    let written = policy(tiny::gemma3(), &tiny::adapter(AdapterKind::Lora));
     written.save(folder.path()).unwrap();
     let model = tiny::model(tiny::gemma3(), 1);
     let mut policy = Policy::open(model, Some(folder.path()), PolicySettings::default()).unwrap();
     policy.set_base_reference();
     assert_eq!(logprobs(&policy, &View::Reference), logprobs(&written, &View::Reference));
-    stir(policy.adapter());
+    stir(&policy);
     policy.reset().unwrap();
     assert_eq!(logprobs(&policy, &View::Policy), logprobs(&written, &View::Policy));
 }
@@ -340,11 +312,11 @@ fn a_continued_adapter_may_have_the_base_as_reference() {
 fn restoring_a_checkpoint_moves_the_policy_and_not_the_reference() {
     let folder = tempfile::tempdir().unwrap();
     for kind in [AdapterKind::Lora, AdapterKind::Full] {
-        let mut policy = policy(tiny::qwen2(), &settings(kind));
+        let mut policy = policy(tiny::qwen2(), &tiny::adapter(kind));
         policy.save(folder.path()).unwrap();
         let saved = values(policy.adapter());
         let reference = logprobs(&policy, &View::Reference);
-        stir(policy.adapter());
+        stir(&policy);
         policy.restore(folder.path()).unwrap();
         assert_eq!(saved, values(policy.adapter()), "{kind:?}");
         assert_eq!(reference, logprobs(&policy, &View::Reference), "{kind:?}");

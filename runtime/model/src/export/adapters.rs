@@ -10,7 +10,7 @@ use tunebox_foundation::explain::Explanation;
 
 use super::base_name;
 use crate::Model;
-use crate::adapter::{Adapter, AdapterKind, Module, ModuleFactors};
+use crate::adapter::{Adapter, AdapterKind, AdapterSettings, Module, ModuleFactors};
 use crate::error::{Error, Result};
 use crate::families::{gguf_architecture, gguf_layout, gguf_name};
 use crate::policy::Policy;
@@ -114,7 +114,7 @@ fn read_gguf(policy: &Policy, path: &Path) -> Result<Adapter> {
         Ok(((module.layer, module.site), ModuleFactors { a, b, scale, magnitude: None }))
     };
     let factors = policy.adapter().modules().iter().map(read).collect::<Result<Vec<_>>>()?;
-    Adapter::from_factors(model, &factors)
+    Adapter::from_factors(model, &AdapterSettings::default(), &factors)
 }
 
 /// The name of a module's matrix in GGUF files, such as `blk.0.attn_q.weight`. Errors: GGUF files have no name for it.

@@ -3,8 +3,7 @@
 use std::path::Path;
 use std::sync::Arc;
 
-use tunebox_compute::random::Stream;
-use tunebox_compute::{DType, Device, Tensor};
+use tunebox_compute::{DType, Device};
 use tunebox_foundation::explain::Explain;
 
 use super::{Format, Quantization, check, export};
@@ -12,8 +11,9 @@ use crate::adapter::{AdapterKind, AdapterSettings, Targets};
 use crate::configuration::{Configuration, Experts, RopeScaling, RopeSetting};
 use crate::merge::merge;
 use crate::policy::{Policy, PolicySettings};
+use crate::tiny::{self, adapter};
 use crate::weights::gguf::{Metadata, write};
-use crate::{Model, Source, tiny};
+use crate::{Model, Source};
 
 /// The folder of a model with a byte-level tokenizer of 768 tokens and a chat template.
 const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../training/sample/model");
@@ -50,29 +50,16 @@ fn open(path: &Path) -> Arc<Model> {
 
 /// A model with random weights, opened from a folder that it is written to, with the tokenizer of the sample.
 fn model(configuration: Configuration, folder: &Path) -> Arc<Model> {
-    let plain = Policy::open(tiny::model(configuration, 1), None, PolicySettings::default()).unwrap();
-    merge(&plain, folder, DType::F32).unwrap();
+    merge(&tiny::plain(configuration), folder, DType::F32).unwrap();
     for name in ["tokenizer.json", "tokenizer_config.json"] {
         std::fs::copy(Path::new(SAMPLE).join(name), folder.join(name)).unwrap();
     }
     open(folder)
 }
 
-/// A policy with a new adapter, to whose values noise is added as if it had been trained.
+/// A policy with an adapter, as if it had been trained.
 fn trained(model: &Arc<Model>, settings: &AdapterSettings) -> Policy {
-    let policy = Policy::new(Arc::clone(model), settings, PolicySettings::default()).unwrap();
-    let parameters = policy.parameters();
-    for (number, slot) in parameters.slots().iter().enumerate() {
-        let draws = Stream::new(3, &slot.name).normals(slot.shape.iter().product());
-        let draws = Tensor::from_vec(draws, slot.shape.as_slice(), &Device::Cpu).unwrap();
-        let moved = (parameters.value(number).unwrap() + (draws * 0.1).unwrap()).unwrap();
-        parameters.set(number, &moved).unwrap();
-    }
-    policy
-}
-
-fn settings(kind: AdapterKind) -> AdapterSettings {
-    AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() }
+    tiny::trained(Arc::clone(model), settings, PolicySettings::default())
 }
 
 #[test]
@@ -81,7 +68,7 @@ fn a_merged_gguf_file_from_a_folder_is_the_same_model_in_every_family_that_is_wr
         let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let model = model(wide(configuration), folder.path());
         for kind in KINDS {
-            let policy = trained(&model, &settings(kind));
+            let policy = trained(&model, &adapter(kind));
             let difference = export(&policy, Format::Gguf(Quantization::F32), out.path(), "model.gguf").unwrap();
             let family = &model.configuration.family;
             assert!(difference.largest < 1e-3 && difference.tokens > 100, "{family}, {kind:?}: {difference:?}");
@@ -97,7 +84,7 @@ fn every_choice_of_number_formats_is_within_its_limit() {
     use Quantization::{Bf16, F16, Q4KM, Q5KM, Q6K, Q8_0};
     let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let model = model(wide(tiny::qwen2()), folder.path());
-    let policy = trained(&model, &settings(AdapterKind::Lora));
+    let policy = trained(&model, &adapter(AdapterKind::Lora));
     for quantization in [F16, Bf16, Q8_0, Q6K, Q5KM, Q4KM] {
         let difference = export(&policy, Format::Gguf(quantization), out.path(), "model.gguf").unwrap();
         assert!(difference.largest > 0.0, "{quantization:?} rounds");
@@ -131,8 +118,8 @@ fn a_model_from_a_gguf_file_keeps_its_metadata_and_the_bytes_of_what_did_not_cha
     };
     write::write(&other, &metadata, &list, stored).unwrap();
 
-    let adapter = AdapterSettings { targets: Targets::Modules(vec!["q_proj".into()]), ..settings(AdapterKind::Lora) };
-    let policy = trained(&open(&other), &adapter);
+    let queries = AdapterSettings { targets: Targets::Modules(vec!["q_proj".into()]), ..adapter(AdapterKind::Lora) };
+    let policy = trained(&open(&other), &queries);
     let difference = export(&policy, Format::Gguf(Quantization::Q8_0), out.path(), "last.gguf").unwrap();
     assert!(difference.largest > 0.0, "the queries are rounded again");
     let last = crate::weights::gguf::Header::read(&out.path().join("last.gguf")).unwrap();
@@ -152,7 +139,7 @@ fn an_adapter_alone_is_the_same_for_llama_cpp_mlx_and_peft() {
         for kind in [AdapterKind::Lora, AdapterKind::RsLora, AdapterKind::Dora] {
             for format in [Format::GgufLora, Format::Mlx, Format::Peft] {
                 let out = tempfile::tempdir().unwrap();
-                let policy = trained(&model, &AdapterSettings { layers: Some(vec![1]), ..settings(kind) });
+                let policy = trained(&model, &AdapterSettings { layers: Some(vec![1]), ..adapter(kind) });
                 let outcome = export(&policy, format, out.path(), "lora.gguf");
                 if (kind, format) == (AdapterKind::Dora, Format::GgufLora) {
                     assert_eq!(outcome.unwrap_err().to_string(), "llama.cpp has no DoRA adapters");
@@ -177,7 +164,7 @@ fn modules_that_were_trained_whole_are_in_a_merged_model_and_in_the_adapter_for_
         let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let model = model(wide(configuration), folder.path());
         let modules_to_save = modules.iter().map(|name| (*name).to_owned()).collect();
-        let settings = AdapterSettings { modules_to_save, ensure_weight_tying, ..settings(AdapterKind::Lora) };
+        let settings = AdapterSettings { modules_to_save, ensure_weight_tying, ..adapter(AdapterKind::Lora) };
         let policy = trained(&model, &settings);
         let formats = [Format::Gguf(Quantization::F32), Format::HuggingFace(DType::F32), Format::Peft];
         for format in formats {
@@ -203,7 +190,7 @@ fn modules_that_were_trained_whole_are_in_a_merged_model_and_in_the_adapter_for_
 fn modules_of_different_scales_are_the_same_in_formats_with_one_scale() {
     let model = tiny::model(tiny::llama(), 1);
     let out = tempfile::tempdir().unwrap();
-    trained(&model, &settings(AdapterKind::Lora)).save(out.path()).unwrap();
+    trained(&model, &adapter(AdapterKind::Lora)).save(out.path()).unwrap();
     let path = out.path().join("adapter_config.json");
     let text = std::fs::read_to_string(&path).unwrap();
     let mixed =
@@ -222,7 +209,7 @@ fn modules_of_different_scales_are_the_same_in_formats_with_one_scale() {
 fn a_folder_for_transformers_and_one_for_ollama_are_the_same_model() {
     let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let model = model(wide(tiny::qwen3()), folder.path());
-    let policy = trained(&model, &settings(AdapterKind::Lora));
+    let policy = trained(&model, &adapter(AdapterKind::Lora));
     let difference = export(&policy, Format::HuggingFace(DType::F32), out.path(), "").unwrap();
     assert!(difference.largest < 1e-3, "{difference:?}");
     assert!(out.path().join("tokenizer.json").is_file() && out.path().join("config.json").is_file());
@@ -251,7 +238,7 @@ fn what_a_format_does_not_hold_is_refused_with_the_format_that_does() {
         let error = export(&gemma, format, out.path(), "a.gguf").unwrap_err();
         assert_eq!(error.to_string(), "this is a model without an adapter");
     }
-    let full = trained(&tiny::model(tiny::llama(), 1), &settings(AdapterKind::Full));
+    let full = trained(&tiny::model(tiny::llama(), 1), &adapter(AdapterKind::Full));
     let error = export(&full, Format::Mlx, out.path(), "").unwrap_err().explanation();
     assert!(error.what.contains("all weights") && error.hint.unwrap().contains("`--to gguf`"));
 }
@@ -260,7 +247,7 @@ fn what_a_format_does_not_hold_is_refused_with_the_format_that_does() {
 fn another_model_is_refused_and_so_is_one_that_gives_no_numbers() {
     let model = tiny::model(tiny::llama(), 1);
     let base = Policy::open(Arc::clone(&model), None, PolicySettings::default()).unwrap();
-    let policy = trained(&model, &settings(AdapterKind::Lora));
+    let policy = trained(&model, &adapter(AdapterKind::Lora));
     let difference = check::compare(&policy, &base).unwrap();
     let error = difference.within(Format::Mlx.limit()).unwrap_err();
     assert!(error.to_string().starts_with("the exported model is not the one of the run"), "{error}");

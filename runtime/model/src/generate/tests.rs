@@ -11,8 +11,7 @@ use super::{Completion, Sampling, generate};
 use crate::adapter::AdapterSettings;
 use crate::configuration::Configuration;
 use crate::policy::{Policy, PolicySettings, View};
-use crate::rows::Rows;
-use crate::tiny;
+use crate::tiny::{self, logprobs_of};
 
 fn policy(configuration: Configuration) -> Policy {
     let model = tiny::model(configuration, 1);
@@ -41,11 +40,7 @@ fn the_cache_gives_the_log_probabilities_of_scoring_in_every_family() {
         let policy = policy(endless(configuration));
         let sampling = Sampling { temperature: 0.7, ..sampling() };
         for (prompt, completion) in prompts().iter().zip(run(&policy, &prompts(), &sampling)) {
-            let ids = [prompt.as_slice(), &completion.ids].concat();
-            let marks = (0..ids.len()).map(|at| at >= prompt.len()).collect();
-            let rows = Arc::new(Rows::new(vec![ids], vec![marks]).unwrap());
-            let scored = policy.score(&View::Policy, &rows, TapSet::default(), 0.7, false).unwrap();
-            let scored = scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap().remove(0);
+            let scored = logprobs_of(&policy, &View::Policy, &tiny::answer(prompt, &completion.ids), 0.7);
             assert_eq!(completion.ids.len(), 12);
             for (written, scored) in completion.logprobs.iter().zip(&scored[prompt.len()..]) {
                 assert!((written - scored).abs() < 1e-5, "{name}: {written} written, {scored} scored");
@@ -81,15 +76,10 @@ fn a_completion_that_outgrows_the_short_factors_goes_on_with_the_long_ones_and_o
     for (number, (prompt, completion)) in prompts().iter().zip(&written).enumerate() {
         let alone = Sampling { first_prompt: number as u64, ..sampling.clone() };
         assert_eq!(&run(&policy, std::slice::from_ref(prompt), &alone)[0], completion);
-        let ids = [prompt.as_slice(), &completion.ids].concat();
-        let scored = |policy: &Policy, ids: &[u32]| {
-            let marks = (0..ids.len()).map(|at| at >= prompt.len()).collect();
-            let rows = Arc::new(Rows::new(vec![ids.to_vec()], vec![marks]).unwrap());
-            let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
-            scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap().remove(0)
-        };
-        let (short, long) = (scored(&further, &ids[..=MOST]), scored(&policy, &ids));
-        for at in prompt.len()..ids.len() {
+        let scored = |policy: &Policy, ids: &[u32]| logprobs_of(policy, &View::Policy, &tiny::answer(prompt, ids), 1.0);
+        let (short, long) =
+            (scored(&further, &completion.ids[..=MOST - prompt.len()]), scored(&policy, &completion.ids));
+        for at in prompt.len()..long.len() {
             // The token at MOST is drawn by the MOST tokens before it; a row that holds it is longer than that.
             let wanted = if at <= MOST { short[at] } else { long[at] };
             let found = completion.logprobs[at - prompt.len()];
@@ -168,12 +158,9 @@ fn temperature_zero_takes_the_likeliest_token_of_scoring() {
     let policy = policy(endless(tiny::qwen2()));
     let found = run(&policy, &prompts(), &Sampling { temperature: 0.0, ..sampling() });
     for (prompt, completion) in prompts().iter().zip(found) {
-        let ids = [prompt.as_slice(), &completion.ids].concat();
-        let marks = (0..ids.len()).map(|at| at >= prompt.len()).collect();
-        let rows = Arc::new(Rows::new(vec![ids], vec![marks]).unwrap());
-        let taps = TapSet::of(&[Tap::TopOne]);
-        let scored = policy.score(&View::Policy, &rows, taps, 1.0, false).unwrap();
-        let first_choice = scored.tap(Tap::TopOne).unwrap().to_vec2::<f32>().unwrap().remove(0);
+        let rows = tiny::answer(prompt, &completion.ids);
+        let scored = policy.score(&View::Policy, &rows, TapSet::of(&[Tap::TopOne]), 1.0, false).unwrap();
+        let first_choice = tiny::numbers(scored.tap(Tap::TopOne).unwrap());
         assert!(first_choice[prompt.len()..].iter().all(|value| *value == 1.0));
     }
 }

@@ -189,12 +189,7 @@ fn write_edits(edits: &Edits, path: &Path) -> Result<()> {
 mod tests {
     use super::*;
     use crate::edit::Role;
-    use crate::policy::PolicySettings;
     use crate::tiny;
-
-    fn policy() -> Policy {
-        Policy::open(tiny::model(tiny::llama(), 1), None, PolicySettings::default()).unwrap()
-    }
 
     fn edit(policy: &mut Policy) {
         policy.add_outer(Role::Linear(Site::Down), 1, &[1.0; 16], &[1.0; 24], 0.5).unwrap();
@@ -203,13 +198,13 @@ mod tests {
     /// The first value of the edited matrix in a snapshot; `None` if the snapshot has not edited it.
     fn first(policy: &Policy, snapshot: &str) -> Option<f32> {
         let edited = policy.snapshots[snapshot].1.get("model.layers.1.mlp.down_proj.weight")?;
-        Some(edited.flatten_all().unwrap().to_vec1::<f32>().unwrap()[0])
+        Some(tiny::numbers(&edited)[0])
     }
 
     #[test]
     fn a_snapshot_comes_back_with_what_was_edited_when_it_was_taken() {
         let (folder, names) = (tempfile::tempdir().unwrap(), ["before", "once", "twice"]);
-        let mut taken = policy();
+        let mut taken = tiny::plain(tiny::llama());
         for name in names {
             taken.snapshot(name).unwrap();
             edit(&mut taken);
@@ -220,7 +215,7 @@ mod tests {
         assert!(!folder.path().join("before").exists());
         assert!(taken.save_snapshot_edits("other", &folder.path().join("other")).is_err());
 
-        let mut resumed = policy();
+        let mut resumed = tiny::plain(tiny::llama());
         edit(&mut resumed);
         for name in names {
             resumed.restore_snapshot(name, &folder.path().join(name)).unwrap();

@@ -1,4 +1,6 @@
-//! Test support: small models with random weights, one for each family feature, and rows for them.
+//! Test support: small models with random weights, one for each family feature, and policies and rows for them.
+
+mod policies;
 
 use std::collections::BTreeMap;
 use std::sync::Arc;
@@ -13,6 +15,9 @@ use crate::configuration::{Configuration, Experts, LayerKind, RopeScaling, RopeS
 use crate::families;
 use crate::rows::Rows;
 use crate::{Model, Weights};
+pub(crate) use policies::{
+    adapter, bits, distance, largest, logprobs, logprobs_of, numbers, plain, policy, stir, trained,
+};
 
 /// A plain Llama whose head dimension is not hidden / heads, and with an output head of its own.
 pub(crate) fn llama() -> Configuration {
@@ -27,6 +32,11 @@ pub(crate) fn llama() -> Configuration {
         eos: vec![1],
         ..Configuration::plain("llama", 16, 2, 4, 8)
     }
+}
+
+/// Sides that are whole blocks of every quantized format.
+pub(crate) fn wide() -> Configuration {
+    Configuration { hidden: 256, intermediate: 512, heads: 4, kv_heads: 2, head_dim: 64, ..llama() }
 }
 
 /// Biases on query, key and value, and a tied head.
@@ -155,6 +165,11 @@ pub(crate) fn model_on(configuration: Configuration, seed: u64, device: &Device,
     Arc::new(Model::from_parts("tiny", configuration, weights))
 }
 
+/// All weights of a model by name.
+pub(crate) fn tensors(model: &Model) -> BTreeMap<String, Tensor> {
+    model.weights.names().map(|name| (name.to_owned(), model.weights.get(name).unwrap())).collect()
+}
+
 /// Random weights for a configuration: norms near their neutral value, matrices with deviation 1/√in (embeddings 0.6),
 /// each from a stream named after the weight.
 fn weights(configuration: &Configuration, seed: u64) -> BTreeMap<String, Tensor> {
@@ -175,6 +190,17 @@ fn weights(configuration: &Configuration, seed: u64) -> BTreeMap<String, Tensor>
     weights
 }
 
+/// Some `length` tokens that begin like those of no other `seed`.
+pub(crate) fn ids(seed: u32, length: u32) -> impl Iterator<Item = u32> {
+    (0..length).map(move |at| 2 + (seed * 11 + at * at * 7 + at) % 37)
+}
+
+/// One row, whose targets are the tokens behind the prompt.
+pub(crate) fn answer(prompt: &[u32], answer: &[u32]) -> Arc<Rows> {
+    let marks = [vec![false; prompt.len()], vec![true; answer.len()]].concat();
+    Arc::new(Rows::new(vec![[prompt, answer].concat()], vec![marks]).unwrap())
+}
+
 /// Rows of several lengths: targets in the middle, at the end, everywhere, and nowhere.
 pub(crate) fn rows() -> Arc<Rows> {
     let mut stream = Stream::new(9, "rows");
@@ -191,3 +217,30 @@ pub(crate) fn device(name: &str) -> Device {
     let absent = |error: tunebox_compute::Error| panic!("absent `{name}`: {}", error.why().unwrap_or_default());
     tunebox_compute::device::parse(name).unwrap_or_else(absent)
 }
+
+/// Defines a module for each place, whose tests call the functions in brackets with what `On::at` makes of the place:
+/// of a device, a type of activations and tolerances.
+macro_rules! on_each_device {
+    (@test $test:ident [$($needs:literal)?]) => {
+        #[test]
+        $(#[ignore = $needs])?
+        fn $test() {
+            super::$test(&on());
+        }
+    };
+    (@tests [$($test:ident)*] $needs:tt) => {$(
+        $crate::tiny::on_each_device!(@test $test $needs);
+    )*};
+    ($tests:tt $($place:ident($($on:expr),*) $needs:tt;)*) => {$(
+        mod $place {
+            use super::*;
+
+            fn on() -> On {
+                On::at($($on),*)
+            }
+
+            $crate::tiny::on_each_device!(@tests $tests $needs);
+        }
+    )*};
+}
+pub(crate) use on_each_device;

@@ -5,12 +5,7 @@ use candle_core::quantized::{GgmlDType, QTensor};
 use tunebox_compute::precision::Compute;
 
 use super::*;
-use crate::tiny;
-
-/// A configuration whose dimensions are whole blocks of every format.
-fn wide() -> Configuration {
-    Configuration { hidden: 256, intermediate: 512, heads: 4, kv_heads: 2, head_dim: 64, ..tiny::llama() }
-}
+use crate::tiny::{self, wide};
 
 /// A GGUF file whose matrices are all in one format.
 fn stored(format: GgmlDType) -> tempfile::NamedTempFile {
@@ -108,8 +103,7 @@ fn matrices_whose_rows_are_no_whole_blocks_are_counted_as_stored() {
     let odd = Configuration { intermediate: 96, ..wide() };
     let kept = |configuration: &Configuration| {
         let plain = tiny::model(configuration.clone(), 1);
-        let tensors = plain.weights.names().map(|name| (name.to_owned(), plain.weights.get(name).unwrap())).collect();
-        let weights = Weights::from_tensors(tensors, configuration, &Device::Cpu).unwrap();
+        let weights = Weights::from_tensors(tiny::tensors(&plain), configuration, &Device::Cpu).unwrap();
         weights.with_precision(Base::Nf4).unwrap().linear_as_stored()
     };
     assert_eq!(kept(&wide()), (0, 14));
@@ -123,8 +117,7 @@ fn experts_become_nf4_and_their_router_does_not() {
     let experts = Experts { count: 4, active: 2, intermediate: 128, normalized: true };
     let configuration = Configuration { experts: Some(experts), ..wide() };
     let plain = tiny::model(configuration.clone(), 1);
-    let tensors = plain.weights.names().map(|name| (name.to_owned(), plain.weights.get(name).unwrap())).collect();
-    let weights = Weights::from_tensors::<Tensor>(tensors, &configuration, &Device::Cpu).unwrap();
+    let weights = Weights::from_tensors(tiny::tensors(&plain), &configuration, &Device::Cpu).unwrap();
     let weights = weights.with_precision(Base::Nf4).unwrap();
     // Four maps of the attention and three of each expert, in two blocks.
     assert_eq!(weights.linear_as_stored(), (0, 2 * (4 + 3 * 4)));
@@ -135,8 +128,7 @@ fn experts_become_nf4_and_their_router_does_not() {
 }
 
 fn bits(tensor: &Tensor) -> Vec<u32> {
-    let numbers = tensor.to_dtype(DType::F32).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    numbers.into_iter().map(f32::to_bits).collect()
+    tiny::bits(&tensor.to_dtype(DType::F32).unwrap())
 }
 
 /// Checks that a file opened on a device has the same values as on the CPU, there and when they are read back.

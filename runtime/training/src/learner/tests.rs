@@ -5,9 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tunebox_compute::DType;
 use tunebox_compute::fused::Tap;
-use tunebox_compute::optimizer::{
-    AdamW8BitSettings, AdamWSettings, LionSettings, MuonSettings, SgdSettings, UpdateRule,
-};
+use tunebox_compute::optimizer::{AdamWSettings, LionSettings, MuonSettings, SgdSettings, UpdateRule};
 use tunebox_compute::{Device, Tensor};
 use tunebox_model::adapter::AdapterSettings;
 use tunebox_model::decoder;
@@ -190,7 +188,7 @@ fn a_student_goes_back_to_all_that_a_checkpoint_keeps() {
 fn a_checkpoint_of_every_optimizer_goes_on_with_the_same_bits_and_another_optimizer_refuses_it() {
     let rules = [
         UpdateRule::AdamW(AdamWSettings::default()),
-        UpdateRule::AdamW8Bit(AdamW8BitSettings::default()),
+        UpdateRule::AdamW8Bit(AdamWSettings::default()),
         UpdateRule::Lion(LionSettings::default()),
         UpdateRule::Muon(MuonSettings::default()),
         UpdateRule::Sgd(SgdSettings { momentum: 0.9, nesterov: true, weight_decay: 0.1 }),

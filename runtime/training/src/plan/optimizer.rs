@@ -1,8 +1,7 @@
 //! The settings of a run's optimizer, from the keys of `[train]`.
 
 use tunebox_compute::optimizer::{
-    AdamW8BitSettings, AdamWSettings, LionSettings, MuonSettings, OptimizerKind, OptimizerSettings, SgdSettings,
-    UpdateRule,
+    AdamWSettings, LionSettings, MuonSettings, OptimizerKind, OptimizerSettings, SgdSettings, UpdateRule,
 };
 use tunebox_foundation::explain::Explanation;
 use tunebox_model::adapter::AdapterKind;
@@ -84,7 +83,7 @@ fn update_rule(train: &TrainTable) -> UpdateRule {
     };
     match train.optimizer {
         OptimizerKind::AdamW => UpdateRule::AdamW(adamw),
-        OptimizerKind::AdamW8Bit => UpdateRule::AdamW8Bit(AdamW8BitSettings(adamw)),
+        OptimizerKind::AdamW8Bit => UpdateRule::AdamW8Bit(adamw),
         OptimizerKind::Lion => {
             let usual = LionSettings::default();
             let [beta1, beta2] = [train.beta1.unwrap_or(usual.beta1), train.beta2.unwrap_or(usual.beta2)];

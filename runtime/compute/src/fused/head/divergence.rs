@@ -18,7 +18,7 @@ use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::fused::backend::accelerator_with;
 use crate::fused::host;
-use crate::fused::linear::{linear_input_gradient_f32, linear_tiles_in, linear_weight_gradient};
+use crate::fused::linear::{linear_input_gradient_f32, linear_tiles, linear_weight_gradient};
 use crate::fused::product::steps;
 use crate::fused::rows::{concat_rows, to_host_f32};
 use crate::fused::simd::{exp, exp_in_place, fold2, largest, vectorize};
@@ -128,7 +128,7 @@ impl HeadInput<'_> {
             return to_host_f32(&device::logits(&accelerator, &hidden, self.weight, options)?);
         }
         let factor = options.factor();
-        let logits = linear_tiles_in(DType::F32, &hidden, self.weight, None, |_, _, tile| {
+        let logits = linear_tiles(DType::F32, &hidden, self.weight, None, |_, _, tile| {
             for row in 0..tile.rows() {
                 let row = tile.row(row);
                 vectorize!(row.iter_mut().for_each(|z| *z *= factor));

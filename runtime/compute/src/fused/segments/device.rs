@@ -4,7 +4,7 @@
 //! A plan is made once for a size of tiles and uploaded in one piece; all layers of a pass use the same one. The
 //! numbers are described in `kernels/attention.h`.
 
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::{Arc, PoisonError};
 
 use candle_core::Tensor;
 
@@ -40,27 +40,14 @@ pub(in crate::fused) struct Plan {
 }
 
 /// A plan, and the tiling that it was made for.
-type CachedPlan = (Tiling, Arc<Plan>);
-
-/// The plans made so far. They follow from the segments alone.
-#[derive(Clone, Debug, Default)]
-pub(super) struct Plans(Arc<Mutex<Vec<CachedPlan>>>);
-
-impl PartialEq for Plans {
-    /// Always true: plans follow from the segments, so only these are compared.
-    fn eq(&self, _: &Self) -> bool {
-        true
-    }
-}
-
-impl Eq for Plans {}
+pub(super) type CachedPlan = (Tiling, Arc<Plan>);
 
 impl Segments {
     /// Returns the plan for a tiling on `device`, on which the tensor `like` is. Makes and uploads the plan on the
     /// first call for this tiling and device, and keeps it for later calls, also of clones of the segments. Locks the
     /// list of plans meanwhile. [`Error::Shape`] for 2³² tokens or more.
     pub(in crate::fused) fn plan(&self, device: &Accelerator, like: &Tensor, tiling: Tiling) -> Result<Arc<Plan>> {
-        let mut plans = self.plans.0.lock().unwrap_or_else(PoisonError::into_inner);
+        let mut plans = self.plans.lock().unwrap_or_else(PoisonError::into_inner);
         let here = |plan: &Plan| plan.places.device().same_device(like.device());
         if let Some((_, plan)) = plans.iter().find(|(made, plan)| *made == tiling && here(plan)) {
             return Ok(Arc::clone(plan));

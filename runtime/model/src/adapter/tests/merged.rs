@@ -4,7 +4,6 @@ use std::sync::Arc;
 
 use tunebox_compute::{DType, Device};
 
-use super::{logprobs, policy, settings};
 use crate::adapter::AdapterKind;
 use crate::policy::{Policy, PolicySettings, View};
 use crate::{Model, Weights, families, merge, tiny};
@@ -13,11 +12,11 @@ use crate::{Model, Weights, families, merge, tiny};
 fn a_merged_model_scores_like_its_adapter() {
     for (name, configuration) in tiny::families() {
         for kind in [AdapterKind::Lora, AdapterKind::RsLora, AdapterKind::Dora, AdapterKind::Full] {
-            let policy = policy(configuration.clone(), &settings(kind));
+            let policy = tiny::policy(configuration.clone(), &tiny::adapter(kind));
             let merged = merged(&policy);
             let base = Policy::open(Arc::new(merged), None, PolicySettings::default()).unwrap();
-            let (adapted, merged) = (logprobs(&policy, &View::Policy), logprobs(&base, &View::Policy));
-            for (adapted, merged) in adapted.iter().flatten().zip(merged.iter().flatten()) {
+            let (adapted, merged) = (tiny::logprobs(&policy, &View::Policy), tiny::logprobs(&base, &View::Policy));
+            for (adapted, merged) in adapted.into_iter().zip(merged) {
                 assert!((adapted - merged).abs() < 1e-5, "{name}, {kind:?}: {adapted} adapted, {merged} merged");
             }
         }
@@ -26,13 +25,11 @@ fn a_merged_model_scores_like_its_adapter() {
 
 fn merged(policy: &Policy) -> Model {
     let configuration = policy.model().configuration.clone();
-    let weights = families::weight_shapes(&configuration)
-        .into_iter()
-        .map(|(name, _)| {
-            let weight = merge::merge_weight(policy.model(), policy.adapter(), policy.edits(), &name).unwrap();
-            (name, weight)
-        })
-        .collect();
+    let merge = |(name, _): (String, Vec<usize>)| {
+        let weight = merge::merge_weight(policy.model(), policy.adapter(), policy.edits(), &name).unwrap();
+        (name, weight)
+    };
+    let weights = families::weight_shapes(&configuration).into_iter().map(merge).collect();
     let weights = Weights::from_tensors(weights, &configuration, &Device::Cpu).unwrap();
     Model::from_parts("merged", configuration, weights)
 }
@@ -40,21 +37,19 @@ fn merged(policy: &Policy) -> Model {
 #[test]
 fn a_merged_folder_opens_as_a_model_that_scores_like_the_adapter() {
     let folder = tempfile::tempdir().unwrap();
-    let policy = policy(tiny::qwen3(), &settings(AdapterKind::Lora));
+    let policy = tiny::policy(tiny::qwen3(), &tiny::adapter(AdapterKind::Lora));
     merge::merge(&policy, folder.path(), DType::F32).unwrap();
     let source = crate::Source::open(folder.path().to_str().unwrap(), true).unwrap();
     let model = Model::open(&source, &Device::Cpu).unwrap();
     let base = Policy::open(Arc::new(model), None, PolicySettings::default()).unwrap();
-    let (adapted, merged) = (logprobs(&policy, &View::Policy), logprobs(&base, &View::Policy));
-    for (adapted, merged) in adapted.iter().flatten().zip(merged.iter().flatten()) {
-        assert!((adapted - merged).abs() < 1e-5);
-    }
+    let (adapted, merged) = (tiny::logprobs(&policy, &View::Policy), tiny::logprobs(&base, &View::Policy));
+    assert!(adapted.iter().zip(merged).all(|(adapted, merged)| (adapted - merged).abs() < 1e-5));
 }
 
 #[test]
 fn a_merge_into_bf16_rounds_the_merged_weights() {
     let folder = tempfile::tempdir().unwrap();
-    let policy = policy(tiny::llama(), &settings(AdapterKind::Lora));
+    let policy = tiny::policy(tiny::llama(), &tiny::adapter(AdapterKind::Lora));
     merge::merge(&policy, folder.path(), DType::BF16).unwrap();
     let stored = candle_core::safetensors::load(folder.path().join("model.safetensors"), &Device::Cpu).unwrap();
     assert_eq!(stored.len(), families::weight_shapes(&tiny::llama()).len());

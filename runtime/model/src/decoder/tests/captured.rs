@@ -5,13 +5,14 @@ use std::sync::Arc;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
 
-use super::gradients::{check_gradients, stir};
+use super::gradients::{check_differences, check_gradients};
 use super::twin::Twin;
+use crate::Configuration;
 use crate::adapter::{AdapterKind, AdapterSettings, Targets};
-use crate::policy::{Policy, PolicySettings, View};
+use crate::policy::View;
 use crate::rows::Rows;
 use crate::stream::{Patch, Site, Token};
-use crate::{Configuration, tiny};
+use crate::tiny::{self, adapter, numbers, policy};
 
 pub(super) const SITES: [Site; 4] = [Site::ResidualBefore, Site::AttentionOutput, Site::MlpOutput, Site::ResidualAfter];
 
@@ -27,16 +28,6 @@ pub(super) fn rows_for(token: Token) -> Arc<Rows> {
 pub(super) fn seeds_for(values: &Tensor) -> Tensor {
     let draws = Stream::new(4, "captured").normals(values.elem_count());
     Tensor::from_vec(draws, values.dims(), &Device::Cpu).unwrap()
-}
-
-fn policy(configuration: Configuration, settings: &AdapterSettings) -> Policy {
-    let policy = Policy::new(tiny::model(configuration, 1), settings, PolicySettings::default()).unwrap();
-    stir(&policy);
-    policy
-}
-
-fn adapter(kind: AdapterKind) -> AdapterSettings {
-    AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() }
 }
 
 /// The loss Σ seed · activation, of the slow reference.
@@ -123,7 +114,7 @@ fn nothing_is_learned_if_no_captured_layer_depends_on_what_is_trained() {
     assert_eq!(captured.saved_bytes(), 0);
     let seeds = seeds_for(&captured.values);
     policy.backward_captured(&mut captured, &seeds).unwrap();
-    assert!(policy.parameters().gradients().to_vec1::<f32>().unwrap().iter().all(|value| *value == 0.0));
+    assert!(numbers(policy.parameters().gradients()).iter().all(|value| *value == 0.0));
 }
 
 #[test]
@@ -144,8 +135,7 @@ fn each_target_is_captured_at_its_own_place_and_zeros_elsewhere() {
                     }
                     _ => found.zeros_like().unwrap(),
                 };
-                let [found, wanted] = [found, wanted].map(|all| all.flatten_all().unwrap().to_vec1::<f32>().unwrap());
-                assert_eq!(found, wanted, "{site:?}, row {row}, token {place}");
+                assert_eq!(numbers(&found), numbers(&wanted), "{site:?}, row {row}, token {place}");
             }
         }
     }
@@ -157,10 +147,10 @@ fn rows_without_targets_are_zeros_and_teach_nothing() {
     let rows = Arc::new(Rows::new(vec![vec![3, 4, 5], vec![]], vec![vec![true, false, false], vec![]]).unwrap());
     let mut captured = policy.capture_for_learning(&rows, &[0, 1], Site::MlpOutput, Token::Targets).unwrap();
     assert_eq!(captured.values.dims(), [2, 2, 3, 16]);
-    assert!(captured.values.flatten_all().unwrap().to_vec1::<f32>().unwrap().iter().all(|value| *value == 0.0));
+    assert!(numbers(&captured.values).iter().all(|value| *value == 0.0));
     let seeds = seeds_for(&captured.values);
     policy.backward_captured(&mut captured, &seeds).unwrap();
-    assert!(policy.parameters().gradients().to_vec1::<f32>().unwrap().iter().all(|value| *value == 0.0));
+    assert!(numbers(policy.parameters().gradients()).iter().all(|value| *value == 0.0));
     let refused = policy.capture_for_learning(&rows, &[0], Site::MlpOutput, Token::TargetMean);
     assert!(refused.err().unwrap().to_string().contains("row `0` has no target token"));
 }
@@ -173,8 +163,7 @@ fn the_values_are_the_bits_that_a_capture_without_learning_returns() {
             let rows = rows_for(token);
             let found = policy.capture_for_learning(&rows, &[1, 0], site, token).unwrap().values;
             let wanted = policy.capture(&View::Policy, &rows, &[1, 0], site, token).unwrap();
-            let [found, wanted] = [found, wanted].map(|all| all.flatten_all().unwrap().to_vec1::<f32>().unwrap());
-            assert_eq!(found, wanted, "{name}, {site:?}, {token:?}");
+            assert_eq!(numbers(&found), numbers(&wanted), "{name}, {site:?}, {token:?}");
         }
     }
 }
@@ -191,16 +180,6 @@ fn patches() -> Vec<Patch> {
     all
 }
 
-/// Adds `by` · `direction` to the trained values.
-fn shift(policy: &Policy, direction: &[f32], by: f32) {
-    let parameters = policy.parameters();
-    for (number, slot) in parameters.slots().iter().enumerate() {
-        let part: Vec<f32> = direction[slot.offset..][..slot.count()].iter().map(|value| value * by).collect();
-        let part = Tensor::from_vec(part, slot.shape.as_slice(), &Device::Cpu).unwrap();
-        parameters.set(number, &(parameters.value(number).unwrap() + part).unwrap()).unwrap();
-    }
-}
-
 #[test]
 fn the_gradient_through_patches_at_and_below_the_site_is_that_of_finite_differences() {
     for (site, token) in SITES.into_iter().zip([Token::Targets, Token::FromEnd(0), Token::TargetMean, Token::Targets]) {
@@ -213,23 +192,11 @@ fn the_gradient_through_patches_at_and_below_the_site_is_that_of_finite_differen
             let mut captured = policy.capture_for_learning(&rows, &[0, 1], site, token).unwrap();
             let seeds = seeds_for(&captured.values);
             policy.backward_captured(&mut captured, &seeds).unwrap();
-            let gradient = policy.parameters().gradients().to_vec1::<f32>().unwrap();
-            let loss = |policy: &Policy| {
+            check_differences(&format!("{site:?}"), &policy, 1e-3, || {
                 let values = policy.capture(&View::Policy, &rows, &[0, 1], site, token).unwrap();
                 let terms = (values.to_dtype(DType::F64).unwrap() * seeds.to_dtype(DType::F64).unwrap()).unwrap();
                 terms.sum_all().unwrap().to_scalar::<f64>().unwrap()
-            };
-            for draw in ["one", "two", "three"] {
-                let (direction, step) = (Stream::new(5, draw).normals(gradient.len()), 1e-3_f32);
-                shift(&policy, &direction, step);
-                let right = loss(&policy);
-                shift(&policy, &direction, -2.0 * step);
-                let wanted = (right - loss(&policy)) / (2.0 * f64::from(step));
-                shift(&policy, &direction, step);
-                let found: f64 = gradient.iter().zip(&direction).map(|(a, b)| f64::from(a * b)).sum();
-                let length: f64 = gradient.iter().map(|value| f64::from(value * value)).sum::<f64>().sqrt();
-                assert!((found - wanted).abs() < 5e-3 * length.max(1.0), "{site:?}: {found} for {wanted} of {length}");
-            }
+            });
         }
     }
 }

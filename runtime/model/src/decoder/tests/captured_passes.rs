@@ -7,22 +7,19 @@ use tunebox_compute::Tensor;
 use tunebox_compute::fused::{Tap, TapSet};
 
 use super::captured::seeds_for;
-use super::gradients::stir;
 use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::configuration::Configuration;
 use crate::decoder::{EmbeddingNoise, Recompute};
 use crate::policy::{Captured, Policy, PolicySettings, Slice, View};
 use crate::rows::Rows;
 use crate::stream::{Patch, Site, Token};
-use crate::tiny;
+use crate::tiny::{self, bits, numbers};
 
 const SITE: Site = Site::MlpOutput;
 
 fn policy(configuration: Configuration, (kind, dropout): (AdapterKind, f64), settings: PolicySettings) -> Policy {
-    let adapter = AdapterSettings { kind, rank: 3, alpha: 5.0, dropout, ..AdapterSettings::default() };
-    let policy = Policy::new(tiny::model(configuration, 1), &adapter, settings).unwrap();
-    stir(&policy);
-    policy
+    let adapter = AdapterSettings { dropout, ..tiny::adapter(kind) };
+    tiny::trained(tiny::model(configuration, 1), &adapter, settings)
 }
 
 fn lora(settings: PolicySettings) -> Policy {
@@ -31,10 +28,9 @@ fn lora(settings: PolicySettings) -> Policy {
 
 /// Rows of two prompts with a common prefix, each with answers of unequal length, one of which occurs twice.
 fn rows() -> Arc<Rows> {
-    let some = |seed: u32, length: u32| (0..length).map(move |at| 2 + (seed * 11 + at * at * 7 + at) % 37);
     let (mut ids, mut targets) = (Vec::new(), Vec::new());
     for (prompt, seed, length) in [(1, 4, 9), (1, 5, 30), (2, 6, 2), (1, 5, 12), (2, 7, 25), (1, 4, 9)] {
-        let row: Vec<u32> = some(0, 20).chain(some(prompt, 31)).chain(some(seed, length)).collect();
+        let row: Vec<u32> = tiny::ids(0, 20).chain(tiny::ids(prompt, 31)).chain(tiny::ids(seed, length)).collect();
         // The end of the prompt, which rows share, and every other token of the answer.
         targets.push((0..row.len()).map(|at| (45..51).contains(&at) || at > 51 && at % 2 == 0).collect());
         ids.push(row);
@@ -46,25 +42,19 @@ fn capture(policy: &Policy, rows: &Arc<Rows>) -> Captured {
     policy.capture_for_learning(rows, &[1, 0], SITE, Token::Targets).unwrap()
 }
 
-fn numbers(tensor: &Tensor) -> Vec<f32> {
-    tensor.flatten_all().unwrap().to_vec1().unwrap()
-}
-
 /// The gradient of what was captured, as the bits of all numbers.
 fn learn(policy: &Policy, captured: &mut Captured) -> Vec<u32> {
     policy.parameters().clear_gradients().unwrap();
     let seeds = seeds_for(&captured.values);
     policy.backward_captured(captured, &seeds).unwrap();
-    let all = numbers(policy.parameters().gradients());
-    assert!(all.iter().any(|value| *value != 0.0));
-    all.into_iter().map(f32::to_bits).collect()
+    assert!(numbers(policy.parameters().gradients()).iter().any(|value| *value != 0.0));
+    bits(policy.parameters().gradients())
 }
 
 /// The length of the difference of two gradients over the length of the first.
 fn distance(one: &[u32], other: &[u32]) -> f64 {
-    let [one, other] = [one, other].map(|bits| bits.iter().map(|bits| f64::from(f32::from_bits(*bits))));
-    let apart: f64 = one.clone().zip(other).map(|(one, other)| (one - other).powi(2)).sum();
-    (apart / one.map(|one| one.powi(2)).sum::<f64>()).sqrt()
+    let [one, other] = [one, other].map(|bits| bits.iter().copied().map(f32::from_bits).collect::<Vec<f32>>());
+    tiny::distance(&one, &other)
 }
 
 #[test]
@@ -152,7 +142,7 @@ fn a_gradient_through_a_shared_beginning_is_the_sum_of_those_of_its_rows() {
                 let seeds = part(&seeds);
                 policy.backward_captured(&mut alone, &seeds).unwrap();
             }
-            let apart: Vec<u32> = numbers(policy.parameters().gradients()).into_iter().map(f32::to_bits).collect();
+            let apart = bits(policy.parameters().gradients());
             assert!(distance(&apart, &gradient) < 2e-6, "{name} {kind:?}: {:e}", distance(&apart, &gradient));
         }
     }
@@ -237,8 +227,7 @@ fn seeds_at_tokens_that_are_no_targets_change_no_bit() {
     let mask = rows().mask_tensor(seeds.device()).unwrap().unsqueeze(0).unwrap().unsqueeze(3).unwrap();
     policy.parameters().clear_gradients().unwrap();
     policy.backward_captured(&mut captured, &seeds.broadcast_mul(&mask).unwrap()).unwrap();
-    let found: Vec<u32> = numbers(policy.parameters().gradients()).into_iter().map(f32::to_bits).collect();
-    assert_eq!(wanted, found);
+    assert_eq!(wanted, bits(policy.parameters().gradients()));
 }
 
 #[test]

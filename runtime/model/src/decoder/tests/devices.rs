@@ -4,18 +4,18 @@
 use tunebox_compute::fused::{self, Tap, TapSet};
 use tunebox_compute::precision::Compute;
 use tunebox_compute::random::Stream;
-use tunebox_compute::{DType, Device, Tensor};
+use tunebox_compute::{DType, Device};
 
 use super::captured::seeds_for;
-use super::gradients::{seeds, stir};
+use super::gradients::{logprob_seeds, seeds};
 use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::configuration::Configuration;
 use crate::decoder::{self, Recompute};
 use crate::edit::Role;
 use crate::merge::merge;
-use crate::policy::{Policy, PolicySettings, Seeds, Slice, View};
+use crate::policy::{Policy, PolicySettings, Slice, View};
 use crate::stream::{Patch, Site, Token};
-use crate::tiny;
+use crate::tiny::{self, adapter, logprobs, numbers, stir};
 
 const CONTINUOUS: TapSet = TapSet::of(&[Tap::Entropy, Tap::LogSumSquare, Tap::MeanLogit, Tap::MeanLogprob]);
 
@@ -38,16 +38,14 @@ impl On {
     fn both(&self, configuration: &Configuration, adapter: &AdapterSettings, settings: PolicySettings) -> [Policy; 2] {
         [(&Device::Cpu, Compute::F32), (&self.device, self.compute)].map(|(device, compute)| {
             let model = tiny::model_on(configuration.clone(), 1, device, compute);
-            let policy = Policy::new(model, adapter, settings).unwrap();
-            stir(&policy);
-            policy
+            tiny::trained(model, adapter, settings)
         })
     }
 
     /// Asserts that numbers of the CPU and of this device differ by at most `number`.
     fn near(&self, what: &str, [wanted, found]: [Vec<f32>; 2]) {
         assert_eq!(wanted.len(), found.len(), "{what}");
-        let off = wanted.iter().zip(&found).map(|(wanted, found)| (wanted - found).abs()).fold(0.0, f32::max);
+        let off = tiny::largest(&wanted, &found);
         assert!(off <= self.number, "{what}: off by {off}");
         assert!(found.iter().all(|number| number.is_finite()), "{what}");
     }
@@ -83,26 +81,12 @@ impl On {
     }
 }
 
-fn adapter(kind: AdapterKind) -> AdapterSettings {
-    AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() }
-}
-
-fn flat(tensor: &Tensor) -> Vec<f32> {
-    assert!(tensor.device().is_cpu(), "what a policy says is for the CPU");
-    tensor.flatten_all().unwrap().to_vec1().unwrap()
-}
-
 /// Scores the rows of `tiny::rows` and runs the backward pass. Returns all taps.
 fn learn(policy: &Policy) -> Vec<f32> {
     let rows = tiny::rows();
     let mut scored = policy.score(&View::Policy, &rows, CONTINUOUS, 0.8, true).unwrap();
-    policy.backward(&mut scored, &seeds((rows.count(), rows.width()))).unwrap();
-    scored.taps.iter().flat_map(|(_, tap)| flat(tap)).collect()
-}
-
-/// The log-probabilities of `tiny::rows`, `[rows · width]`.
-fn logprobs(policy: &Policy, view: &View) -> Vec<f32> {
-    flat(policy.score(view, &tiny::rows(), TapSet::default(), 1.0, false).unwrap().tap(Tap::Logprob).unwrap())
+    policy.backward(&mut scored, &seeds(&rows)).unwrap();
+    scored.taps.iter().flat_map(|(_, tap)| numbers(tap)).collect()
 }
 
 fn every_family_and_kind_learns_alike(on: &On) {
@@ -119,11 +103,8 @@ fn every_family_and_kind_learns_alike(on: &On) {
 fn a_loss_of_log_probabilities_alone_learns_alike(on: &On) {
     let both = on.both(&tiny::llama(), &adapter(AdapterKind::Lora), PolicySettings::default());
     for policy in &both {
-        let rows = tiny::rows();
-        let mut scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, true).unwrap();
-        let seeds = seeds((rows.count(), rows.width()));
-        let seeds = Seeds::from_iter(seeds.into_iter().filter(|(tap, _)| *tap == Tap::Logprob));
-        policy.backward(&mut scored, &seeds).unwrap();
+        let mut scored = policy.score(&View::Policy, &tiny::rows(), TapSet::default(), 1.0, true).unwrap();
+        policy.backward(&mut scored, &logprob_seeds()).unwrap();
     }
     // Nothing cancels here: no slot is off by much more than its numbers are rounded.
     on.gradients_within("log-probabilities", &both, on.gradient.min(0.05));
@@ -157,12 +138,12 @@ fn patches_act_and_readers_read_alike(on: &On) {
     on.near_gradients("patched", &both);
     let read = |policy: &Policy| {
         let read = |token| policy.capture(&View::Policy, &tiny::rows(), &[0, 1], Site::ResidualAfter, token).unwrap();
-        [read(Token::FromEnd(0)), read(Token::FromEnd(2))].iter().flat_map(flat).collect::<Vec<f32>>()
+        [read(Token::FromEnd(0)), read(Token::FromEnd(2))].iter().flat_map(numbers).collect::<Vec<f32>>()
     };
     on.near("read", [&both[0], &both[1]].map(read));
-    let next = |policy: &Policy| flat(&policy.next_token(&View::Policy, &tiny::rows(), &[0, 7, 39]).unwrap());
+    let next = |policy: &Policy| numbers(&policy.next_token(&View::Policy, &tiny::rows(), &[0, 7, 39]).unwrap());
     on.near("next token", [&both[0], &both[1]].map(next));
-    let apart = |policy: &Policy| flat(&policy.divergence(&View::Policy, &View::Reference, &tiny::rows()).unwrap());
+    let apart = |policy: &Policy| numbers(&policy.divergence(&View::Policy, &View::Reference, &tiny::rows()).unwrap());
     on.near("divergence", [&both[0], &both[1]].map(apart));
 }
 
@@ -175,7 +156,7 @@ fn captured_activations_and_their_gradients_are_alike(on: &On) {
                 let mut captured = policy.capture_for_learning(&rows, &[1, 0], site, token).unwrap();
                 let seeds = seeds_for(&captured.values);
                 policy.backward_captured(&mut captured, &seeds).unwrap();
-                flat(&captured.values)
+                numbers(&captured.values)
             };
             let what = format!("{kind:?}, {site:?}");
             on.near(&what, [&both[0], &both[1]].map(learn));
@@ -233,79 +214,27 @@ fn the_reference_and_snapshots_stay_what_they_were(on: &On) {
 fn experts_are_refused_on_all_devices_but_the_cpu(on: &On) {
     let configuration = tiny::olmoe();
     let plain = tiny::model(configuration.clone(), 1);
-    let tensors = plain.weights.names().map(|name| (name.to_owned(), plain.weights.get(name).unwrap())).collect();
-    let found = crate::Weights::from_tensors::<Tensor>(tensors, &configuration, &on.device);
+    let found = crate::Weights::from_tensors(tiny::tensors(&plain), &configuration, &on.device);
     assert_eq!(found.is_ok(), on.device.is_cpu());
-}
-
-/// Defines a module of tests for each device and activation dtype, with one test for each test function above.
-macro_rules! on_each_device {
-    ($($place:ident: $name:literal, $compute:ident, $number:literal, $gradient:expr $(, $needs:literal)?;)*) => {$(
-        mod $place {
-            use super::*;
-
-            fn run(body: fn(&On)) {
-                body(&On::at($name, Compute::$compute, $number, $gradient));
-            }
-
-            #[test]
-            $(#[ignore = $needs])?
-            fn every_family_and_kind_learns_alike() {
-                run(super::every_family_and_kind_learns_alike);
-            }
-
-            #[test]
-            $(#[ignore = $needs])?
-            fn a_loss_of_log_probabilities_alone_learns_alike() {
-                run(super::a_loss_of_log_probabilities_alone_learns_alike);
-            }
-
-            #[test]
-            $(#[ignore = $needs])?
-            fn dropout_slices_and_what_is_recomputed_are_the_same() {
-                run(super::dropout_slices_and_what_is_recomputed_are_the_same);
-            }
-
-            #[test]
-            $(#[ignore = $needs])?
-            fn patches_act_and_readers_read_alike() {
-                run(super::patches_act_and_readers_read_alike);
-            }
-
-            #[test]
-            $(#[ignore = $needs])?
-            fn captured_activations_and_their_gradients_are_alike() {
-                run(super::captured_activations_and_their_gradients_are_alike);
-            }
-
-            #[test]
-            $(#[ignore = $needs])?
-            fn experts_are_refused_on_all_devices_but_the_cpu() {
-                run(super::experts_are_refused_on_all_devices_but_the_cpu);
-            }
-
-            #[test]
-            $(#[ignore = $needs])?
-            fn edits_and_files_are_those_of_the_cpu() {
-                run(super::edits_and_files_are_those_of_the_cpu);
-            }
-
-            #[test]
-            $(#[ignore = $needs])?
-            fn the_reference_and_snapshots_stay_what_they_were() {
-                run(super::the_reference_and_snapshots_stay_what_they_were);
-            }
-        }
-    )*};
 }
 
 // In bf16 a slot is off by a few hundredths of its length, where much of it cancels by up to a fifth: so are those of
 // PyTorch, with the same weights, adapters and rows.
-on_each_device! {
-    cpu: "cpu", F32, 0.0, [0.0, 0.01];
-    cpu_bf16: "cpu", Bf16, 0.1, [0.25, 0.05];
-    cuda_f32: "cuda", F32, 1e-4, [1e-4, 0.01], "needs cuda";
-    cuda_bf16: "cuda", Bf16, 0.1, [0.25, 0.05], "needs cuda";
-    metal_f32: "metal", F32, 1e-4, [1e-4, 0.01], "needs metal";
-    metal_bf16: "metal", Bf16, 0.1, [0.25, 0.05], "needs metal";
+tiny::on_each_device! {
+    [
+        every_family_and_kind_learns_alike
+        a_loss_of_log_probabilities_alone_learns_alike
+        dropout_slices_and_what_is_recomputed_are_the_same
+        patches_act_and_readers_read_alike
+        captured_activations_and_their_gradients_are_alike
+        experts_are_refused_on_all_devices_but_the_cpu
+        edits_and_files_are_those_of_the_cpu
+        the_reference_and_snapshots_stay_what_they_were
+    ]
+    cpu("cpu", Compute::F32, 0.0, [0.0, 0.01]) [];
+    cpu_bf16("cpu", Compute::Bf16, 0.1, [0.25, 0.05]) [];
+    cuda_f32("cuda", Compute::F32, 1e-4, [1e-4, 0.01]) ["needs cuda"];
+    cuda_bf16("cuda", Compute::Bf16, 0.1, [0.25, 0.05]) ["needs cuda"];
+    metal_f32("metal", Compute::F32, 1e-4, [1e-4, 0.01]) ["needs metal"];
+    metal_bf16("metal", Compute::Bf16, 0.1, [0.25, 0.05]) ["needs metal"];
 }

@@ -1,18 +1,15 @@
 //! The divergence to a teacher: its values beside whole distributions, its gradient beside finite differences.
 
-use std::sync::Arc;
-
+use tunebox_compute::Tensor;
 use tunebox_compute::fused::{Tap, TapSet};
-use tunebox_compute::random::Stream;
-use tunebox_compute::{Device, Tensor};
 
-use super::gradients::{seeds, stir};
-use crate::adapter::{AdapterKind, AdapterSettings};
+use super::gradients::{check_differences, seeds};
+use crate::adapter::AdapterKind;
 use crate::configuration::Configuration;
 use crate::decoder::Recompute;
 use crate::policy::{DivergenceTo, Policy, PolicySettings, Seeds, Slice, TapRequest, View};
 use crate::rows::Rows;
-use crate::tiny;
+use crate::tiny::{self, logprobs, numbers};
 
 const TEMPERATURE: f32 = 0.8;
 
@@ -23,10 +20,8 @@ fn teacher() -> View {
 
 /// A policy over a tiny model with a teacher of another family, depth and head.
 fn policy(configuration: Configuration, kind: AdapterKind, settings: PolicySettings) -> Policy {
-    let adapter = AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() };
-    let mut policy = Policy::new(tiny::model(configuration, 1), &adapter, settings).unwrap();
+    let mut policy = tiny::trained(tiny::model(configuration, 1), &tiny::adapter(kind), settings);
     policy.add_teacher("large", tiny::model(tiny::qwen3(), 7)).unwrap();
-    stir(&policy);
     policy
 }
 
@@ -35,8 +30,8 @@ fn request(view: View, beta: f32) -> TapRequest {
 }
 
 /// Seeds of the divergence, and with `more` also of the log-probability.
-fn divergence_seeds(rows: &Rows, more: bool) -> Seeds {
-    let drawn = seeds((rows.count(), rows.width()));
+fn divergence_seeds(more: bool) -> Seeds {
+    let drawn = seeds(&tiny::rows());
     let named = |from, to| Some((to, drawn.get(from)?.clone()));
     let other = more.then(|| named(Tap::Logprob, Tap::Logprob)).flatten();
     named(Tap::Entropy, Tap::Divergence).into_iter().chain(other).collect()
@@ -55,7 +50,7 @@ fn loss(policy: &Policy, beta: f32, seeds: &Seeds) -> f64 {
 fn gradient(policy: &Policy, beta: f32, seeds: &Seeds, keep: bool) -> Vec<f32> {
     let mut scored = policy.score(&View::Policy, &tiny::rows(), request(teacher(), beta), TEMPERATURE, keep).unwrap();
     policy.backward(&mut scored, seeds).unwrap();
-    policy.parameters().gradients().to_vec1::<f32>().unwrap()
+    numbers(policy.parameters().gradients())
 }
 
 #[test]
@@ -94,29 +89,16 @@ fn the_gradient_is_that_of_finite_differences_for_adapters_and_all_weights() {
         let policy = policy(configuration, kind, PolicySettings::default());
         for (beta, more) in [(0.0, false), (0.4, true), (1.0, false)] {
             policy.parameters().clear_gradients().unwrap();
-            let seeds = divergence_seeds(&tiny::rows(), more);
-            let gradient = gradient(&policy, beta, &seeds, true);
-            let values = policy.parameters().snapshot().unwrap().to_vec1::<f32>().unwrap();
-            let direction = Stream::new(5, "direction").normals(gradient.len());
-            let step = 1e-3_f32;
-            let loss_at = |by: f32| {
-                let moved: Vec<f32> = values.iter().zip(&direction).map(|(value, along)| value + along * by).collect();
-                policy.parameters().assign(None, &Tensor::new(moved, &Device::Cpu).unwrap()).unwrap();
-                loss(&policy, beta, &seeds)
-            };
-            let wanted = (loss_at(step) - loss_at(-step)) / (2.0 * f64::from(step));
-            loss_at(0.0);
-            let found: f64 = gradient.iter().zip(&direction).map(|(a, b)| f64::from(a * b)).sum();
-            let length: f64 = gradient.iter().map(|value| f64::from(value * value)).sum::<f64>().sqrt();
-            let off = (found - wanted).abs();
-            assert!(off < 5e-3 * length.max(1.0), "{kind:?} at {beta}: {found} for {wanted}, length {length}");
+            let seeds = divergence_seeds(more);
+            gradient(&policy, beta, &seeds, true);
+            check_differences(&format!("{kind:?} at {beta}"), &policy, 1e-3, || loss(&policy, beta, &seeds));
         }
     }
 }
 
 #[test]
 fn kept_recomputed_and_repeated_passes_give_the_same_bits() {
-    let seeds = divergence_seeds(&tiny::rows(), true);
+    let seeds = divergence_seeds(true);
     for kind in [AdapterKind::Lora, AdapterKind::Full] {
         let with = |settings, keep| gradient(&policy(tiny::gemma3(), kind, settings), 0.5, &seeds, keep);
         let kept = with(PolicySettings::default(), true);
@@ -129,7 +111,7 @@ fn kept_recomputed_and_repeated_passes_give_the_same_bits() {
 
 #[test]
 fn slices_change_the_gradient_by_rounding_alone() {
-    let seeds = divergence_seeds(&tiny::rows(), false);
+    let seeds = divergence_seeds(false);
     let with = |slice| {
         let settings = PolicySettings { slice, ..PolicySettings::default() };
         gradient(&policy(tiny::gemma3(), AdapterKind::Lora, settings), 0.5, &seeds, true)
@@ -155,13 +137,7 @@ fn a_policy_does_not_diverge_from_itself_and_a_teacher_that_is_not_there_is_refu
 fn a_teacher_scores_writes_and_captures_as_its_own_model_does() {
     let policy = policy(tiny::llama(), AdapterKind::Lora, PolicySettings::default());
     let alone = Policy::open(tiny::model(tiny::qwen3(), 7), None, PolicySettings::default()).unwrap();
-    let rows: Arc<Rows> = tiny::rows();
-    let score = |policy: &Policy, view: &View| {
-        let scored = policy.score(view, &rows, TapSet::default(), 1.0, false).unwrap();
-        scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap()
-    };
-    assert_eq!(score(&policy, &teacher()), score(&alone, &View::Policy));
-    let next =
-        |policy: &Policy, view: &View| policy.next_token(view, &rows, &[3, 4]).unwrap().to_vec2::<f32>().unwrap();
+    assert_eq!(logprobs(&policy, &teacher()), logprobs(&alone, &View::Policy));
+    let next = |policy: &Policy, view: &View| numbers(&policy.next_token(view, &tiny::rows(), &[3, 4]).unwrap());
     assert_eq!(next(&policy, &teacher()), next(&alone, &View::Policy));
 }

@@ -3,7 +3,6 @@
 use std::collections::{BTreeMap, HashMap};
 use std::sync::Arc;
 
-use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::explain::Explain;
@@ -13,23 +12,11 @@ use crate::decoder::hook::SiteHooks;
 use crate::edit::{self, Form, Matrix, Role};
 use crate::policy::{Policy, PolicySettings, View};
 use crate::stream::{Patch, Site, normalize};
-use crate::{Configuration, Model, Source, Weights, decoder, families, merge, tiny};
+use crate::tiny::{self, largest, logprobs, numbers, plain};
+use crate::{Model, Source, Weights, decoder, families, merge};
 
 fn direction() -> Vec<f32> {
     Stream::new(8, "direction").normals(16)
-}
-
-fn policy(configuration: Configuration) -> Policy {
-    Policy::open(tiny::model(configuration, 1), None, PolicySettings::default()).unwrap()
-}
-
-fn logprobs(policy: &Policy, view: &View) -> Vec<f32> {
-    let scored = policy.score(view, &tiny::rows(), TapSet::default(), 1.0, false).unwrap();
-    scored.tap(Tap::Logprob).unwrap().flatten_all().unwrap().to_vec1().unwrap()
-}
-
-fn largest(one: &[f32], other: &[f32]) -> f32 {
-    one.iter().zip(other).map(|(one, other)| (one - other).abs()).fold(0.0, f32::max)
 }
 
 /// Removes the direction from every matrix that writes to the residual stream.
@@ -48,14 +35,14 @@ fn write_less(policy: &mut Policy, keep_norms: bool) {
 #[test]
 fn edited_weights_do_what_hooks_do() {
     // With a tied head or a second norm the two differ by definition.
-    let plain = tiny::dense().into_iter().filter(|(_, shape)| !shape.tied && !shape.sandwich_norms);
-    for (name, configuration) in plain {
-        let base = logprobs(&policy(configuration.clone()), &View::Policy);
-        let mut hooked = policy(configuration.clone());
+    let comparable = tiny::dense().into_iter().filter(|(_, shape)| !shape.tied && !shape.sandwich_norms);
+    for (name, configuration) in comparable {
+        let base = logprobs(&plain(configuration.clone()), &View::Policy);
+        let mut hooked = plain(configuration.clone());
         for site in [Site::ResidualBefore, Site::AttentionOutput, Site::MlpOutput] {
             hooked.patch(Patch::ablate(vec![0, 1], site, &direction()).unwrap()).unwrap();
         }
-        let mut edited = policy(configuration);
+        let mut edited = plain(configuration);
         orthogonalize(&mut edited, false);
         let (hooked, found) = (logprobs(&hooked, &View::Policy), logprobs(&edited, &View::Policy));
         assert!(largest(&base, &found) > 0.1, "{name}: nothing to see");
@@ -67,7 +54,7 @@ fn edited_weights_do_what_hooks_do() {
 #[test]
 fn nothing_is_written_along_the_direction_any_more() {
     for (name, configuration) in tiny::dense() {
-        let mut policy = policy(configuration.clone());
+        let mut policy = plain(configuration.clone());
         orthogonalize(&mut policy, false);
         let direction = normalize(&direction()).unwrap();
         let mut left: Vec<f32> = Vec::new();
@@ -88,8 +75,8 @@ fn along(rows: &[Vec<f32>], direction: &[f32]) -> Vec<f32> {
 
 #[test]
 fn rows_keep_their_lengths_where_that_is_asked_for() {
-    let before = policy(tiny::llama());
-    let mut after = policy(tiny::llama());
+    let before = plain(tiny::llama());
+    let mut after = plain(tiny::llama());
     orthogonalize(&mut after, true);
     for (role, rows) in [
         (Role::Embedding, 40),
@@ -108,10 +95,10 @@ fn rows_keep_their_lengths_where_that_is_asked_for() {
 #[test]
 fn an_edit_kept_as_an_adapter_scores_alike_and_leaves_the_weights() {
     for configuration in [tiny::llama(), tiny::gemma3(), tiny::joined()] {
-        let mut edited = policy(configuration.clone());
+        let mut edited = plain(configuration.clone());
         write_less(&mut edited, false);
         edited.project_out(Role::Linear(decoder::Site::Key), 0, &[1.0; 16], 0.5, false).unwrap();
-        let mut beside = policy(configuration.clone());
+        let mut beside = plain(configuration.clone());
         beside.keep_edits_as(Form::Adapter).unwrap();
         write_less(&mut beside, false);
         beside.project_out(Role::Linear(decoder::Site::Key), 0, &[1.0; 16], 0.5, false).unwrap();
@@ -128,7 +115,7 @@ fn an_edit_kept_as_an_adapter_scores_alike_and_leaves_the_weights() {
 
 #[test]
 fn several_edits_of_one_matrix_are_as_many_ranks() {
-    let mut beside = policy(tiny::llama());
+    let mut beside = plain(tiny::llama());
     beside.keep_edits_as(Form::Adapter).unwrap();
     let other = Stream::new(8, "other").normals(16);
     beside.project_out(Role::Linear(decoder::Site::Down), 1, &direction(), 1.0, false).unwrap();
@@ -149,7 +136,7 @@ fn several_edits_of_one_matrix_are_as_many_ranks() {
 #[test]
 fn an_edited_model_opens_again_as_it_was_edited() {
     let folder = tempfile::tempdir().unwrap();
-    let mut edited = policy(tiny::qwen3());
+    let mut edited = plain(tiny::qwen3());
     orthogonalize(&mut edited, false);
     merge::merge(&edited, folder.path(), edited.model().weights.dtype()).unwrap();
     let source = Source::open(folder.path().to_str().unwrap(), true).unwrap();
@@ -162,11 +149,11 @@ fn an_edited_model_opens_again_as_it_was_edited() {
 fn a_checkpoint_holds_edits_of_either_form() {
     for form in [Form::Weights, Form::Adapter] {
         let folder = tempfile::tempdir().unwrap();
-        let mut edited = policy(tiny::llama());
+        let mut edited = plain(tiny::llama());
         edited.keep_edits_as(form).unwrap();
         write_less(&mut edited, false);
         edited.save_edits(folder.path()).unwrap();
-        let mut resumed = policy(tiny::llama());
+        let mut resumed = plain(tiny::llama());
         resumed.restore_edits(folder.path()).unwrap();
         assert_eq!(logprobs(&edited, &View::Policy), logprobs(&resumed, &View::Policy));
         let modules = |policy: &Policy| policy.edits_as_adapter().unwrap().map(|adapter| adapter.modules().len());
@@ -179,7 +166,7 @@ fn how_edits_are_kept_is_saved_before_the_first_one() {
     for (saved, before) in [(Form::Adapter, Form::Weights), (Form::Weights, Form::Adapter)] {
         let folder = tempfile::tempdir().unwrap();
         let [mut kept, mut resumed] = [saved, before].map(|form| {
-            let mut policy = policy(tiny::llama());
+            let mut policy = plain(tiny::llama());
             policy.keep_edits_as(form).unwrap();
             policy
         });
@@ -209,7 +196,7 @@ fn edits_of_another_model_are_refused_by_name_and_shape() {
             |(name, shape): (String, Vec<usize>)| (name, Tensor::zeros(shape, DType::F32, &Device::Cpu).unwrap());
         let tensors: HashMap<String, Tensor> = edits.into_iter().map(zeros).collect();
         candle_core::safetensors::save(&tensors, &path).unwrap();
-        let mut policy = policy(tiny::llama());
+        let mut policy = plain(tiny::llama());
         let error = policy.restore_edits(folder.path()).unwrap_err();
         assert!(error.to_string().ends_with(told), "{error}");
         assert_eq!(error.location(), Some(path.display().to_string()));
@@ -239,7 +226,7 @@ fn a_weight_in_bf16_is_edited_in_f32_and_stored_as_before() {
 
 #[test]
 fn a_part_of_a_joined_matrix_is_edited_alone() {
-    let mut policy = policy(tiny::joined());
+    let mut policy = plain(tiny::joined());
     let before = all_rows(&policy);
     policy.add_outer(Role::Linear(decoder::Site::Key), 0, &[1.0; 16], &direction(), 0.5).unwrap();
     let after = all_rows(&policy);
@@ -264,7 +251,7 @@ fn all_rows(policy: &Policy) -> Vec<Vec<f32>> {
 fn with_full_fine_tuning_the_trained_weights_are_edited() {
     let settings = AdapterSettings { kind: AdapterKind::Full, ..AdapterSettings::default() };
     let mut policy = Policy::new(tiny::model(tiny::llama(), 1), &settings, PolicySettings::default()).unwrap();
-    let mut wanted = self::policy(tiny::llama());
+    let mut wanted = plain(tiny::llama());
     orthogonalize(&mut policy, false);
     orthogonalize(&mut wanted, false);
     assert_eq!(logprobs(&policy, &View::Policy), logprobs(&wanted, &View::Policy));
@@ -283,22 +270,22 @@ fn projections_are_those_of_the_reference() {
     let weight = Tensor::new(&[[1.0_f32, 2.0], [0.5, -1.0], [3.0, 0.25]], &Device::Cpu).unwrap();
     let found = edit::project_out(&weight, &place(3, 2), &direction, 1.0, false, false).unwrap();
     let wanted = [-0.666_666_7, 0.777_777_8, 1.333_333_3, -0.388_888_9, 1.333_333_3, -0.972_222_2];
-    assert!(largest(&found.flatten_all().unwrap().to_vec1().unwrap(), &wanted) < 1e-6);
+    assert!(largest(&numbers(&found), &wanted) < 1e-6);
     let vector = [2.0 / 3.0, -1.0 / 3.0, 2.0 / 3.0];
     let patch = Patch::ablate(vec![0], Site::ResidualBefore, &vector).unwrap();
     let hooks = SiteHooks { patches: vec![patch], ..SiteHooks::default() };
     let found = hooks.forward(Tensor::new(&[[1.0_f32, 2.0, 3.0]], &Device::Cpu).unwrap()).unwrap();
     let wanted = [-0.333_333_33, 2.666_666_7, 1.666_666_7];
-    assert!(largest(&found.flatten_all().unwrap().to_vec1().unwrap(), &wanted) < 1e-6);
+    assert!(largest(&numbers(&found), &wanted) < 1e-6);
     let rows = Tensor::new(&[[1.0_f32, 0.0, 2.0], [-1.0, 1.0, 0.5]], &Device::Cpu).unwrap();
     let found = edit::project_out(&rows, &place(2, 3), &direction, 1.0, false, true).unwrap();
     let wanted = [-0.333_333_33, 0.666_666_7, 0.666_666_7, -0.555_555_6, 0.777_777_8, 0.944_444_4];
-    assert!(largest(&found.flatten_all().unwrap().to_vec1().unwrap(), &wanted) < 1e-6);
+    assert!(largest(&numbers(&found), &wanted) < 1e-6);
 }
 
 #[test]
 fn edits_that_cannot_be_made_change_nothing() {
-    let mut policy = policy(tiny::llama());
+    let mut policy = plain(tiny::llama());
     assert!(policy.project_out(Role::Linear(decoder::Site::Down), 2, &direction(), 1.0, false).is_err());
     assert!(policy.project_out(Role::Linear(decoder::Site::Down), 0, &direction()[..15], 1.0, false).is_err());
     assert!(policy.project_out(Role::Linear(decoder::Site::Down), 0, &[0.0; 16], 1.0, false).is_err());
@@ -317,7 +304,7 @@ fn edits_that_cannot_be_made_change_nothing() {
 #[test]
 fn matrices_of_experts_cannot_be_edited_and_those_of_the_attention_can() {
     for configuration in [tiny::qwen3_moe(), tiny::olmoe()] {
-        let mut policy = policy(configuration);
+        let mut policy = plain(configuration);
         for site in [decoder::Site::Gate, decoder::Site::Up, decoder::Site::Down] {
             let found = policy.project_out(Role::Linear(site), 0, &direction(), 1.0, false);
             assert!(matches!(found, Err(crate::error::Error::Unsupported(_))), "{found:?}");

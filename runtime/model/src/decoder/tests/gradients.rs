@@ -9,27 +9,15 @@ use tunebox_compute::{DType, Device, Tensor};
 use super::twin::Twin;
 use crate::adapter::{AdapterKind, AdapterSettings, Targets};
 use crate::configuration::Configuration;
-use crate::policy::{Policy, PolicySettings, Scored, Seeds, View};
-use crate::tiny;
+use crate::policy::{Policy, Scored, Seeds, View};
+use crate::rows::Rows;
+use crate::tiny::{self, adapter};
 
 const TEMPERATURE: f32 = 0.8;
 
-fn settings(kind: AdapterKind) -> AdapterSettings {
-    AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() }
-}
-
-/// Adds noise to every trained value, so that no gradient is zero only because a fresh B is.
-pub(super) fn stir(policy: &Policy) {
-    let parameters = policy.parameters();
-    for (number, slot) in parameters.slots().iter().enumerate() {
-        let draws = Stream::new(3, &slot.name).normals(slot.shape.iter().product());
-        let draws = Tensor::from_vec(draws, slot.shape.as_slice(), &Device::Cpu).unwrap();
-        let moved = (parameters.value_on_cpu(number).unwrap() + (draws * 0.1).unwrap()).unwrap();
-        parameters.set(number, &moved).unwrap();
-    }
-}
-
-pub(super) fn seeds(shape: (usize, usize)) -> Seeds {
+/// Seeds of three taps for rows.
+pub(super) fn seeds(rows: &Rows) -> Seeds {
+    let shape = (rows.count(), rows.width());
     let draw = |(tap, name)| {
         let draws = Stream::new(4, name).normals(shape.0 * shape.1);
         (tap, Tensor::from_vec(draws, shape, &Device::Cpu).unwrap())
@@ -38,15 +26,13 @@ pub(super) fn seeds(shape: (usize, usize)) -> Seeds {
 }
 
 fn check(name: &str, configuration: Configuration, settings: &AdapterSettings) {
-    let model = tiny::model(configuration, 1);
-    let policy = Policy::new(model.clone(), settings, PolicySettings::default()).unwrap();
-    stir(&policy);
+    let policy = tiny::policy(configuration, settings);
     let rows = tiny::rows();
     let all = TapSet::of(&[Tap::Entropy, Tap::LogSumSquare, Tap::MeanLogit, Tap::MeanLogprob]);
     let mut scored = policy.score(&View::Policy, &rows, all, TEMPERATURE, true).unwrap();
-    let seeds = seeds((rows.count(), rows.width()));
+    let seeds = seeds(&rows);
     policy.backward(&mut scored, &seeds).unwrap();
-    let twin = Twin::new(&model, policy.adapter());
+    let twin = Twin::new(policy.model(), policy.adapter());
     check_taps(name, &scored, &twin);
     check_gradients(name, &policy, &twin.gradients(&rows, &seeds, f64::from(TEMPERATURE)));
 }
@@ -69,6 +55,33 @@ fn check_taps(name: &str, scored: &Scored, twin: &Twin) {
     }
 }
 
+/// The seeds of the log-probability alone, for `tiny::rows`.
+pub(super) fn logprob_seeds() -> Seeds {
+    seeds(&tiny::rows()).into_iter().filter(|(tap, _)| *tap == Tap::Logprob).collect()
+}
+
+/// Checks the gradient that was summed up, along some directions, with the difference of losses a step to both sides.
+pub(super) fn check_differences(what: &str, policy: &Policy, step: f32, loss: impl Fn() -> f64) {
+    let parameters = policy.parameters();
+    let (gradient, values) = (tiny::numbers(parameters.gradients()), tiny::numbers(&parameters.snapshot().unwrap()));
+    for draw in ["one", "two", "three"] {
+        let direction = Stream::new(5, draw).normals(gradient.len());
+        let move_by = |by: f32| {
+            let moved: Vec<f32> = values.iter().zip(&direction).map(|(value, along)| value + along * by).collect();
+            parameters.assign(None, &Tensor::new(moved, &Device::Cpu).unwrap()).unwrap();
+        };
+        let [right, left] = [step, -step].map(|by| {
+            move_by(by);
+            loss()
+        });
+        move_by(0.0);
+        let wanted = (right - left) / (2.0 * f64::from(step));
+        let found: f64 = gradient.iter().zip(&direction).map(|(a, b)| f64::from(a * b)).sum();
+        let length: f64 = gradient.iter().map(|value| f64::from(value * value)).sum::<f64>().sqrt();
+        assert!((found - wanted).abs() < 5e-3 * length.max(1.0), "{what}: {found} for {wanted}, length {length}");
+    }
+}
+
 pub(super) fn check_gradients(name: &str, policy: &Policy, wanted: &HashMap<String, Tensor>) {
     let length = |tensor: &Tensor| tensor.sqr().unwrap().sum_all().unwrap().to_scalar::<f64>().unwrap().sqrt();
     let largest = wanted.values().map(length).fold(0.0, f64::max);
@@ -84,7 +97,7 @@ pub(super) fn check_gradients(name: &str, policy: &Policy, wanted: &HashMap<Stri
 
 fn check_families(kind: AdapterKind) {
     for (name, configuration) in tiny::families() {
-        check(name, configuration, &settings(kind));
+        check(name, configuration, &adapter(kind));
     }
 }
 
@@ -127,7 +140,7 @@ fn gradients_of_modules_beside_low_rank_factors_are_those_of_the_twin_in_every_f
                 let modules_to_save = modules.iter().map(|name| (*name).to_owned()).collect();
                 // In the lowest block the factors alone would end the backward pass early.
                 let settings =
-                    AdapterSettings { modules_to_save, ensure_weight_tying, layers: Some(vec![1]), ..settings(kind) };
+                    AdapterSettings { modules_to_save, ensure_weight_tying, layers: Some(vec![1]), ..adapter(kind) };
                 check(&format!("{name} with {modules:?}"), configuration.clone(), &settings);
             }
         }
@@ -137,7 +150,7 @@ fn gradients_of_modules_beside_low_rank_factors_are_those_of_the_twin_in_every_f
 #[test]
 fn rows_turn_by_their_own_length_in_one_batch() {
     // Rows of 3 and 5 tokens beside rows of 6 and 9.
-    check("short and long", tiny::phi3(5), &settings(AdapterKind::Lora));
+    check("short and long", tiny::phi3(5), &adapter(AdapterKind::Lora));
 }
 
 #[test]
@@ -145,7 +158,7 @@ fn gradients_are_right_where_only_some_places_are_trained() {
     for names in [vec!["q_proj", "v_proj"], vec!["o_proj"], vec!["down_proj"], vec!["k_proj", "up_proj"]] {
         let targets = Targets::Modules(names.iter().map(|name| (*name).to_owned()).collect());
         for layers in [None, Some(vec![1])] {
-            let settings = AdapterSettings { targets: targets.clone(), layers, ..settings(AdapterKind::Lora) };
+            let settings = AdapterSettings { targets: targets.clone(), layers, ..adapter(AdapterKind::Lora) };
             check(names[0], tiny::gemma3(), &settings);
         }
     }

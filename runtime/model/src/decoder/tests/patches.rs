@@ -1,32 +1,25 @@
 //! Readers and patches of activations: what a patch changes and what it does not, and its gradient.
 
-use std::sync::Arc;
-
 use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::random::Stream;
-use tunebox_compute::{Device, Tensor};
 
-use super::gradients::{seeds, stir};
-use crate::adapter::AdapterSettings;
+use super::gradients::{check_differences, logprob_seeds};
+use crate::Configuration;
+use crate::adapter::AdapterKind;
 use crate::configuration::Experts;
 use crate::decoder::Recompute;
 use crate::generate::{Sampling, generate};
 use crate::policy::{Policy, PolicySettings, Seeds, Slice, View};
 use crate::rows::Rows;
 use crate::stream::{Patch, Site, Token, normalize};
-use crate::{Configuration, tiny};
-
-const DEVICE: Device = Device::Cpu;
+use crate::tiny::{self, logprobs, logprobs_of, numbers};
 
 fn vector(name: &str) -> Vec<f32> {
     Stream::new(8, name).normals(16)
 }
 
 fn policy(configuration: Configuration, settings: PolicySettings) -> Policy {
-    let adapter = AdapterSettings { rank: 3, alpha: 5.0, ..AdapterSettings::default() };
-    let policy = Policy::new(tiny::model(configuration, 1), &adapter, settings).unwrap();
-    stir(&policy);
-    policy
+    tiny::trained(tiny::model(configuration, 1), &tiny::adapter(AdapterKind::Lora), settings)
 }
 
 /// Patches of each kind, at every site.
@@ -48,37 +41,17 @@ fn patched(configuration: Configuration, settings: PolicySettings) -> Policy {
     policy
 }
 
-fn logprobs(policy: &Policy, view: &View, rows: &Arc<Rows>) -> Vec<f32> {
-    let scored = policy.score(view, rows, TapSet::default(), 1.0, false).unwrap();
-    scored.tap(Tap::Logprob).unwrap().flatten_all().unwrap().to_vec1().unwrap()
-}
-
 fn gradient(policy: &Policy, keep: bool, seeds: &Seeds) -> Vec<f32> {
     let mut scored = policy.score(&View::Policy, &tiny::rows(), TapSet::default(), 1.0, keep).unwrap();
     policy.backward(&mut scored, seeds).unwrap();
-    policy.parameters().gradients().to_vec1().unwrap()
-}
-
-fn only_logprob() -> Seeds {
-    let rows = tiny::rows();
-    Seeds::from_iter(seeds((rows.count(), rows.width())).into_iter().filter(|(tap, _)| *tap == Tap::Logprob))
+    numbers(policy.parameters().gradients())
 }
 
 /// The loss Σ seed · log-probability.
 fn loss(policy: &Policy, seeds: &Seeds) -> f64 {
-    let seeds = seeds.get(Tap::Logprob).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    let found = logprobs(policy, &View::Policy, &tiny::rows());
+    let seeds = numbers(seeds.get(Tap::Logprob).unwrap());
+    let found = logprobs(policy, &View::Policy);
     seeds.iter().zip(found).map(|(seed, found)| f64::from(seed * found)).sum()
-}
-
-fn shift(policy: &Policy, direction: &[f32], by: f32) {
-    let parameters = policy.parameters();
-    for (number, slot) in parameters.slots().iter().enumerate() {
-        let count: usize = slot.shape.iter().product();
-        let part: Vec<f32> = direction[slot.offset..slot.offset + count].iter().map(|value| value * by).collect();
-        let part = Tensor::from_vec(part, slot.shape.as_slice(), &DEVICE).unwrap();
-        parameters.set(number, &(parameters.value(number).unwrap() + part).unwrap()).unwrap();
-    }
 }
 
 #[test]
@@ -87,28 +60,15 @@ fn the_gradient_through_patches_is_that_of_finite_differences() {
         // With all experts active: where a step crosses to another expert, the loss jumps.
         let experts = configuration.experts.map(|experts| Experts { active: experts.count, ..experts });
         let policy = patched(Configuration { experts, ..configuration }, PolicySettings::default());
-        let seeds = only_logprob();
-        let gradient = gradient(&policy, true, &seeds);
-        for draw in ["one", "two", "three"] {
-            let direction = Stream::new(5, draw).normals(gradient.len());
-            let step = 2e-3_f32;
-            let mut sides = [0.0; 2];
-            for (side, by) in sides.iter_mut().zip([step, -2.0 * step]) {
-                shift(&policy, &direction, by);
-                *side = loss(&policy, &seeds);
-            }
-            shift(&policy, &direction, step);
-            let wanted = (sides[0] - sides[1]) / (2.0 * f64::from(step));
-            let found: f64 = gradient.iter().zip(&direction).map(|(a, b)| f64::from(a * b)).sum();
-            let length: f64 = gradient.iter().map(|value| f64::from(value * value)).sum::<f64>().sqrt();
-            assert!((found - wanted).abs() < 5e-3 * length.max(1.0), "{name}: {found} for {wanted}, length {length}");
-        }
+        let seeds = logprob_seeds();
+        gradient(&policy, true, &seeds);
+        check_differences(name, &policy, 2e-3, || loss(&policy, &seeds));
     }
 }
 
 #[test]
 fn patched_passes_give_the_same_gradient_kept_recomputed_or_run_again() {
-    let seeds = only_logprob();
+    let seeds = logprob_seeds();
     let plain = gradient(&policy(tiny::gemma3(), PolicySettings::default()), true, &seeds);
     let kept = gradient(&patched(tiny::gemma3(), PolicySettings::default()), true, &seeds);
     assert_ne!(plain, kept);
@@ -119,31 +79,30 @@ fn patched_passes_give_the_same_gradient_kept_recomputed_or_run_again() {
 
 #[test]
 fn a_gradient_passes_through_the_patches_that_its_rows_were_scored_under() {
-    let seeds = only_logprob();
+    let seeds = logprob_seeds();
     for keep in [true, false] {
         let mut policy = policy(tiny::qwen3(), PolicySettings::default());
-        let numbers: Vec<u64> = patches().into_iter().map(|patch| policy.patch(patch).unwrap()).collect();
+        let active: Vec<u64> = patches().into_iter().map(|patch| policy.patch(patch).unwrap()).collect();
         let mut scored = policy.score(&View::Policy, &tiny::rows(), TapSet::default(), 1.0, keep).unwrap();
-        numbers.iter().for_each(|number| policy.unpatch(*number));
+        active.iter().for_each(|number| policy.unpatch(*number));
         policy.backward(&mut scored, &seeds).unwrap();
-        let found = policy.parameters().gradients().to_vec1::<f32>().unwrap();
+        let found = numbers(policy.parameters().gradients());
         assert_eq!(found, gradient(&patched(tiny::qwen3(), PolicySettings::default()), true, &seeds));
     }
 }
 
 #[test]
 fn a_patch_shows_through_the_policy_alone_and_is_gone_without_a_trace() {
-    let rows = tiny::rows();
     let mut policy = policy(tiny::gemma3(), PolicySettings::default());
     policy.snapshot("then").unwrap();
-    let before = logprobs(&policy, &View::Policy, &rows);
-    let reference = logprobs(&policy, &View::Reference, &rows);
+    let before = logprobs(&policy, &View::Policy);
+    let reference = logprobs(&policy, &View::Reference);
     let numbers: Vec<u64> = patches().into_iter().map(|patch| policy.patch(patch).unwrap()).collect();
-    assert_ne!(before, logprobs(&policy, &View::Policy, &rows));
-    assert_eq!(before, logprobs(&policy, &View::Snapshot("then".into()), &rows));
-    assert_eq!(reference, logprobs(&policy, &View::Reference, &rows));
+    assert_ne!(before, logprobs(&policy, &View::Policy));
+    assert_eq!(before, logprobs(&policy, &View::Snapshot("then".into())));
+    assert_eq!(reference, logprobs(&policy, &View::Reference));
     numbers.iter().for_each(|number| policy.unpatch(*number));
-    assert_eq!(before, logprobs(&policy, &View::Policy, &rows));
+    assert_eq!(before, logprobs(&policy, &View::Policy));
 }
 
 #[test]
@@ -155,10 +114,7 @@ fn a_cached_decode_is_patched_like_a_whole_pass() {
         let written = generate(&policy, &View::Policy, &prompts, &sampling, &mut |_, _| true).unwrap();
         for (number, completion) in written.iter().enumerate() {
             let prompt = &prompts[number / 2];
-            let ids = [prompt.as_slice(), completion.ids.as_slice()].concat();
-            let marks = (0..ids.len()).map(|at| at >= prompt.len()).collect();
-            let rows = Arc::new(Rows::new(vec![ids], vec![marks]).unwrap());
-            let scored = logprobs(&policy, &View::Policy, &rows);
+            let scored = logprobs_of(&policy, &View::Policy, &tiny::answer(prompt, &completion.ids), 1.0);
             for (found, wanted) in completion.logprobs.iter().zip(&scored[prompt.len()..]) {
                 assert!((found - wanted).abs() < 1e-4, "{name}: {found} while decoding, {wanted} scored");
             }
@@ -168,11 +124,10 @@ fn a_cached_decode_is_patched_like_a_whole_pass() {
 
 #[test]
 fn a_patch_for_answers_leaves_the_prompt_alone() {
-    let rows = tiny::rows();
     let mut policy = policy(tiny::llama(), PolicySettings::default());
     let capture = |policy: &Policy, token| {
-        let found = policy.capture(&View::Policy, &rows_with_target_at(4), &[0], Site::ResidualAfter, token).unwrap();
-        found.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+        let rows = rows_with_target_at(4);
+        numbers(&policy.capture(&View::Policy, &rows, &[0], Site::ResidualAfter, token).unwrap())
     };
     let (before, target) = (capture(&policy, Token::FromEnd(2)), capture(&policy, Token::FromEnd(1)));
     let patch = Patch::add(vec![0], Site::ResidualAfter, &vector("a"), 2.0, true).unwrap();
@@ -182,7 +137,7 @@ fn a_patch_for_answers_leaves_the_prompt_alone() {
     for ((moved, target), vector) in moved.iter().zip(&target).zip(vector("a")) {
         assert!((moved - target - 2.0 * vector).abs() < 1e-5);
     }
-    assert!(logprobs(&policy, &View::Policy, &rows).iter().all(|value| value.is_finite()));
+    assert!(logprobs(&policy, &View::Policy).iter().all(|value| value.is_finite()));
 }
 
 /// A row of six tokens with one target.
@@ -198,7 +153,7 @@ fn what_leaves_a_block_is_what_enters_the_next() {
         let read = |layer, site, token| {
             let found = policy.capture(&View::Policy, rows, &[layer], site, token).unwrap();
             assert_eq!(found.dims(), [1, rows.count(), 16]);
-            found.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+            numbers(&found)
         };
         let after = read(0, Site::ResidualAfter, Token::FromEnd(1));
         assert_eq!(after, read(1, Site::ResidualBefore, Token::FromEnd(1)));
@@ -209,10 +164,7 @@ fn what_leaves_a_block_is_what_enters_the_next() {
 #[test]
 fn the_stream_is_its_beginning_and_all_that_was_written() {
     let policy = policy(tiny::llama(), PolicySettings::default());
-    let read = |site| {
-        let found = policy.capture(&View::Policy, &tiny::rows(), &[0, 1], site, Token::FromEnd(0)).unwrap();
-        found.flatten_all().unwrap().to_vec1::<f32>().unwrap()
-    };
+    let read = |site| numbers(&policy.capture(&View::Policy, &tiny::rows(), &[0, 1], site, Token::FromEnd(0)).unwrap());
     let (before, attention) = (read(Site::ResidualBefore), read(Site::AttentionOutput));
     let (mlp, after) = (read(Site::MlpOutput), read(Site::ResidualAfter));
     for at in 0..before.len() {
@@ -225,10 +177,7 @@ fn a_mean_over_targets_is_the_mean_of_the_single_tokens() {
     let policy = policy(tiny::qwen2(), PolicySettings::default());
     let ids = vec![4, 8, 15, 16, 23, 39];
     let rows = Rows::new(vec![ids], vec![vec![false, false, true, false, true, true]]).unwrap();
-    let read = |token| {
-        let found = policy.capture(&View::Policy, &rows, &[1], Site::ResidualAfter, token).unwrap();
-        found.flatten_all().unwrap().to_vec1::<f32>().unwrap()
-    };
+    let read = |token| numbers(&policy.capture(&View::Policy, &rows, &[1], Site::ResidualAfter, token).unwrap());
     let single: Vec<Vec<f32>> = [3, 1, 0].into_iter().map(|number| read(Token::FromEnd(number))).collect();
     for (at, mean) in read(Token::TargetMean).into_iter().enumerate() {
         assert!((mean - (single[0][at] + single[1][at] + single[2][at]) / 3.0).abs() < 1e-6);
@@ -258,10 +207,7 @@ fn the_next_token_is_scored_as_a_target_would_be() {
     let found = policy.next_token(&View::Policy, &rows, &[7, 30]).unwrap().to_vec2::<f32>().unwrap();
     for (row, ids) in rows.ids.iter().enumerate() {
         for (at, id) in [7, 30].into_iter().enumerate() {
-            let longer = [ids.as_slice(), &[id]].concat();
-            let marks = (0..longer.len()).map(|place| place == ids.len()).collect();
-            let longer = Arc::new(Rows::new(vec![longer], vec![marks]).unwrap());
-            let wanted = logprobs(&policy, &View::Policy, &longer)[ids.len()];
+            let wanted = logprobs_of(&policy, &View::Policy, &tiny::answer(ids, &[id]), 1.0)[ids.len()];
             assert!((found[row][at] - wanted).abs() < 1e-5);
         }
     }

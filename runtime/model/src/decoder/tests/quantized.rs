@@ -4,25 +4,19 @@ use std::collections::BTreeMap;
 use std::sync::Arc;
 
 use candle_core::quantized::{GgmlDType, QTensor};
+use tunebox_compute::Device;
 use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::precision::Base;
 use tunebox_compute::weight::{Format, Packed, Weight};
-use tunebox_compute::{Device, Tensor};
 
-use super::gradients::{seeds, stir};
-use crate::adapter::{AdapterKind, AdapterSettings};
-use crate::configuration::Configuration;
+use super::gradients::seeds;
+use crate::adapter::AdapterKind;
 use crate::families::weight_shapes;
 use crate::generate::{Sampling, generate};
 use crate::merge;
 use crate::policy::{Policy, PolicySettings, View};
-use crate::rows::Rows;
-use crate::{Model, Weights, tiny};
-
-/// A configuration whose sizes are multiples of the block size of every format.
-fn wide() -> Configuration {
-    Configuration { hidden: 256, intermediate: 512, heads: 4, kv_heads: 2, head_dim: 64, ..tiny::llama() }
-}
+use crate::tiny::{self, numbers, wide};
+use crate::{Model, Weights};
 
 /// A model whose matrices, embedding and head included, are in one of GGUF's formats.
 fn quantized(format: Format, theirs: GgmlDType) -> Arc<Model> {
@@ -43,16 +37,12 @@ fn model(weights: BTreeMap<String, Weight>) -> Arc<Model> {
 
 /// The model with the same weights in `f32`.
 fn widened(model: &Model) -> Arc<Model> {
-    let tensors = model.weights.names().map(|name| (name.to_owned(), model.weights.get(name).unwrap()));
-    let weights = Weights::from_tensors(tensors.collect(), &wide(), &Device::Cpu).unwrap();
+    let weights = Weights::from_tensors(tiny::tensors(model), &wide(), &Device::Cpu).unwrap();
     Arc::new(Model::from_parts("widened", wide(), weights))
 }
 
 fn stirred(model: &Arc<Model>, kind: AdapterKind) -> Policy {
-    let settings = AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() };
-    let policy = Policy::new(model.clone(), &settings, PolicySettings::default()).unwrap();
-    stir(&policy);
-    policy
+    tiny::trained(model.clone(), &tiny::adapter(kind), PolicySettings::default())
 }
 
 /// The flat gradient of one loss.
@@ -61,32 +51,21 @@ fn gradient(model: &Arc<Model>, kind: AdapterKind) -> Vec<f32> {
     let rows = tiny::rows();
     let taps = TapSet::of(&[Tap::Entropy, Tap::MeanLogprob]);
     let mut scored = policy.score(&View::Policy, &rows, taps, 1.0, true).unwrap();
-    policy.backward(&mut scored, &seeds((rows.count(), rows.width()))).unwrap();
+    policy.backward(&mut scored, &seeds(&rows)).unwrap();
     let parameters = policy.parameters();
-    let of = |slot| parameters.gradient(slot).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    (0..parameters.slots().len()).flat_map(of).collect()
-}
-
-/// The length of the difference of two lists over the length of `wanted`.
-fn distance(found: &[f32], wanted: &[f32]) -> f64 {
-    let square = |numbers: &mut dyn Iterator<Item = f64>| numbers.map(|number| number * number).sum::<f64>().sqrt();
-    let mut apart = found.iter().zip(wanted).map(|(one, other)| f64::from(one - other));
-    let length = square(&mut wanted.iter().map(|number| f64::from(*number)));
-    assert!(length > 0.0);
-    square(&mut apart) / length
+    (0..parameters.slots().len()).flat_map(|slot| numbers(&parameters.gradient(slot).unwrap())).collect()
 }
 
 fn check(name: &str, model: &Arc<Model>) {
     let plain = widened(model);
     for kind in [AdapterKind::Lora, AdapterKind::Dora] {
-        let apart = distance(&gradient(model, kind), &gradient(&plain, kind));
+        let apart = tiny::distance(&gradient(&plain, kind), &gradient(model, kind));
         assert!(apart < 1e-5, "{name}, {kind:?}: {apart:.1e}");
     }
     let (found, wanted) = (stirred(model, AdapterKind::Lora), stirred(&plain, AdapterKind::Lora));
     for weight in ["model.layers.0.self_attn.q_proj.weight", "model.layers.1.mlp.down_proj.weight"] {
         let merged = |policy: &Policy| {
-            let tensor = merge::merge_weight(policy.model(), policy.adapter(), policy.edits(), weight).unwrap();
-            tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap()
+            numbers(&merge::merge_weight(policy.model(), policy.adapter(), policy.edits(), weight).unwrap())
         };
         assert_eq!(merged(&found), merged(&wanted), "{name}: `{weight}` merged");
     }
@@ -123,11 +102,7 @@ fn a_quantized_base_writes_with_the_log_probabilities_of_scoring() {
             let alone = Sampling { first_prompt: number as u64, ..sampling.clone() };
             let alone = generate(&policy, &View::Policy, std::slice::from_ref(prompt), &alone, &mut |_, _| true);
             assert_eq!(&alone.unwrap()[0], completion, "{format:?}: alone and among others");
-            let ids = [prompt.as_slice(), &completion.ids].concat();
-            let marks = (0..ids.len()).map(|at| at >= prompt.len()).collect();
-            let rows = Arc::new(Rows::new(vec![ids], vec![marks]).unwrap());
-            let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
-            let scored = scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap().remove(0);
+            let scored = tiny::logprobs_of(&policy, &View::Policy, &tiny::answer(prompt, &completion.ids), 1.0);
             for (written, scored) in completion.logprobs.iter().zip(&scored[prompt.len()..]) {
                 assert!((written - scored).abs() < 3e-4, "{format:?}: {written} written, {scored} scored");
             }
@@ -138,9 +113,8 @@ fn a_quantized_base_writes_with_the_log_probabilities_of_scoring() {
 #[test]
 fn an_adapter_on_an_nf4_base_has_the_gradients_of_the_dequantized_model() {
     let plain = tiny::model(wide(), 1);
-    let tensors: BTreeMap<String, Tensor> =
-        plain.weights.names().map(|name| (name.to_owned(), plain.weights.get(name).unwrap())).collect();
-    let weights = Weights::from_tensors(tensors, &wide(), &Device::Cpu).unwrap().with_precision(Base::Nf4).unwrap();
+    let weights = Weights::from_tensors(tiny::tensors(&plain), &wide(), &Device::Cpu).unwrap();
+    let weights = weights.with_precision(Base::Nf4).unwrap();
     for name in plain.weights.names() {
         let of_block = name.starts_with("model.layers.") && plain.weights.shape(name).unwrap().len() == 2;
         let packed = matches!(weights.weight(name).unwrap(), Weight::Packed(_));

@@ -7,7 +7,7 @@ use tunebox_compute::precision::Compute;
 use tunebox_compute::{Device, Tensor};
 
 use super::captured::seeds_for;
-use super::gradients::{seeds, stir};
+use super::gradients::seeds;
 use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::decoder::EmbeddingNoise;
 use crate::error::{Error, Result};
@@ -73,11 +73,10 @@ fn on_ranks<T: Send>(count: usize, work: impl Fn(RankGroup) -> T + Sync) -> Vec<
 /// Rows of unequal lengths: answers to two prompts in turns, rows that share a short beginning, and one without a
 /// target.
 fn rows() -> Arc<Rows> {
-    let some = |seed: u32, length: u32| (0..length).map(move |at| 2 + (seed * 11 + at * at * 7 + at) % 37);
     let (mut ids, mut targets) = (Vec::new(), Vec::new());
     for number in 0..36_u32 {
         let (prompt, length) = if number < 24 { (5 + number % 2 * 40, 20 + number * 7 % 31) } else { (3, 60 + number) };
-        let row: Vec<u32> = some(prompt, prompt).chain(some(number + 60, length)).collect();
+        let row: Vec<u32> = tiny::ids(prompt, prompt).chain(tiny::ids(number + 60, length)).collect();
         targets.push((0..row.len() as u32).map(|at| number != 4 && at >= prompt && at % 3 < 2).collect());
         ids.push(row);
     }
@@ -96,19 +95,17 @@ struct Case {
 /// captured.
 fn run(case: &Case, ranks: RankGroup) -> Vec<u32> {
     let settings = PolicySettings { slice: case.slice, ..PolicySettings::default() };
-    let mut policy = Policy::new(Arc::clone(&case.model), &case.adapter, settings).unwrap();
+    let mut policy = tiny::trained(Arc::clone(&case.model), &case.adapter, settings);
     policy.set_ranks(ranks).unwrap();
     policy.set_embedding_noise(case.noise.then_some(EmbeddingNoise { alpha: 5.0, seed: 3 }));
-    stir(&policy);
     let rows = rows();
     let mut bits = Vec::new();
-    let flat = |tensor: &Tensor| tensor.flatten_all().unwrap().to_vec1::<f32>().unwrap();
-    let mut add = |tensor: &Tensor| bits.extend(flat(tensor).into_iter().map(f32::to_bits));
+    let mut add = |tensor: &Tensor| bits.extend(tiny::bits(tensor));
     let divergence = Some(DivergenceTo { view: View::Reference, beta: 0.5 });
     for request in [TapRequest::from(TapSet::OF_ONE_HEAD), TapRequest::new(TapSet::OF_ONE_HEAD, divergence)] {
         let mut scored = policy.score(&View::Policy, &rows, request, 0.8, true).unwrap();
         scored.taps.iter().for_each(|(_, tap)| add(tap));
-        policy.backward(&mut scored, &seeds((rows.count(), rows.width()))).unwrap();
+        policy.backward(&mut scored, &seeds(&rows)).unwrap();
     }
     for (layers, site, token) in [(vec![1, 0], Site::MlpOutput, Token::Targets), (vec![0], SITE, Token::FromEnd(1))] {
         let mut captured = policy.capture_for_learning(&rows, &layers, site, token).unwrap();
@@ -116,7 +113,7 @@ fn run(case: &Case, ranks: RankGroup) -> Vec<u32> {
         let seeds = seeds_for(&captured.values);
         policy.backward_captured(&mut captured, &seeds).unwrap();
         let plain = policy.capture(&View::Policy, &rows, &layers, site, token).unwrap();
-        let same = flat(&plain) == flat(&captured.values);
+        let same = tiny::numbers(&plain) == tiny::numbers(&captured.values);
         assert_eq!(same, !case.noise && case.adapter.dropout == 0.0, "values with and without learning");
     }
     add(policy.parameters().gradients());

@@ -4,38 +4,33 @@ use std::sync::Arc;
 
 use tunebox_compute::fused::{Tap, TapSet};
 
-use super::gradients::{seeds, stir};
+use super::gradients::seeds;
 use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::configuration::Configuration;
 use crate::policy::{Policy, PolicySettings, Seeds, Slice, View, select_rows};
 use crate::rows::Rows;
 use crate::stream::{Patch, Site, Token};
-use crate::tiny;
+use crate::tiny::{self, numbers};
 
 /// Rows of two prompts with a common prefix, with answers of unequal length to each, one of which begins with another
 /// and one of which occurs twice; and a row that shares nothing.
 fn rows() -> Arc<Rows> {
-    let some = |seed: u32, length: u32| (0..length).map(move |at| 2 + (seed * 11 + at * at * 7 + at) % 37);
-    let opening: Vec<u32> = some(1, 20).collect();
-    let (first, second): (Vec<u32>, Vec<u32>) =
-        (opening.iter().copied().chain(some(2, 31)).collect(), opening.iter().copied().chain(some(3, 40)).collect());
+    let prompt = |seed, length| tiny::ids(1, 20).chain(tiny::ids(seed, length)).collect::<Vec<u32>>();
+    let (first, second) = (prompt(2, 31), prompt(3, 40));
     let answers = [(&first, 4, 9), (&first, 5, 30), (&second, 6, 1), (&first, 5, 12), (&second, 7, 25), (&first, 4, 9)];
     let mut ids = Vec::new();
     let mut targets = Vec::new();
     for (prompt, seed, length) in answers {
-        ids.push(prompt.iter().copied().chain(some(seed, length)).collect());
+        ids.push(prompt.iter().copied().chain(tiny::ids(seed, length)).collect());
         targets.push((0..prompt.len() + length as usize).map(|at| at >= prompt.len()).collect());
     }
-    ids.push(some(9, 33).collect());
+    ids.push(tiny::ids(9, 33).collect());
     targets.push((0..33).map(|at| at % 3 == 1).collect());
     Arc::new(Rows::new(ids, targets).unwrap())
 }
 
 fn policy(configuration: Configuration, kind: AdapterKind, settings: PolicySettings) -> Policy {
-    let adapter = AdapterSettings { kind, rank: 3, alpha: 5.0, ..AdapterSettings::default() };
-    let policy = Policy::new(tiny::model(configuration, 1), &adapter, settings).unwrap();
-    stir(&policy);
-    policy
+    tiny::trained(tiny::model(configuration, 1), &tiny::adapter(kind), settings)
 }
 
 fn alone(rows: &Rows, row: usize) -> Arc<Rows> {
@@ -46,7 +41,7 @@ fn alone(rows: &Rows, row: usize) -> Arc<Rows> {
 fn taps(policy: &Policy, view: &View, rows: &Arc<Rows>, row: usize, keep: bool) -> Vec<u32> {
     let taps = policy.score(view, rows, TapSet::OF_ONE_HEAD, 0.8, keep).unwrap().taps;
     let taps = select_rows(&taps, &[row as u32], rows.width()).unwrap();
-    let values = taps.into_iter().flat_map(|(_, tap)| tap.squeeze(0).unwrap().to_vec1::<f32>().unwrap());
+    let values = taps.into_iter().flat_map(|(_, tap)| numbers(&tap));
     values.filter(|value| *value != 0.0).map(f32::to_bits).collect()
 }
 
@@ -66,19 +61,12 @@ fn rows_that_turn_otherwise_share_nothing_with_the_others() {
 }
 
 fn gradient(policy: &Policy) -> Vec<f32> {
-    policy.parameters().gradients().to_vec1::<f32>().unwrap()
+    numbers(policy.parameters().gradients())
 }
 
 /// The seeds of one row.
 fn seeds_of(all: &Seeds, row: usize, width: usize) -> Seeds {
     all.iter().map(|(tap, seed)| (tap, seed.narrow(0, row, 1).unwrap().narrow(1, 0, width).unwrap())).collect()
-}
-
-/// The length of the difference of two lists over the length of the first.
-fn distance(one: &[f32], other: &[f32]) -> f64 {
-    let length = |numbers: &mut dyn Iterator<Item = f32>| numbers.map(|number| f64::from(number).powi(2)).sum::<f64>();
-    let apart = length(&mut one.iter().zip(other).map(|(a, b)| a - b));
-    (apart / length(&mut one.iter().copied())).sqrt()
 }
 
 #[test]
@@ -102,7 +90,7 @@ fn a_row_scores_the_same_bits_whether_others_begin_like_it_or_not() {
 #[test]
 fn a_gradient_through_a_shared_beginning_is_the_sum_of_those_of_its_rows() {
     let rows = rows();
-    let all = seeds((rows.count(), rows.width()));
+    let all = seeds(&rows);
     for (name, configuration) in tiny::families() {
         for kind in [AdapterKind::Lora, AdapterKind::Dora, AdapterKind::Full] {
             let together = policy(configuration.clone(), kind, PolicySettings::default());
@@ -115,7 +103,7 @@ fn a_gradient_through_a_shared_beginning_is_the_sum_of_those_of_its_rows() {
                 let mut scored = apart.score(&View::Policy, &one, TapSet::OF_ONE_HEAD, 0.8, true).unwrap();
                 apart.backward(&mut scored, &seeds_of(&all, row, one.width())).unwrap();
             }
-            let off = distance(&gradient(&apart), &gradient(&together));
+            let off = tiny::distance(&gradient(&apart), &gradient(&together));
             assert!(off < 2e-6, "{name} {kind:?}: {off:e}");
         }
     }
@@ -141,9 +129,8 @@ fn a_capture_holds_each_row_behind_a_shared_beginning() {
         let read = |rows: &Rows| policy.capture(&View::Policy, rows, &[0, 1], Site::ResidualAfter, token).unwrap();
         let together = read(&rows);
         for row in 0..rows.count() {
-            let one = read(&alone(&rows, row)).flatten_all().unwrap().to_vec1::<f32>().unwrap();
-            let same = together.narrow(1, row, 1).unwrap().flatten_all().unwrap().to_vec1::<f32>().unwrap();
-            assert_eq!(one, same, "{token:?}, row {row}");
+            let one = numbers(&read(&alone(&rows, row)));
+            assert_eq!(one, numbers(&together.narrow(1, row, 1).unwrap()), "{token:?}, row {row}");
         }
     }
     let next = |rows: &Rows| policy.next_token(&View::Policy, rows, &[3, 9, 30]).unwrap().to_vec2::<f32>().unwrap();
@@ -155,26 +142,19 @@ fn a_capture_holds_each_row_behind_a_shared_beginning() {
 
 #[test]
 fn rows_share_nothing_while_dropout_acts() {
-    let adapter = AdapterSettings { rank: 3, dropout: 0.5, ..AdapterSettings::default() };
-    let policy = Policy::new(tiny::model(tiny::gemma3(), 1), &adapter, PolicySettings::default()).unwrap();
-    stir(&policy);
+    let policy = tiny::policy(tiny::gemma3(), &AdapterSettings { dropout: 0.5, ..tiny::adapter(AdapterKind::Lora) });
     let rows = rows();
     // Rows 0 and 5 are the same.
     assert_eq!(taps(&policy, &View::Policy, &rows, 0, false), taps(&policy, &View::Policy, &rows, 5, false));
-    let logprob = policy
-        .score(&View::Policy, &rows, TapSet::OF_ONE_HEAD, 1.0, true)
-        .unwrap()
-        .tap(Tap::Logprob)
-        .unwrap()
-        .to_vec2::<f32>()
-        .unwrap();
+    let scored = policy.score(&View::Policy, &rows, TapSet::OF_ONE_HEAD, 1.0, true).unwrap();
+    let logprob = scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap();
     assert_ne!(logprob[0], logprob[5]);
 }
 
 #[test]
 fn slices_that_were_kept_give_the_bits_of_slices_that_run_again() {
     let rows = rows();
-    let all = seeds((rows.count(), rows.width()));
+    let all = seeds(&rows);
     let run = |limit: u64| {
         let settings = PolicySettings { slice: Slice::Rows(2), max_saved_bytes: limit, ..PolicySettings::default() };
         let policy = policy(tiny::gemma3(), AdapterKind::Lora, settings);
@@ -182,8 +162,7 @@ fn slices_that_were_kept_give_the_bits_of_slices_that_run_again() {
         let bytes = scored.saved_bytes();
         policy.backward(&mut scored, &all).unwrap();
         assert_eq!(scored.saved_bytes(), 0);
-        let bits: Vec<u32> = gradient(&policy).into_iter().map(f32::to_bits).collect();
-        (bytes, bits)
+        (bytes, tiny::bits(policy.parameters().gradients()))
     };
     let ((nothing, again), (everything, kept)) = (run(0), run(u64::MAX));
     assert_eq!(nothing, 0);

@@ -5,18 +5,15 @@ use std::sync::Arc;
 
 use tunebox_compute::fused::{Tap, TapSet};
 
-use super::gradients::{seeds, stir};
+use super::gradients::seeds;
 use crate::adapter::{AdapterKind, AdapterSettings};
 use crate::policy::{Policy, PolicySettings, Seeds, Slice, View};
 use crate::rows::Rows;
-use crate::tiny;
+use crate::tiny::{self, distance, numbers};
 
 fn policy(kind: AdapterKind, dropout: f64, slice: Slice) -> Policy {
-    let settings = AdapterSettings { kind, rank: 3, alpha: 5.0, dropout, ..AdapterSettings::default() };
     let own = PolicySettings { slice, ..PolicySettings::default() };
-    let policy = Policy::new(tiny::model(tiny::gemma3(), 1), &settings, own).unwrap();
-    stir(&policy);
-    policy
+    tiny::trained(tiny::model(tiny::gemma3(), 1), &AdapterSettings { dropout, ..tiny::adapter(kind) }, own)
 }
 
 /// The gradient of one batch.
@@ -27,22 +24,15 @@ fn gradient(policy: &Policy, rows: &Arc<Rows>, seeds: &Seeds, keep: bool) -> Vec
 }
 
 fn gradients(policy: &Policy) -> Vec<f32> {
-    let all = policy.parameters().gradients().to_vec1::<f32>().unwrap();
+    let all = numbers(policy.parameters().gradients());
     assert!(all.iter().any(|value| *value != 0.0));
     all
-}
-
-/// The length of the difference of two lists over the length of the first.
-fn distance(one: &[f32], other: &[f32]) -> f64 {
-    let length = |numbers: &mut dyn Iterator<Item = f32>| numbers.map(|number| f64::from(number).powi(2)).sum::<f64>();
-    let apart = length(&mut one.iter().zip(other).map(|(a, b)| a - b));
-    (apart / length(&mut one.iter().copied())).sqrt()
 }
 
 #[test]
 fn a_gradient_is_the_same_in_slices_or_whole_kept_or_not() {
     let rows = tiny::rows();
-    let seeds = seeds((rows.count(), rows.width()));
+    let seeds = seeds(&rows);
     for kind in [AdapterKind::Lora, AdapterKind::Dora, AdapterKind::Full] {
         let whole = gradient(&policy(kind, 0.0, Slice::Whole), &rows, &seeds, true);
         for slice in [Slice::Rows(1), Slice::Rows(3), Slice::Tokens(10), Slice::Rows(64)] {
@@ -62,7 +52,7 @@ fn every_tap_is_the_same_in_slices_or_whole() {
             .score(&View::Policy, &rows, TapSet::OF_ONE_HEAD, 0.8, true)
             .unwrap()
             .taps;
-        scored.iter().flat_map(|(_, tap)| tap.flatten_all().unwrap().to_vec1::<f32>().unwrap()).collect::<Vec<f32>>()
+        scored.iter().flat_map(|(_, tap)| numbers(tap)).collect::<Vec<f32>>()
     };
     let whole = taps(Slice::Whole);
     assert_eq!(whole.len(), 6 * rows.count() * rows.width());
@@ -86,7 +76,7 @@ fn only_a_batch_of_one_slice_is_kept() {
 #[test]
 fn both_passes_of_a_slice_meet_the_same_dropout_masks() {
     let rows = tiny::rows();
-    let all = seeds((rows.count(), rows.width()));
+    let all = seeds(&rows);
     let sliced = policy(AdapterKind::Lora, 0.4, Slice::Rows(2));
     let scored = sliced.score(&View::Policy, &rows, TapSet::OF_ONE_HEAD, 1.0, true).unwrap();
     let alone = policy(AdapterKind::Lora, 0.4, Slice::Whole);
@@ -117,9 +107,7 @@ fn a_row_scores_the_same_bits_alone_and_in_a_batch() {
     let ids: Vec<Vec<u32>> = vec![long(1, 9), long(2, 40), long(3, 6), long(4, 17), long(5, 90)];
     let marks: Vec<Vec<bool>> = ids.iter().map(|ids| (0..ids.len()).map(|at| at + 5 > ids.len()).collect()).collect();
     for (name, configuration) in tiny::families() {
-        let settings = AdapterSettings { rank: 3, ..AdapterSettings::default() };
-        let policy = Policy::new(tiny::model(configuration, 1), &settings, PolicySettings::default()).unwrap();
-        stir(&policy);
+        let policy = tiny::policy(configuration, &tiny::adapter(AdapterKind::Lora));
         let score = |rows: Range<usize>, view: &View| {
             let part = Rows::new(ids[rows.clone()].to_vec(), marks[rows].to_vec()).unwrap();
             let scored = policy.score(view, &Arc::new(part), TapSet::OF_ONE_HEAD, 1.0, false).unwrap();

@@ -2,17 +2,13 @@
 //!
 //! Tests of accelerators are ignored by default; `tests/optional` runs them where the device is.
 
-use std::sync::Arc;
-
 use tunebox_compute::Device;
-use tunebox_compute::fused::{Tap, TapSet};
 use tunebox_compute::precision::Compute;
 
 use super::{Sampling, endless, prompts, run, sampling};
 use crate::adapter::AdapterSettings;
 use crate::configuration::Configuration;
 use crate::policy::{Policy, PolicySettings, View};
-use crate::rows::Rows;
 use crate::tiny;
 
 /// The device and the type of activations of a test, and the largest allowed difference of log-probabilities.
@@ -23,6 +19,10 @@ struct On {
 }
 
 impl On {
+    fn at(name: &str, compute: Compute, tolerance: f32) -> Self {
+        Self { device: tiny::device(name), compute, tolerance }
+    }
+
     fn policy(&self, configuration: Configuration) -> Policy {
         let model = tiny::model_on(endless(configuration), 1, &self.device, self.compute);
         Policy::new(model, &AdapterSettings::default(), PolicySettings::default()).unwrap()
@@ -38,10 +38,7 @@ impl On {
 
 /// The log-probability of each token of a row.
 fn scored(policy: &Policy, ids: &[u32], temperature: f32) -> Vec<f32> {
-    let marks = (0..ids.len()).map(|at| at > 0).collect();
-    let rows = Arc::new(Rows::new(vec![ids.to_vec()], vec![marks]).unwrap());
-    let scored = policy.score(&View::Policy, &rows, TapSet::default(), temperature, false).unwrap();
-    scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap().remove(0)
+    tiny::logprobs_of(policy, &View::Policy, &tiny::answer(&[], ids), temperature)
 }
 
 /// Completions are long enough for several pages of the cache and share a prompt of more than one; none crosses from
@@ -73,7 +70,7 @@ fn a_completion_that_outgrows_the_short_factors_goes_on_with_the_long_ones(on: &
 
 /// Checks every way of sampling, only in `f32`: in 16 bits, rounding changes which tokens are chosen.
 fn tokens_are_those_of_the_cpu(on: &On) {
-    let cpu = On { device: Device::Cpu, compute: Compute::F32, tolerance: 0.0 };
+    let cpu = On::at("cpu", Compute::F32, 0.0);
     let plain = Sampling { completions: 3, ..sampling() };
     let ways = [
         plain.clone(),
@@ -93,42 +90,21 @@ fn tokens_are_those_of_the_cpu(on: &On) {
     }
 }
 
-/// A test of each body on a device, in a type.
-macro_rules! on_each_device {
-    ($($place:ident: $name:literal, $compute:ident, $tolerance:literal $(, $needs:literal)?;)*) => {$(
-        mod $place {
-            use super::*;
-
-            fn run(body: fn(&On)) {
-                body(&On { device: tiny::device($name), compute: Compute::$compute, tolerance: $tolerance });
-            }
-
-            #[test]
-            $(#[ignore = $needs])?
-            fn the_cache_gives_the_log_probabilities_of_scoring_in_every_family() {
-                run(super::the_cache_gives_the_log_probabilities_of_scoring_in_every_family);
-            }
-
-            #[test]
-            $(#[ignore = $needs])?
-            fn a_completion_that_outgrows_the_short_factors_goes_on_with_the_long_ones() {
-                run(super::a_completion_that_outgrows_the_short_factors_goes_on_with_the_long_ones);
-            }
-        }
-    )*};
-}
-
-on_each_device! {
-    cpu: "cpu", F32, 1e-5;
-    cpu_bf16: "cpu", Bf16, 0.1;
-    cuda_f32: "cuda", F32, 1e-4, "needs cuda";
-    cuda_bf16: "cuda", Bf16, 0.1, "needs cuda";
-    metal_f32: "metal", F32, 1e-4, "needs metal";
-    metal_bf16: "metal", Bf16, 0.1, "needs metal";
+tiny::on_each_device! {
+    [
+        the_cache_gives_the_log_probabilities_of_scoring_in_every_family
+        a_completion_that_outgrows_the_short_factors_goes_on_with_the_long_ones
+    ]
+    cpu("cpu", Compute::F32, 1e-5) [];
+    cpu_bf16("cpu", Compute::Bf16, 0.1) [];
+    cuda_f32("cuda", Compute::F32, 1e-4) ["needs cuda"];
+    cuda_bf16("cuda", Compute::Bf16, 0.1) ["needs cuda"];
+    metal_f32("metal", Compute::F32, 1e-4) ["needs metal"];
+    metal_bf16("metal", Compute::Bf16, 0.1) ["needs metal"];
 }
 
 fn in_f32(name: &str) {
-    tokens_are_those_of_the_cpu(&On { device: tiny::device(name), compute: Compute::F32, tolerance: 1e-4 });
+    tokens_are_those_of_the_cpu(&On::at(name, Compute::F32, 1e-4));
 }
 
 #[test]

@@ -2,6 +2,7 @@
 
 use super::*;
 use crate::generate::{BATCH, Reply, Turns, generate_turns};
+use crate::rows::Rows;
 use crate::stream::{Patch, Site};
 
 /// The most tokens of a completion, those of replies included.
@@ -36,9 +37,7 @@ fn row_of(prompt: &[u32], completion: &Completion) -> Arc<Rows> {
 
 /// Checks that each log-probability of the model's own tokens is that of scoring the row, and each other one 0.
 fn check_scores(policy: &Policy, prompt: &[u32], completion: &Completion, name: &str) {
-    let rows = row_of(prompt, completion);
-    let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
-    let scored = scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap().remove(0);
+    let scored = logprobs_of(policy, &View::Policy, &row_of(prompt, completion), 1.0);
     assert_eq!(completion.logprobs.len(), completion.ids.len());
     for (at, (written, scored)) in completion.logprobs.iter().zip(&scored[prompt.len()..]).enumerate() {
         assert!((written - scored).abs() < 1e-5, "{name}: {written} written, {scored} scored at {at}");
@@ -133,9 +132,7 @@ fn a_completion_that_outgrows_the_short_factors_in_a_reply_scores_as_it_was_writ
     assert!(grown.count() > 0, "no reply crosses the border");
     for (number, completion) in written.iter().enumerate() {
         let prompt = &prompts()[number / 8];
-        let rows = row_of(prompt, completion);
-        let scored = policy.score(&View::Policy, &rows, TapSet::default(), 1.0, false).unwrap();
-        let scored = scored.tap(Tap::Logprob).unwrap().to_vec2::<f32>().unwrap().remove(0);
+        let scored = logprobs_of(&policy, &View::Policy, &row_of(prompt, completion), 1.0);
         // A row that is longer than the border is scored with the long factors alone.
         for at in 10_usize.saturating_sub(prompt.len()) + 1..completion.ids.len() {
             let (written, scored) = (completion.logprobs[at], scored[prompt.len() + at]);
