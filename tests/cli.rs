@@ -181,18 +181,14 @@ fn scores_that_keep_more_than_they_may_end_the_run() {
 /// Scores the batch for learning, again and again, and keeps every pass. It imports `learn`, so that an adapter is trained
 /// and a pass has something to keep.
 const KEEPS: &str = r#"
-(import "tunebox:method/learn@0.2.0" "rate" (func $rate (result f64)))
-(import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
-(import "tunebox:method/model@0.2.0" "score-for-learning" (func $score (param i32 i32 i32 f32 i32)))
-(import "tunebox:method/model@0.2.0" "[method]scores.logprob" (func $logprob (param i32) (result i32)))
 (data (i32.const 256) "example")
 (func $step (param $batch i32) (result i32)
   (local $rows i32)
-  (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
+  (call $data/batch.rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
   (local.set $rows (call $handle))
   (loop $again
-    (call $score (local.get $rows) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
-    (drop (call $logprob (call $handle)))
+    (call $model/score-for-learning (local.get $rows) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
+    (drop (call $model/scores.logprob (call $handle)))
     (br $again))
   (unreachable))"#;
 

@@ -16,7 +16,7 @@ use crate::support::transcript::METHOD_TARGET;
 
 /// Two steps of nothing, then a fault in a function of its own. It asks for `learn`, so there is an adapter to save.
 const TRIPS: &str = r#"
-(import "tunebox:method/learn@0.2.0" "rate" (func $rate (result f64)))
+(import "tunebox:method/learn@0.2.0" "rate" (func (result f64)))
 (global $steps (mut i32) (i32.const 0))
 (func $stumble (unreachable))
 (func $step (param i32) (result i32)
@@ -27,14 +27,13 @@ const TRIPS: &str = r#"
 
 /// Counts for some tenths of a second in a function of its own, then asks the host for something.
 pub(super) const COUNTS: &str = r#"
-(import "tunebox:method/learn@0.2.0" "rate" (func $rate (result f64)))
 (func $churn (param $turns i32)
   (loop $again
     (local.set $turns (i32.sub (local.get $turns) (i32.const 1)))
     (br_if $again (local.get $turns))))
 (func $step (param i32) (result i32)
   (call $churn (i32.const 200000000))
-  (drop (call $rate))
+  (drop (call $learn/rate))
   ;; The viewer shows what lies between samples, so that the last call needs one after it.
   (call $churn (i32.const 200000000))
   (call $done))

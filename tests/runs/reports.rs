@@ -168,11 +168,10 @@ fn a_trial_estimates_the_cost_of_a_run_and_leaves_nothing_of_it() {
 
 /// Logs markup in every step, and traps in the third.
 const HOSTILE: &str = r#"
-(import "tunebox:method/run@0.2.0" "log" (func $log (param i32 i32)))
 (data (i32.const 272) "</pre><script>alert(1)</script>\e2\80\ae")
 (global $steps (mut i32) (i32.const 0))
 (func $step (param i32) (result i32)
-  (call $log (i32.const 272) (i32.const 34))
+  (call $run/log (i32.const 272) (i32.const 34))
   (global.set $steps (i32.add (global.get $steps) (i32.const 1)))
   (if (i32.eq (global.get $steps) (i32.const 3)) (then (unreachable)))
   (call $done))

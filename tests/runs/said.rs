@@ -8,19 +8,16 @@ use crate::support::tiny_run::{TestObserver, Workspace};
 
 /// Logs a line in its `init` and one in every step, and back-propagates a loss that hangs on nothing.
 const TALKS: &str = r#"
-(import "tunebox:method/run@0.2.0" "log" (func $log (param i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/learn@0.2.0" "backward" (func $backward (param i32 i32)))
 (data (i32.const 256) "\01\00\00\00")
 (data (i32.const 272) "hello")
 (func $init (param i32 i32) (result i32)
-  (call $log (i32.const 272) (i32.const 4))
+  (call $run/log (i32.const 272) (i32.const 4))
   (call $INIT))
 (func $step (param i32) (result i32)
-  (call $log (i32.const 272) (i32.const 5))
-  (call $log (i32.const 272) (i32.const 3000))
-  (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
-  (call $backward (call $handle) (i32.const 64))
+  (call $run/log (i32.const 272) (i32.const 5))
+  (call $run/log (i32.const 272) (i32.const 3000))
+  (call $tensor/ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+  (call $learn/backward (call $handle) (i32.const 64))
   (call $STEP))
 (func $trap (result i32) (unreachable))
 "#;

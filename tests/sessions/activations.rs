@@ -22,7 +22,7 @@ fn a_loss_of_activations_gives_the_model_a_gradient() {
     let (answer, gradient) = learn_from_activations(
         r#"
         (func $step (param $batch i32) (result i32)
-          (call $backward (call $total (call $activations (local.get $batch))) (i32.const 64))
+          (call $learn/backward (call $total (call $activations (local.get $batch))) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -38,7 +38,7 @@ fn activations_of_an_earlier_step_take_no_gradient() {
         (func $step (param $batch i32) (result i32)
           (if (i32.eqz (global.get $kept))
             (then (global.set $kept (call $activations (local.get $batch))) (return (call $done))))
-          (call $backward (call $total (global.get $kept)) (i32.const 64))
+          (call $learn/backward (call $total (global.get $kept)) (i32.const 64))
           (call $pass-on))"#,
         2,
     );
@@ -53,9 +53,9 @@ fn activations_from_before_an_update_take_no_gradient() {
         (func $step (param $batch i32) (result i32)
           (local $early i32)
           (local.set $early (call $activations (local.get $batch)))
-          (call $backward (call $total (call $activations (local.get $batch))) (i32.const 64))
-          (call $update (i32.const 64))
-          (call $backward (call $total (local.get $early)) (i32.const 64))
+          (call $learn/backward (call $total (call $activations (local.get $batch))) (i32.const 64))
+          (call $learn/update (i32.const 64))
+          (call $learn/backward (call $total (local.get $early)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -71,10 +71,10 @@ fn a_second_gradient_through_activations_is_refused_even_where_rows_may_repeat()
         r#"
         (func $step (param $batch i32) (result i32)
           (local $activations i32)
-          (call $allow-repeats)
+          (call $learn/allow-repeats)
           (local.set $activations (call $activations (local.get $batch)))
-          (call $backward (call $total (local.get $activations)) (i32.const 64))
-          (call $backward (call $total (local.get $activations)) (i32.const 64))
+          (call $learn/backward (call $total (local.get $activations)) (i32.const 64))
+          (call $learn/backward (call $total (local.get $activations)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -88,9 +88,9 @@ fn rows_whose_activations_have_a_gradient_take_none_through_their_scores() {
         (func $step (param $batch i32) (result i32)
           (local $rows i32)
           (local.set $rows (call $examples (local.get $batch)))
-          (call $capture (local.get $rows) (i32.const 528) (i32.const 1) (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 64))
-          (call $backward (call $total (call $handle)) (i32.const 64))
-          (call $backward (call $total (call $logprob (call $scores (local.get $rows)))) (i32.const 64))
+          (call $hidden/capture-for-learning (local.get $rows) (i32.const 528) (i32.const 1) (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 64))
+          (call $learn/backward (call $total (call $handle)) (i32.const 64))
+          (call $learn/backward (call $total (call $model/scores.logprob (call $scores (local.get $rows)))) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -103,10 +103,10 @@ fn one_loss_of_scores_and_activations_of_the_same_rows_reaches_both() {
         (func $step (param $batch i32) (result i32)
           (local $rows i32) (local $scored i32)
           (local.set $rows (call $examples (local.get $batch)))
-          (local.set $scored (call $total (call $logprob (call $scores (local.get $rows)))))
-          (call $capture (local.get $rows) (i32.const 528) (i32.const 1) (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 64))
-          (call $multiply (local.get $scored) (call $total (call $handle)) (i32.const 64))
-          (call $backward (call $handle) (i32.const 64))
+          (local.set $scored (call $total (call $model/scores.logprob (call $scores (local.get $rows)))))
+          (call $hidden/capture-for-learning (local.get $rows) (i32.const 528) (i32.const 1) (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 64))
+          (call $tensor/multiply (local.get $scored) (call $total (call $handle)) (i32.const 64))
+          (call $learn/backward (call $handle) (i32.const 64))
           (call $pass-on))"#;
     let (answer, gradient) = learn_from_activations(step, 1);
     answer.unwrap();
@@ -120,13 +120,13 @@ fn a_gradient_that_was_refused_for_repeated_rows_is_taken_once_they_are_allowed(
         (func $step (param $batch i32) (result i32)
           (local $rows i32) (local $loss i32)
           (local.set $rows (call $examples (local.get $batch)))
-          (call $backward (call $total (call $logprob (call $scores (local.get $rows)))) (i32.const 64))
-          (call $capture (local.get $rows) (i32.const 528) (i32.const 1) (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 64))
+          (call $learn/backward (call $total (call $model/scores.logprob (call $scores (local.get $rows)))) (i32.const 64))
+          (call $hidden/capture-for-learning (local.get $rows) (i32.const 528) (i32.const 1) (i32.const 3) (i32.const 0) (i32.const 0) (i32.const 64))
           (local.set $loss (call $total (call $handle)))
-          (call $backward (local.get $loss) (i32.const 64))
+          (call $learn/backward (local.get $loss) (i32.const 64))
           (if (i32.eqz (i32.load8_u (i32.const 64))) (then (unreachable)))
-          (call $allow-repeats)
-          (call $backward (local.get $loss) (i32.const 64))
+          (call $learn/allow-repeats)
+          (call $learn/backward (local.get $loss) (i32.const 64))
           (call $pass-on))"#,
         1,
     );

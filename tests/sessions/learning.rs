@@ -27,9 +27,9 @@ fn the_gradient_of_a_loss_at_the_taps_is_what_the_model_gets() {
         r#"
         (func $step (param $batch i32) (result i32)
           (local $tap i32)
-          (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
-          (call $multiply (local.get $tap) (local.get $tap) (i32.const 64))
-          (call $backward (call $total (call $handle)) (i32.const 64))
+          (local.set $tap (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))))
+          (call $tensor/multiply (local.get $tap) (local.get $tap) (i32.const 64))
+          (call $learn/backward (call $total (call $handle)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -44,10 +44,10 @@ fn a_loss_over_two_scores_reaches_both_in_their_order() {
         r#"
         (func $step (param $batch i32) (result i32)
           (local $first i32) (local $second i32)
-          (local.set $first (call $logprob (call $scores (call $examples (local.get $batch)))))
-          (local.set $second (call $logprob (call $scores (call $examples (local.get $batch)))))
-          (call $multiply (local.get $first) (call $minus (local.get $second)) (i32.const 64))
-          (call $backward (call $total (call $handle)) (i32.const 64))
+          (local.set $first (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))))
+          (local.set $second (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))))
+          (call $tensor/multiply (local.get $first) (call $minus (local.get $second)) (i32.const 64))
+          (call $learn/backward (call $total (call $handle)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -64,9 +64,9 @@ fn a_gradient_goes_on_when_the_handle_of_the_scores_is_dropped_early() {
         (func $step (param $batch i32) (result i32)
           (local $scores i32) (local $tap i32)
           (local.set $scores (call $scores (call $examples (local.get $batch))))
-          (local.set $tap (call $logprob (local.get $scores)))
-          (call $drop-scores (local.get $scores))
-          (call $backward (call $total (local.get $tap)) (i32.const 64))
+          (local.set $tap (call $model/scores.logprob (local.get $scores)))
+          (call $model/scores.drop (local.get $scores))
+          (call $learn/backward (call $total (local.get $tap)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -81,10 +81,10 @@ fn coefficients_of_the_methods_own_count_only_where_the_mask_is_one() {
         (func $step (param $batch i32) (result i32)
           (local $rows i32) (local $scores i32)
           (local.set $rows (call $examples (local.get $batch)))
-          (call $score (call $policy) (local.get $rows) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
+          (call $model/score (call $model/policy) (local.get $rows) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
           (local.set $scores (call $handle))
-          (call $ones (i32.const 512) (i32.const 2) (i32.const 5) (i32.const 64))
-          (call $backward-from (local.get $scores) (call $handle) (i32.const 0) (i32.const 0) (i32.const 64))
+          (call $tensor/ones (i32.const 512) (i32.const 2) (i32.const 5) (i32.const 64))
+          (call $learn/backward-from (local.get $scores) (call $handle) (i32.const 0) (i32.const 0) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -98,11 +98,11 @@ fn scores_of_the_reference_take_no_gradient() {
         r#"
         (func $step (param $batch i32) (result i32)
           (local $scores i32)
-          (call $reference (i32.const 64))
-          (call $score (call $handle) (call $examples (local.get $batch)) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
+          (call $model/reference (i32.const 64))
+          (call $model/score (call $handle) (call $examples (local.get $batch)) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
           (local.set $scores (call $handle))
-          (call $ones (i32.const 512) (i32.const 2) (i32.const 5) (i32.const 64))
-          (call $backward-from (local.get $scores) (call $handle) (i32.const 0) (i32.const 0) (i32.const 64))
+          (call $tensor/ones (i32.const 512) (i32.const 2) (i32.const 5) (i32.const 64))
+          (call $learn/backward-from (local.get $scores) (call $handle) (i32.const 0) (i32.const 0) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -116,10 +116,10 @@ fn scores_from_before_an_update_take_no_gradient() {
         r#"
         (func $step (param $batch i32) (result i32)
           (local $tap i32)
-          (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
-          (call $backward (call $total (local.get $tap)) (i32.const 64))
-          (call $update (i32.const 64))
-          (call $backward (call $total (local.get $tap)) (i32.const 64))
+          (local.set $tap (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))))
+          (call $learn/backward (call $total (local.get $tap)) (i32.const 64))
+          (call $learn/update (i32.const 64))
+          (call $learn/backward (call $total (local.get $tap)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -136,9 +136,9 @@ fn a_second_gradient_through_the_same_scores_is_refused() {
         r#"
         (func $step (param $batch i32) (result i32)
           (local $tap i32)
-          (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
-          (call $backward (call $total (local.get $tap)) (i32.const 64))
-          (call $backward (call $total (local.get $tap)) (i32.const 64))
+          (local.set $tap (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))))
+          (call $learn/backward (call $total (local.get $tap)) (i32.const 64))
+          (call $learn/backward (call $total (local.get $tap)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -151,16 +151,16 @@ fn rows_that_have_a_gradient_get_another_one_only_after_an_update_or_if_the_meth
     let twice = |between: &str| {
         let step = r#"
         (func $step (param $batch i32) (result i32)
-          (call $backward (call $total (call $logprob (call $scores (call $examples (local.get $batch))))) (i32.const 64))
+          (call $learn/backward (call $total (call $model/scores.logprob (call $scores (call $examples (local.get $batch))))) (i32.const 64))
           BETWEEN
-          (call $backward (call $total (call $logprob (call $scores (call $examples (local.get $batch))))) (i32.const 64))
+          (call $learn/backward (call $total (call $model/scores.logprob (call $scores (call $examples (local.get $batch))))) (i32.const 64))
           (call $pass-on))"#;
         learn(&step.replace("BETWEEN", between), 1)
     };
     let (answer, record) = twice("");
     assert!(error_text(answer).contains("these rows have a gradient since the last update"));
     assert_eq!(record.lock().unwrap().seeds.len(), 1);
-    for between in ["(call $update (i32.const 64))", "(call $allow-repeats)"] {
+    for between in ["(call $learn/update (i32.const 64))", "(call $learn/allow-repeats)"] {
         let (answer, record) = twice(between);
         answer.unwrap();
         assert_eq!(record.lock().unwrap().seeds.len(), 2, "{between}");
@@ -172,15 +172,15 @@ fn weighted_by_mean_logits(change: &str) -> (Result<(), Error>, Arc<Mutex<Record
     let step = r#"
         (func $step (param $batch i32) (result i32)
           (local $scores i32) (local $mean i32) (local $asked i32)
-          (local.set $asked (call $taps))
-          (call $ask-mean-logit (local.get $asked))
-          (call $learn-from (call $examples (local.get $batch)) (i32.const 1) (local.get $asked) (f32.const 1) (i32.const 64))
+          (local.set $asked (call $model/taps.new))
+          (call $model/taps.mean-logit (local.get $asked))
+          (call $model/score-for-learning (call $examples (local.get $batch)) (i32.const 1) (local.get $asked) (f32.const 1) (i32.const 64))
           (local.set $scores (call $handle))
-          (call $mean-logit (local.get $scores) (i32.const 64))
+          (call $model/scores.mean-logit (local.get $scores) (i32.const 64))
           (local.set $mean (call $handle))
           CHANGE
-          (call $multiply (call $logprob (local.get $scores)) (local.get $mean) (i32.const 64))
-          (call $backward (call $total (call $handle)) (i32.const 64))
+          (call $tensor/multiply (call $model/scores.logprob (local.get $scores)) (local.get $mean) (i32.const 64))
+          (call $learn/backward (call $total (call $handle)) (i32.const 64))
           (call $pass-on))"#;
     learn(&step.replace("CHANGE", change), 1)
 }
@@ -191,8 +191,9 @@ fn a_loss_that_depends_on_a_tap_without_gradient_is_refused_unless_it_is_detache
     let refused = "no gradient goes through the tap `mean-logit`; `detach` it where that is meant";
     assert!(error_text(answer).ends_with(refused));
     assert!(record.lock().unwrap().seeds.is_empty());
-    let (answer, record) =
-        weighted_by_mean_logits("(call $detach (local.get $mean) (i32.const 64)) (local.set $mean (call $handle))");
+    let (answer, record) = weighted_by_mean_logits(
+        "(call $tensor/tensor.detach (local.get $mean) (i32.const 64)) (local.set $mean (call $handle))",
+    );
     answer.unwrap();
     // The fake's mean logits are 1 at targets.
     assert_eq!(record.lock().unwrap().seeds, [[[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]]);
@@ -206,11 +207,11 @@ fn a_tap_that_outlives_its_scores_by_a_step_takes_no_gradient() {
         (func $step (param $batch i32) (result i32)
           (local $scores i32)
           (if (global.get $tap) (then
-            (call $backward (call $total (global.get $tap)) (i32.const 64))
+            (call $learn/backward (call $total (global.get $tap)) (i32.const 64))
             (return (call $pass-on))))
           (local.set $scores (call $scores (call $examples (local.get $batch))))
-          (global.set $tap (call $logprob (local.get $scores)))
-          (call $drop-scores (local.get $scores))
+          (global.set $tap (call $model/scores.logprob (local.get $scores)))
+          (call $model/scores.drop (local.get $scores))
           (call $done))"#,
         2,
     );
@@ -221,9 +222,8 @@ fn a_tap_that_outlives_its_scores_by_a_step_takes_no_gradient() {
 #[test]
 fn a_teacher_that_the_run_does_not_have_is_refused() {
     let guest = format!(
-        r#"(import "tunebox:method/teacher@0.2.0" "open" (func $open (param i32 i32 i32)))
-        {LEARNING}(func $step (param i32) (result i32)
-          (call $open (i32.const 256) (i32.const 7) (i32.const 64))
+        r#"{LEARNING}(func $step (param i32) (result i32)
+          (call $teacher/open (i32.const 256) (i32.const 7) (i32.const 64))
           (call $pass-on))"#
     );
     let (mut session, _) = start(&guest, settings());
@@ -234,7 +234,7 @@ fn a_teacher_that_the_run_does_not_have_is_refused() {
 #[test]
 fn an_update_without_a_gradient_is_refused() {
     let (answer, record) =
-        learn("(func $step (param i32) (result i32) (call $update (i32.const 64)) (call $pass-on))", 1);
+        learn("(func $step (param i32) (result i32) (call $learn/update (i32.const 64)) (call $pass-on))", 1);
     assert!(error_text(answer).ends_with("no gradient has accumulated since the last update"));
     assert_eq!(record.lock().unwrap().updates, 0);
 }
@@ -244,7 +244,7 @@ fn a_loss_of_more_than_one_element_is_refused() {
     let (answer, _) = learn(
         r#"
         (func $step (param $batch i32) (result i32)
-          (call $backward (call $logprob (call $scores (call $examples (local.get $batch)))) (i32.const 64))
+          (call $learn/backward (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
@@ -257,14 +257,14 @@ fn a_graph_as_deep_as_allowed_is_walked_and_dropped() {
         r#"
         (func $step (param $batch i32) (result i32)
           (local $link i32) (local $next i32) (local $left i32)
-          (local.set $link (call $logprob (call $scores (call $examples (local.get $batch)))))
+          (local.set $link (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))))
           (local.set $left (i32.const 4000))
           (loop $again
             (local.set $next (call $minus (local.get $link)))
-            (call $drop-tensor (local.get $link))
+            (call $tensor/tensor.drop (local.get $link))
             (local.set $link (local.get $next))
             (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
-          (call $backward (call $total (local.get $link)) (i32.const 64))
+          (call $learn/backward (call $total (local.get $link)) (i32.const 64))
           (call $pass-on))"#,
         1,
     );
