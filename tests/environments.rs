@@ -14,11 +14,12 @@ use tunebox_compute::{Device, Tensor};
 use tunebox_model::generate::Completion;
 use tunebox_model::policy::{Seeds, View};
 use tunebox_model::rows::Rows;
-use tunebox_package::{Reference, section};
+use tunebox_package::Reference;
 use tunebox_sandbox::{Completions, Engine, Error, Limits, Responder, Response, Turn};
 
+use crate::support::manifested::manifested;
 use crate::support::tiny_policy::tiny_policy;
-use crate::support::tiny_run::{TestObserver, Workspace};
+use crate::support::tiny_run::Workspace;
 
 fn root() -> PathBuf {
     PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
@@ -172,12 +173,7 @@ fn workspace(body: &str, name: &str) -> Workspace {
         format!("{}\n", json!({ "prompt": prompt, "answer": "x" }))
     };
     place.write("data.jsonl", &(0..8).map(prompt).collect::<String>());
-    let mut component = written(body);
-    let manifest = json!({
-        "name": name, "version": "1.0.0", "description": "Written by a stranger", "world": "environment",
-        "shape": "turns", "settings": [], "metrics": [], "interface": "0.2.0",
-    });
-    section::append(&mut component, "tunebox:manifest", manifest.to_string().as_bytes());
+    let component = manifested(name, written(body), json!({ "world": "environment", "shape": "turns" }));
     std::fs::write(place.path("environment.wasm"), component).unwrap();
     place
 }
@@ -186,7 +182,7 @@ fn workspace(body: &str, name: &str) -> Workspace {
 fn settings(place: &Workspace, method: &str) -> Vec<String> {
     let settings =
         ["data.max-length=140", "method.completions=4", "train.steps=3", "train.batch=4", "train.rate=0.001"];
-    let own = [format!("method.use={method}"), format!("environment.use={}", place.path("environment.wasm").display())];
+    let own = [format!("method.use={method}"), place.set("environment.use", "environment.wasm")];
     settings.map(str::to_owned).into_iter().chain(own).collect()
 }
 
@@ -195,5 +191,5 @@ fn train(body: &str, name: &str, more: &[&str]) -> Result<Workspace, tunebox_tra
     let place = workspace(body, name);
     let settings = settings(&place, "grpo");
     let settings: Vec<&str> = settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
-    place.train(name, &settings, &mut TestObserver::new()).map(|_| place)
+    place.train(name, &settings).map(|_| place)
 }

@@ -8,7 +8,7 @@ use std::collections::BTreeMap;
 use crate::support::given_scores::GivenScores;
 use crate::support::golden::assert_section;
 use crate::support::golden_rows::{self, name, package};
-use crate::support::tiny_run::{TestObserver, Workspace};
+use crate::support::tiny_run::Workspace;
 use serde_json::json;
 use tunebox_package::{Value as Given, resolve_settings};
 use tunebox_sandbox::{Engine, Error, Grants, Limits, Session, SessionSettings, StepReport};
@@ -131,7 +131,7 @@ fn an_update_is_the_same_however_its_records_fall_into_micro_batches() {
             let own =
                 [method.as_str(), "train.steps=1", "train.clip=1e-9", "data.shuffle=false", &batch, &accumulation];
             let run = batch.replace(['.', '='], "-");
-            place.train(&run, &[&own[..], settings].concat(), &mut TestObserver::new()).unwrap();
+            place.train(&run, &[&own[..], settings].concat()).unwrap();
             let row = place.metrics(&run).remove(0);
             let numbers = ["loss", "gradient-norm"].map(|name| row[name].as_f64().unwrap());
             (numbers, place.bytes(&run, "adapter_model.safetensors"))
@@ -183,7 +183,7 @@ fn losses_begin_where_the_policy_is_the_reference() {
         let place = workspace(method);
         let own = [format!("method.use={method}"), format!("method.loss={loss}"), "train.steps=1".into()];
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
-        place.train("start", &own, &mut TestObserver::new()).unwrap();
+        place.train("start", &own).unwrap();
         let row = place.metrics("start").remove(0);
         let number = |name: &str| row[name].as_f64().unwrap();
         assert_near(number("loss"), wanted, 0.0, loss);
@@ -198,16 +198,10 @@ fn losses_begin_where_the_policy_is_the_reference() {
 fn optimal_transport_refuses_a_part_of_an_update() {
     let place = workspace("dpo");
     let own = ["method.use=dpo", "method.loss=aot", "train.batch=4", "train.accumulation=2", "train.steps=1"];
-    let error = place.train("parts", &own, &mut TestObserver::new()).unwrap_err();
+    let error = place.train("parts", &own).unwrap_err();
     let tunebox_training::Error::Step { source, .. } = error else { panic!("{error}") };
     assert!(source.to_string().contains("set `train.accumulation = 1` and `train.batch = 8`"), "{source}");
-    place
-        .train(
-            "whole",
-            &["method.use=dpo", "method.loss=aot", "train.batch=8", "train.steps=1"],
-            &mut TestObserver::new(),
-        )
-        .unwrap();
+    place.train("whole", &["method.use=dpo", "method.loss=aot", "train.batch=8", "train.steps=1"]).unwrap();
 }
 
 #[test]

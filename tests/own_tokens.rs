@@ -40,7 +40,7 @@ const STEPS: [&str; 3] = ["train.steps=4", "train.batch=3", "data.max-length=64"
 #[test]
 fn a_method_reads_columns_of_tokens_and_makes_and_samples_rows_as_it_says() {
     let (place, own) = (workspace([5, 5]), format!("method.use={}", own_tokens()));
-    place.train("tokens", &[&STEPS[..], &[&own]].concat(), &mut TestObserver::new()).unwrap();
+    place.train("tokens", &[&STEPS[..], &[&own]].concat()).unwrap();
     let rows = place.metrics("tokens");
     let metric = |name: &str| rows.iter().map(|row| row[name].as_f64().unwrap()).collect::<Vec<_>>();
     assert_eq!(metric("difference"), [0.0; 4], "rows of the same tokens have the same scores");
@@ -60,7 +60,7 @@ fn a_list_of_another_length_than_the_answer_is_refused_by_its_line() {
     let (place, own) = (workspace([5, 4]), format!("method.use={}", own_tokens()));
     let settings = [&STEPS[..], &["train.batch=1", "data.shuffle=false", &own]].concat();
     let mut observer = TestObserver::new();
-    let error = place.train("wrong", &settings, &mut observer).unwrap_err();
+    let error = place.train_with("wrong", &settings, &mut observer).unwrap_err();
     let wanted = "data.jsonl` has 4 numbers in `advantage`, one for each of its 5 target tokens is wanted";
     assert!(error.to_string().contains("the record in line 2 of `"), "{error}");
     assert!(error.to_string().ends_with(wanted), "{error} {:?}", error.explanation());
@@ -71,7 +71,7 @@ fn a_list_of_another_length_than_the_answer_is_refused_by_its_line() {
 fn a_column_that_no_record_has_is_refused_by_its_name() {
     let (place, own) = (workspace([5, 5]), format!("method.use={}", own_tokens()));
     let settings = [&STEPS[..], &[&own, "method.column=reward"]].concat();
-    let error = place.train("absent", &settings, &mut TestObserver::new()).unwrap_err();
+    let error = place.train("absent", &settings).unwrap_err();
     let wanted = "the records have no column `reward` with a number for each token";
     assert!(error.to_string().ends_with(wanted), "{error}");
 }
@@ -80,7 +80,7 @@ fn a_column_that_no_record_has_is_refused_by_its_name() {
 fn numbers_past_the_maximum_length_are_cut_with_their_tokens() {
     let (place, own) = (workspace([5, 5]), format!("method.use={}", own_tokens()));
     let settings = ["train.steps=1", "train.batch=3", "data.max-length=6", "method.tokens=3"];
-    place.train("cut", &[&settings[..], &[&own]].concat(), &mut TestObserver::new()).unwrap();
+    place.train("cut", &[&settings[..], &[&own]].concat()).unwrap();
     let row = &place.metrics("cut")[0];
     assert_eq!((row["advantages"].as_f64(), row["absent"].as_f64()), (Some(3.0), Some(3.0)));
 }

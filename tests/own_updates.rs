@@ -8,7 +8,7 @@ use safetensors::SafeTensors;
 use tunebox_foundation::explain::Explain;
 use tunebox_package::build::{self, Options};
 
-use crate::support::tiny_run::{TestObserver, Workspace};
+use crate::support::tiny_run::Workspace;
 
 /// The repository.
 fn root() -> PathBuf {
@@ -38,7 +38,7 @@ fn own_updates() -> &'static str {
 /// Trains six steps of two micro-batches; returns the adapter's numbers.
 fn adapter(place: &Workspace, name: &str, more: &[&str]) -> Vec<f32> {
     let steps = ["train.steps=6", "train.batch=2", "train.accumulation=2", "train.warmup=2"];
-    place.train(name, &[&steps, more].concat(), &mut TestObserver::new()).unwrap();
+    place.train(name, &[&steps, more].concat()).unwrap();
     numbers(place, name)
 }
 
@@ -99,8 +99,8 @@ fn every_optimizer_of_the_sdk_resumes_to_the_same_bits() {
         let halved = format!("{by}-halved");
         let steps = ["train.steps=6", "train.batch=2", "train.accumulation=2", "train.warmup=2"];
         let all = [&steps, &settings[..]].concat();
-        place.train(&halved, &all, &mut TestObserver { stop_after: Some(3), ..TestObserver::new() }).unwrap();
-        place.resume(&halved, &all, &mut TestObserver::new()).unwrap();
+        place.stop(&halved, &all, 3);
+        place.resume(&halved, &all).unwrap();
         assert_eq!(numbers(&place, &halved), whole, "{by}");
         let extra = |run: &str| place.bytes(run, "extra_parameters.safetensors");
         assert_eq!(extra(&halved), extra(by), "{by}");
@@ -121,7 +121,7 @@ fn an_extra_parameter_is_trained_and_saved() {
     assert!(offsets.iter().zip(wanted).all(|(one, two)| (one - two).abs() < 1e-6), "{offsets:?}");
     let bytes = place.bytes("extra", "extra_parameters.safetensors");
     assert_eq!(SafeTensors::deserialize(&bytes).unwrap().tensor("offset").unwrap().shape(), [2]);
-    let lock = String::from_utf8(place.bytes("extra", "run.lock")).unwrap();
+    let lock = place.text("extra", "run.lock");
     assert!(lock.contains("extra_parameters.safetensors"), "{lock}");
     let norms = place.metrics("extra").iter().map(|row| row["norm"] == row["gradient-norm"]).collect::<Vec<_>>();
     assert_eq!(norms, [true; 6], "the run reports the norm that `done` returned");
@@ -137,10 +137,10 @@ fn the_extra_parameter_of_the_best_validation_ships_with_its_adapter() {
     place.write("data.jsonl", &(record("What is 1 and 1?", "It is 2.") + &record("What is 2 and 2?", "It is 4.")));
     let held_out = record("What is 3 and 3?", "It is 6, as you know.") + &record("Who is there?", "Nobody is here!");
     place.write("held-out.jsonl", &held_out);
-    let held_out = format!("data.validation={}", place.path("held-out.jsonl").display());
+    let held_out = place.set("data.validation", "held-out.jsonl");
     let settings = [own.as_str(), &held_out, "method.clip=1", "train.steps=40", "train.validate-every=5"];
     let settings = [&settings[..], &["train.batch=2", "train.rate=0.02", "train.schedule=constant"]].concat();
-    let summary = place.train("best", &settings, &mut TestObserver::new()).unwrap();
+    let summary = place.train("best", &settings).unwrap();
     let shipped = summary.outcome.unwrap().shipped;
     assert!(shipped < 40, "{shipped}");
     let rows = place.metrics("best");
@@ -160,7 +160,7 @@ fn a_gradient_that_no_update_used_ends_the_run() {
     let place = Workspace::new();
     let own = format!("method.use={}", own_updates());
     for (run, forgets) in [("all", "method.forgets=true"), ("extra", "method.forgets-extra=true")] {
-        let error = place.train(run, &[&own, forgets], &mut TestObserver::new()).unwrap_err();
+        let error = place.train(run, &[&own, forgets]).unwrap_err();
         assert_eq!(error.to_string(), "`own-updates` made no update of the gradient that it computed in step 1");
         assert!(error.hint().unwrap().contains("`optimizer.done`"));
     }
@@ -183,7 +183,7 @@ fn the_example_muon_learns() {
     let place = Workspace::new();
     let path = built(&place.path(""), "examples/13-muon", "muon");
     let own = format!("method.use={path}");
-    place.train("muon", &[&own, "train.steps=8", "train.rate=0.02"], &mut TestObserver::new()).unwrap();
+    place.train("muon", &[&own, "train.steps=8", "train.rate=0.02"]).unwrap();
     let losses: Vec<f64> = place.metrics("muon").iter().map(|row| row["loss"].as_f64().unwrap()).collect();
     assert!(losses[7] < losses[0] - 0.05, "{losses:?}");
 }
@@ -194,7 +194,7 @@ fn the_example_mezo_learns_without_a_gradient_and_replays() {
     let path = built(&place.path(""), "examples/14-mezo", "mezo");
     let own = format!("method.use={path}");
     let settings = [own.as_str(), "train.steps=60", "train.batch=16", "train.rate=0.002", "train.schedule=constant"];
-    place.train("mezo", &settings, &mut TestObserver::new()).unwrap();
+    place.train("mezo", &settings).unwrap();
     let losses: Vec<f64> = place.metrics("mezo").iter().map(|row| row["loss"].as_f64().unwrap()).collect();
     assert!(losses[59] < losses[0], "{losses:?}");
     place.replay("mezo", &[own]);

@@ -95,7 +95,7 @@ fn check_method(method: &str, more: &[&str]) {
     let settings = |count: usize| {
         let own = [
             format!("method.use={method}"),
-            format!("run.folder={}", place.path("runs").display()),
+            place.set("run.folder", "runs"),
             format!("run.name={count}"),
             "run.hourly-price=0".into(),
         ];
@@ -190,7 +190,7 @@ fn errors(settings: Vec<RunSettings>) -> Vec<String> {
 fn a_rank_with_another_run_is_refused_by_name_before_the_first_step() {
     let place = Workspace::new();
     place.write("other.jsonl", &records(17));
-    let other = format!("data.path={}", place.path("other.jsonl").display());
+    let other = place.set("data.path", "other.jsonl");
     let cases = [
         (vec![other.as_str()], "the data file is another"),
         (vec!["train.rate=0.02"], "`train.rate` was `0.01`, is `0.02`"),
@@ -207,7 +207,7 @@ fn a_rank_with_another_run_is_refused_by_name_before_the_first_step() {
 #[test]
 fn a_rank_that_cannot_plan_ends_the_others_with_its_words() {
     let place = Workspace::new();
-    let missing = format!("data.path={}", place.path("absent.jsonl").display());
+    let missing = place.set("data.path", "absent.jsonl");
     let ended = execute(vec![settings(&place, "one", &[]), settings(&place, "one", &[&missing])], None);
     let first = ended[0].0.as_ref().unwrap_err();
     assert!(first.to_string().starts_with("rank 1 on ") && first.to_string().contains("failed: "), "{first}");

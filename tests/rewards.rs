@@ -10,11 +10,12 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::support::tiny_run::{TestObserver, Workspace};
+use crate::support::manifested::manifested;
+use crate::support::tiny_run::Workspace;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Exit, Explain};
-use tunebox_package::{Reference, builtin, resolve_settings, section};
+use tunebox_package::{Reference, builtin, resolve_settings};
 use tunebox_sandbox::{CodeOptions, Compiling, Engine, Error, Judge, Limits, Verdict};
 
 /// One line of the file.
@@ -229,18 +230,12 @@ fn train_more(body: &str, name: &str, more: &[&str], is_validated: bool) -> Resu
     let place = Workspace::new();
     let prompt = |number: usize| format!("{}\n", json!({ "prompt": format!("Say {number}"), "answer": "x" }));
     place.write("data.jsonl", &(0..8).map(prompt).collect::<String>());
-    let mut component = hostile(body);
-    let manifest = json!({
-        "name": name, "version": "1.0.0", "description": "Written by a stranger", "world": "verifier",
-        "shape": "completion", "settings": [], "metrics": [], "interface": "0.2.0",
-    });
-    section::append(&mut component, "tunebox:manifest", manifest.to_string().as_bytes());
-    std::fs::write(place.path("judge.wasm"), component).unwrap();
-    let verifier = format!("verifier.0.use={}", place.path("judge.wasm").display());
+    let component = manifested(name, hostile(body), json!({ "world": "verifier", "shape": "completion" }));
+    let verifier = place.write_component("verifier.0.use", "judge.wasm", &component);
     let settings = ["method.use=grpo", "method.completions=4", "data.max-length=40", "train.steps=2", &verifier];
-    let validation = format!("data.validation={}", place.path("data.jsonl").display());
+    let validation = place.set("data.validation", "data.jsonl");
     let validation = if is_validated { vec![validation.as_str()] } else { Vec::new() };
-    place.train(name, &[&settings, more, &validation].concat(), &mut TestObserver::new()).map(|_| place)
+    place.train(name, &[&settings, more, &validation].concat()).map(|_| place)
 }
 
 #[test]

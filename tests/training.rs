@@ -24,6 +24,7 @@ mod support {
     pub(crate) mod golden;
     pub(crate) mod golden_rows;
     pub(crate) mod guest;
+    pub(crate) mod manifested;
     pub(crate) mod noise;
     pub(crate) mod reward_models;
     pub(crate) mod tiny_policy;

@@ -7,17 +7,17 @@ use std::sync::{Arc, Mutex};
 use base64::Engine as _;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tunebox_package::{manifest, section};
 use tunebox_training::{Event, Observer, compare_runs, run, try_steps, write_report};
 
 use crate::support::golden::{assert_file, root};
 use crate::support::guest;
+use crate::support::manifested::manifested;
 use crate::support::tiny_run::{TestObserver, Workspace};
 
 const PAGE: &str = "report.html";
 
 fn page(place: &Workspace, run: &str) -> String {
-    String::from_utf8(place.bytes(run, PAGE)).unwrap()
+    place.text(run, PAGE)
 }
 
 /// The state that a page names first.
@@ -105,7 +105,7 @@ impl Observer for Looking {
 fn a_run_that_goes_on_has_a_page_that_loads_itself_again_and_one_that_ended_does_not() {
     let place = Workspace::new();
     let mut looking = Looking { seen: Arc::default() };
-    let data = format!("data.validation={}", place.path("data.jsonl").display());
+    let data = place.set("data.validation", "data.jsonl");
     let plan = place.plan("one", &["train.steps=3", &data]).unwrap();
     run(plan, &mut looking, TestObserver::new().stop).unwrap();
 
@@ -123,12 +123,11 @@ fn a_run_that_goes_on_has_a_page_that_loads_itself_again_and_one_that_ended_does
 fn a_stopped_run_keeps_what_its_page_showed_when_it_goes_on() {
     let place = Workspace::new();
     let settings = ["train.steps=6", "train.save-every=2"];
-    let mut watcher = TestObserver { stop_after: Some(3), ..TestObserver::new() };
-    place.train("halved", &settings, &mut watcher).unwrap();
+    place.stop("halved", &settings, 3);
     let stopped = page(&place, "halved");
     assert_eq!((state(&stopped).as_str(), loads_again(&stopped)), ("stopped", false));
     assert!(stopped.contains("the run did not finish"));
-    place.resume("halved", &settings, &mut TestObserver::new()).unwrap();
+    place.resume("halved", &settings).unwrap();
     let last = page(&place, "halved");
     assert_eq!(state(&last), "finished");
     assert!(last.contains("before step 1 and at the end") && last.contains("after step 6"));
@@ -137,8 +136,7 @@ fn a_stopped_run_keeps_what_its_page_showed_when_it_goes_on() {
 #[test]
 fn a_run_shows_its_estimated_cost_beside_what_it_cost() {
     let place = Workspace::new();
-    let summary =
-        place.train("priced", &["train.steps=12", "run.hourly-price=3600"], &mut TestObserver::new()).unwrap();
+    let summary = place.train("priced", &["train.steps=12", "run.hourly-price=3600"]).unwrap();
     let (step, estimate) = summary.estimate.unwrap();
     let cost = summary.cost.unwrap();
     assert_eq!(step, 3);
@@ -149,14 +147,14 @@ fn a_run_shows_its_estimated_cost_beside_what_it_cost() {
     for wanted in ["time in all", "price", "energy", "estimated after step 3"] {
         assert!(page.contains(wanted), "{wanted}: {page}");
     }
-    let short = place.train("short", &["train.steps=5"], &mut TestObserver::new()).unwrap();
+    let short = place.train("short", &["train.steps=5"]).unwrap();
     assert!(short.estimate.is_none() && short.cost.is_some());
 }
 
 #[test]
 fn a_trial_estimates_the_cost_of_a_run_and_leaves_nothing_of_it() {
     let place = Workspace::new();
-    let data = format!("data.validation={}", place.path("data.jsonl").display());
+    let data = place.set("data.validation", "data.jsonl");
     let folder = tempfile::tempdir().unwrap();
     for settings in [["train.steps=40", "method.use=lora"], ["train.epochs=3", "method.use=lora"]] {
         let plan = place.plan("tried", &[&settings[..], &[data.as_str()]].concat()).unwrap();
@@ -180,15 +178,9 @@ const HOSTILE: &str = r#"
 #[test]
 fn a_run_that_failed_says_why_and_the_lines_of_its_method_are_text() {
     let place = Workspace::new();
-    let mut bytes = guest::component(HOSTILE);
-    let about = json!({
-        "name": "talks", "version": "0.1.0", "description": "Talks", "shape": "supervised", "settings": [],
-        "metrics": ["loss"], "interface": "0.2.0",
-    });
-    section::append(&mut bytes, manifest::SECTION, about.to_string().as_bytes());
-    std::fs::write(place.path("talks.wasm"), bytes).unwrap();
-    let method = format!("method.use={}", place.path("talks.wasm").display());
-    place.train("failed", &[&method, "train.steps=9"], &mut TestObserver::new()).unwrap_err();
+    let method =
+        place.write_component("method.use", "talks.wasm", &manifested("talks", guest::component(HOSTILE), json!({})));
+    place.train("failed", &[&method, "train.steps=9"]).unwrap_err();
 
     let page = page(&place, "failed");
     assert_eq!((state(&page).as_str(), loads_again(&page)), ("failed", false));

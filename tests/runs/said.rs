@@ -1,9 +1,10 @@
 //! What a method says is lines, however its step ends; and so is a gradient that it never got.
 
-use tunebox_package::{manifest, section};
+use serde_json::json;
 use tunebox_training::{Error, Event, Observer, Summary, run};
 
 use crate::support::guest;
+use crate::support::manifested::manifested;
 use crate::support::tiny_run::{TestObserver, Workspace};
 
 /// Logs a line in its `init` and one in every step, and back-propagates a loss that hangs on nothing.
@@ -43,15 +44,9 @@ impl Observer for Listener {
 /// A run of two steps whose method answers `init` and `step` so.
 fn run_method(init: &str, step: &str) -> (Result<Summary, Error>, Vec<String>) {
     let place = Workspace::new();
-    let mut bytes = guest::component(&TALKS.replace("$INIT", init).replace("$STEP", step));
-    let about = serde_json::json!({
-        "name": "talks", "version": "0.1.0", "description": "Talks", "shape": "supervised", "settings": [],
-        "metrics": ["loss"], "interface": "0.2.0",
-    });
-    section::append(&mut bytes, manifest::SECTION, about.to_string().as_bytes());
-    let path = place.path("talks.wasm");
-    std::fs::write(&path, bytes).unwrap();
-    let method = format!("method.use={}", path.display());
+    let bytes = guest::component(&TALKS.replace("$INIT", init).replace("$STEP", step));
+    let bytes = manifested("talks", bytes, json!({ "metrics": ["loss"] }));
+    let method = place.write_component("method.use", "talks.wasm", &bytes);
     let plan = place.plan("talks", &[&method, "train.steps=2"]).unwrap();
     let mut listener = Listener::default();
     let ended = run(plan, &mut listener, TestObserver::new().stop);

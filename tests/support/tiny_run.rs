@@ -1,6 +1,7 @@
 //! A folder with all that a run needs: a tiny random model with a tokenizer of bytes, and data.
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
@@ -61,15 +62,48 @@ impl Workspace {
         plan(self.settings(&[&[name.as_str()], more].concat())?)
     }
 
-    /// Runs it.
-    pub(crate) fn train(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Summary, Error> {
+    /// A setting whose value is the path of a file in the folder.
+    pub(crate) fn set(&self, key: &str, file: &str) -> String {
+        format!("{key}={}", self.path(file).display())
+    }
+
+    /// Writes a component, and returns the setting that names its file.
+    pub(crate) fn write_component(&self, key: &str, file: &str, bytes: &[u8]) -> String {
+        fs::write(self.path(file), bytes).unwrap();
+        self.set(key, file)
+    }
+
+    /// Carries out such a run.
+    pub(crate) fn train(&self, name: &str, more: &[&str]) -> Result<Summary, Error> {
+        self.train_with(name, more, &mut TestObserver::new())
+    }
+
+    /// Carries out such a run under a watcher.
+    pub(crate) fn train_with(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Summary, Error> {
         let plan = self.plan(name, more)?;
         let stop = watcher.stop;
         run(plan, watcher, stop)
     }
 
-    /// Goes on with it.
-    pub(crate) fn resume(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Summary, Error> {
+    /// Carries out such a run until a person stops it after a step.
+    pub(crate) fn stop(&self, name: &str, more: &[&str], step: u64) -> Summary {
+        self.train_with(name, more, &mut TestObserver { stop_after: Some(step), ..TestObserver::new() }).unwrap()
+    }
+
+    /// Carries out such a run until its process dies after a step.
+    pub(crate) fn kill(&self, name: &str, more: &[&str], step: u64) {
+        let mut watcher = TestObserver { die_after: Some(step), ..TestObserver::new() };
+        let died = AssertUnwindSafe(|| self.train_with(name, more, &mut watcher));
+        catch_unwind(died).unwrap_err();
+    }
+
+    /// Resumes such a run.
+    pub(crate) fn resume(&self, name: &str, more: &[&str]) -> Result<Summary, Error> {
+        self.resume_with(name, more, &mut TestObserver::new())
+    }
+
+    /// Resumes such a run under a watcher.
+    pub(crate) fn resume_with(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Summary, Error> {
         let name = format!("run.name={name}");
         let mut settings = self.settings(&[&[name.as_str()], more].concat())?;
         settings.resume = true;
@@ -94,9 +128,14 @@ impl Workspace {
         fs::read(self.path("runs").join(run).join(file)).unwrap()
     }
 
+    /// The text of a file of a run.
+    pub(crate) fn text(&self, run: &str, file: &str) -> String {
+        String::from_utf8(self.bytes(run, file)).unwrap()
+    }
+
     /// The lines of a run's metrics, without what it used of its limits.
     pub(crate) fn metrics(&self, run: &str) -> Vec<Map<String, Value>> {
-        let text = String::from_utf8(self.bytes(run, "metrics.jsonl")).unwrap();
+        let text = self.text(run, "metrics.jsonl");
         let rows = text.lines().map(|line| serde_json::from_str::<Map<String, Value>>(line).unwrap());
         rows.filter(|row| !row.contains_key("used")).collect()
     }
