@@ -10,6 +10,7 @@ use std::process::{Command, Output, Stdio};
 
 use crate::support::absent::absent;
 use crate::support::golden::assert_file;
+use crate::support::workspace::text;
 use serde_json::Value;
 use tunebox_compute::device;
 use tunebox_foundation::explain::Explain as _;
@@ -65,10 +66,6 @@ impl Workspace {
         };
         text.lines().map(row).collect()
     }
-}
-
-fn text(output: &Output) -> String {
-    [&output.stdout, &output.stderr].map(|stream| String::from_utf8_lossy(stream).into_owned()).concat()
 }
 
 /// Asserts that a command ends well; what it said.

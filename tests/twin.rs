@@ -8,6 +8,7 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::support::absent::absent;
+use crate::support::transcript::BINARY;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -15,7 +16,6 @@ use tempfile::TempDir;
 const TRAINED: u64 = 116_736;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 
 fn tunebox(words: &[&str]) -> Command {
     let mut command = Command::new(BINARY);

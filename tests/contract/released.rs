@@ -8,7 +8,7 @@ use tunebox_package::digest::sha256;
 use wit_component::semver_check;
 use wit_parser::{Resolve, UnresolvedPackageGroup};
 
-use super::root;
+use crate::support::golden::root;
 
 /// Every released version, and what `sha256sum *.wit | sha256sum` says in its folder. None is released yet.
 const RELEASED: [(&str, &str); 0] = [];

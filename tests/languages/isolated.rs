@@ -11,6 +11,7 @@ use tunebox_sandbox::{
 use super::python::require_compiler;
 use super::{command, commands, interfaces, play};
 use crate::support::golden::root;
+use crate::support::workspace::text;
 
 const FOLDER: &str = "examples/16-code";
 
@@ -122,16 +123,15 @@ fn code_that_attacks_its_verifier_gets_no_reward_and_spoils_no_other() {
 }
 
 /// Builds a folder with a module; the component, or what the program says where it fails.
-fn build_module(text: &str) -> Result<Vec<u8>, String> {
+fn build_module(source: &str) -> Result<Vec<u8>, String> {
     require_compiler();
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("src")).unwrap();
-    fs::write(place.path().join("src/halves.py"), text).unwrap();
+    fs::write(place.path().join("src/halves.py"), source).unwrap();
     let project = "[project]\nname = \"halves\"\nversion = \"0.1.0\"\ndescription = \"Halves numbers\"\n";
     fs::write(place.path().join("pyproject.toml"), project).unwrap();
     let output = command("tunebox build .", place.path()).output().unwrap();
-    let said = [&output.stdout, &output.stderr].map(|stream| String::from_utf8_lossy(stream).into_owned()).concat();
-    if output.status.success() { Ok(fs::read(place.path().join("halves.wasm")).unwrap()) } else { Err(said) }
+    if output.status.success() { Ok(fs::read(place.path().join("halves.wasm")).unwrap()) } else { Err(text(&output)) }
 }
 
 #[test]

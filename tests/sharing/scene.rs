@@ -12,8 +12,8 @@ use tunebox_package::{Artifact, pack::pack};
 
 use crate::support::fake_registry::{Answer, FakeRegistry};
 use crate::support::renamed::renamed;
-
-pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
+use crate::support::transcript::BINARY;
+use crate::support::workspace::text;
 
 /// Exit code of a refusal: a digest, a signature or a name is wrong.
 pub(crate) const TRUST: i32 = 4;
@@ -49,9 +49,8 @@ impl Person {
     /// The same for a command that must succeed; what it said.
     pub(crate) fn succeed(&self, folder: &str, words: &[&str]) -> String {
         let output = self.command(folder, words).output().unwrap();
-        let told = [&output.stderr, &output.stdout].map(|stream| String::from_utf8_lossy(stream).into_owned()).concat();
-        assert!(output.status.success(), "`tunebox {}`: {told}", words.join(" "));
-        told
+        assert!(output.status.success(), "`tunebox {}`: {}", words.join(" "), text(&output));
+        text(&output)
     }
 
     /// What is installed, what was compiled, and what was decided.
