@@ -9,12 +9,12 @@ mod learning;
 mod limits;
 mod state;
 
-use std::collections::BTreeMap;
 use std::sync::{Arc, LazyLock, Mutex};
 
-use crate::support::fake_run::{FakeRun, Record, rows};
+use crate::support::attack::batch;
+use crate::support::fake_run::{FakeRun, Record};
 use crate::support::guest;
-use tunebox_sandbox::{Batch, Engine, Grants, Limits, Session, SessionSettings};
+use tunebox_sandbox::{Engine, Error, Grants, Limits, Session, SessionSettings};
 
 static ENGINE: LazyLock<Engine> = LazyLock::new(|| Engine::new().unwrap());
 
@@ -50,18 +50,6 @@ const LEARNING: &str = r#"
   (call $handle))
 "#;
 
-fn batch() -> Batch {
-    Batch {
-        sides: vec![("example".into(), rows())],
-        size: 2,
-        columns: BTreeMap::new(),
-        window_targets: BTreeMap::from([("example".into(), 3)]),
-        window_size: 2,
-        ends_window: true,
-        ..Batch::default()
-    }
-}
-
 fn settings() -> SessionSettings {
     SessionSettings { seed: 7, metric_names: vec!["loss".into()], ..SessionSettings::default() }
 }
@@ -71,4 +59,23 @@ fn start(guest: &str, settings: SessionSettings) -> (Session<FakeRun>, Arc<Mutex
     let method = ENGINE.admit(&bytes, "guest", &Grants::default(), &Limits::default()).unwrap();
     let (train_state, record) = FakeRun::with_record();
     (Session::start(&method, train_state, settings).unwrap(), record)
+}
+
+/// A step with this body, which passes the error of its last call on.
+fn step_of(body: &str) -> String {
+    format!("(func $step (param $batch i32) (result i32) {body} (call $pass-on))")
+}
+
+/// Runs steps of a guest that has [`LEARNING`]: the session, and what the last step answered.
+fn run_steps(step: &str, steps: usize) -> (Session<FakeRun>, Arc<Mutex<Record>>, Result<(), Error>) {
+    let (mut session, record) = start(&format!("{LEARNING}{step}"), settings());
+    let mut answer = Ok(());
+    for _ in 0..steps {
+        answer = session.step(batch()).map(|_| ());
+    }
+    (session, record, answer)
+}
+
+fn error_text(answer: Result<(), Error>) -> String {
+    answer.unwrap_err().to_string()
 }
