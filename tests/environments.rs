@@ -4,7 +4,6 @@
 mod runs;
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -17,13 +16,11 @@ use tunebox_model::rows::Rows;
 use tunebox_package::Reference;
 use tunebox_sandbox::{Completions, Engine, Error, Limits, Responder, Response, Turn};
 
+use crate::support::golden::root;
+use crate::support::guest;
 use crate::support::manifested::manifested;
 use crate::support::tiny_policy::tiny_policy;
 use crate::support::tiny_run::Workspace;
-
-fn root() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
 
 /// An environment written as text; `body` is what `respond` does. Its parameters are start and length of the prompt,
 /// the answer and the turns, of twelve bytes each. `$say` answers with a text in memory, `$end` with a reward, `$over`
@@ -48,12 +45,8 @@ fn written(body: &str) -> Vec<u8> {
           (func $again (export "tunebox:method/respond@0.2.0#respond")
             (param $prompt i32) (param i32) (param $answer i32) (param i32) (param $turns i32) (param $count i32) (result i32) {body}))"#
     );
-    let mut module = wat::parse_str(module).unwrap();
-    let mut resolve = wit_parser::Resolve::default();
-    let (package, _) = resolve.push_dir(root().join("wit")).unwrap();
-    let world = resolve.select_world(&[package], Some("environment")).unwrap();
-    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8).unwrap();
-    wit_component::ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()
+    let (resolve, world) = guest::read_world(&root().join("wit"), "environment");
+    guest::encode(&module, &resolve, world)
 }
 
 /// Says `Go on.` twice, then ends with a reward that depends on the length of the last completion.

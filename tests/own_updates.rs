@@ -1,19 +1,15 @@
 //! Methods that update the parameters themselves: their optimizers agree with the host's, their state is saved, and what would
 //! be lost is refused. The method is in `own_updates/method`; the examples Muon and MeZO train too.
 
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::sync::OnceLock;
 
 use safetensors::SafeTensors;
 use tunebox_foundation::explain::Explain;
 use tunebox_package::build::{self, Options};
 
+use crate::support::golden::root;
 use crate::support::tiny_run::Workspace;
-
-/// The repository.
-fn root() -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).to_owned()
-}
 
 /// Builds the method in a folder of the repository into `place`; returns its path.
 fn built(place: &Path, folder: &str, name: &str) -> String {

@@ -8,7 +8,6 @@ mod losses;
 mod peer;
 mod training;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
@@ -18,9 +17,7 @@ use tunebox_sandbox::{
     Batch, Engine, Error, Grants, Limits, Question, RunHooks, Session, SessionSettings, StepReport, TrainState,
 };
 
-fn root() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
+use crate::support::golden::root;
 
 /// A batch of prompts.
 fn batch(prompts: Vec<Vec<u32>>) -> Batch {

@@ -7,9 +7,10 @@
 mod models;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
+use crate::support::golden::root;
+use crate::support::guest;
 use crate::support::manifested::manifested;
 use crate::support::tiny_run::Workspace;
 use serde::Deserialize;
@@ -26,10 +27,6 @@ struct Row {
     answer: String,
     completion: String,
     reward: Option<f64>,
-}
-
-fn root() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
 fn judge(engine: &Engine, name: &str, settings: &Map<String, Json>) -> Result<Judge, Error> {
@@ -90,12 +87,8 @@ fn hostile(body: &str) -> Vec<u8> {
           (func (export "tunebox:method/verify@0.2.0#init") (param i32 i32) (result i32) (i32.const 0))
           (func $again (export "tunebox:method/verify@0.2.0#verify") (param i32 i32 i32 i32 i32 i32) (result i32) {body}))"#
     );
-    let mut module = wat::parse_str(module).unwrap();
-    let mut resolve = wit_parser::Resolve::default();
-    let (package, _) = resolve.push_dir(root().join("wit")).unwrap();
-    let world = resolve.select_world(&[package], Some("verifier")).unwrap();
-    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8).unwrap();
-    wit_component::ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()
+    let (resolve, world) = guest::read_world(&root().join("wit"), "verifier");
+    guest::encode(&module, &resolve, world)
 }
 
 #[test]

@@ -11,8 +11,8 @@ use tunebox_model::rows::Rows;
 use tunebox_package::{Reference, resolve_settings};
 use tunebox_sandbox::{Batch, Engine, Error as SandboxError, Grants, Limits, Session, SessionSettings, StepReport};
 
-use super::root;
 use crate::support::given_stream::{GivenStream, REFUSAL, given_stream};
+use crate::support::golden::root;
 
 /// A table of `golden/editing.json`.
 fn golden(name: &str) -> Vec<Vec<f32>> {

@@ -16,7 +16,7 @@ use tunebox_model::vectors::Vectors;
 use tunebox_model::{Model, Policy, PolicySettings, Source, View};
 use tunebox_training::{Error, Event, Observer, RunSettings, plan, run};
 
-use super::root;
+use crate::support::golden::root;
 
 /// Hears nothing.
 struct IgnoreEvents;

@@ -6,8 +6,9 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use tunebox_sandbox::{Error, StepReport};
 
-use super::{batch, metric, root, session, with};
+use super::{batch, metric, session, with};
 use crate::support::given_rollout::{GivenRollout, Rollout};
+use crate::support::golden::root;
 
 /// One line of `golden/methods/grpo.jsonl`.
 #[derive(Deserialize)]

@@ -3,7 +3,7 @@
 use serde_json::json;
 use tunebox_package::build::{self, Options};
 
-use super::root;
+use crate::support::golden::root;
 use crate::support::tiny_run::Workspace;
 
 /// A tiny random model, prompts, and a verifier that likes short answers.

@@ -7,7 +7,7 @@ use super::{error_text, run_steps, step_of};
 /// Runs steps of a guest that learns from activations; the last step's answer, and the largest number of the model's
 /// gradient, without its sign.
 fn learn_in_steps(step: &str, steps: usize) -> (Result<(), Error>, f32) {
-    let (session, _, answer) = run_steps(step, steps);
+    let (mut session, _, answer) = run_steps(step, steps);
     let gradient = session.train_state().policy.parameters().gradients().abs().unwrap().max_all().unwrap();
     (answer, gradient.to_scalar::<f32>().unwrap())
 }

@@ -43,12 +43,23 @@ pub(crate) fn component_for(text: &str, contract: &Path, version: &str) -> Vec<u
     if start.starts_with("(component") || start.starts_with("(module") {
         return wat::parse_str(text).unwrap();
     }
+    let (resolve, world) = read_world(contract, "method");
+    let text = module(&(imports(text, &resolve, world) + text)).replace("@0.2.0", &format!("@{version}"));
+    encode(&text, &resolve, world)
+}
+
+/// The contract in a folder, and one of its worlds.
+pub(crate) fn read_world(contract: &Path, name: &str) -> (Resolve, WorldId) {
     let mut resolve = Resolve::default();
     let (package, _) = resolve.push_dir(contract).unwrap();
-    let world = resolve.select_world(&[package], Some("method")).unwrap();
-    let text = module(&(imports(text, &resolve, world) + text)).replace("@0.2.0", &format!("@{version}"));
+    let world = resolve.select_world(&[package], Some(name)).unwrap();
+    (resolve, world)
+}
+
+/// The component of a world that a module written as text becomes.
+pub(crate) fn encode(text: &str, resolve: &Resolve, world: WorldId) -> Vec<u8> {
     let mut module = wat::parse_str(text).unwrap_or_else(|error| panic!("{error}"));
-    embed_component_metadata(&mut module, &resolve, world, StringEncoding::UTF8).unwrap();
+    embed_component_metadata(&mut module, resolve, world, StringEncoding::UTF8).unwrap();
     ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()
 }
 
