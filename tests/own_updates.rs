@@ -1,35 +1,14 @@
 //! Methods that update the parameters themselves: their optimizers agree with the host's, their state is saved, and what would
 //! be lost is refused. The method is in `own_updates/method`; the examples Muon and MeZO train too.
 
-use std::path::Path;
-use std::sync::OnceLock;
-
 use safetensors::SafeTensors;
 use tunebox_foundation::explain::Explain;
-use tunebox_package::build::{self, Options};
 
-use crate::support::golden::root;
+use crate::support::built::built;
 use crate::support::tiny_run::Workspace;
 
-/// Builds the method in a folder of the repository into `place`; returns its path.
-fn built(place: &Path, folder: &str, name: &str) -> String {
-    let output = place.join(format!("{name}.wasm"));
-    let options = Options { output: Some(output.clone()), ..Options::default() };
-    let built = build::build(&root().join(folder), &options, &mut |_| {});
-    built.unwrap_or_else(|error| panic!("{error}"));
-    output.display().to_string()
-}
-
-/// The method of this test, built once.
-fn own_updates() -> &'static str {
-    static PATH: OnceLock<(tempfile::TempDir, String)> = OnceLock::new();
-    let (_, path) = PATH.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let path = built(folder.path(), "tests/own_updates/method", "own-updates");
-        (folder, path)
-    });
-    path
-}
+/// The method of this test.
+const METHOD: &str = "tests/own_updates/method";
 
 /// Trains six steps of two micro-batches; returns the adapter's numbers.
 fn adapter(place: &Workspace, name: &str, more: &[&str]) -> Vec<f32> {
@@ -57,7 +36,7 @@ fn distance(one: &[f32], other: &[f32]) -> f32 {
 
 #[test]
 fn adamw_in_the_method_agrees_with_the_hosts() {
-    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    let (place, own) = (Workspace::new(), built(METHOD));
     let host = adapter(&place, "host", &["train.clip=0"]);
     // The SDK computes in another order; six steps apart, that is a few units of the last place.
     for (name, at_once) in [("flat", "true"), ("each", "false")] {
@@ -72,7 +51,7 @@ fn adamw_in_the_method_agrees_with_the_hosts() {
 
 #[test]
 fn the_hosts_other_optimizers_agree_with_those_of_the_sdk() {
-    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    let (place, own) = (Workspace::new(), built(METHOD));
     for (name, more, tolerance) in
         [("lion", &[][..], 2e-6), ("muon", &[], 1e-4), ("sgd", &["train.momentum=0.9"], 2e-6)]
     {
@@ -86,7 +65,7 @@ fn the_hosts_other_optimizers_agree_with_those_of_the_sdk() {
 
 #[test]
 fn every_optimizer_of_the_sdk_resumes_to_the_same_bits() {
-    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    let (place, own) = (Workspace::new(), built(METHOD));
     let mut trained = Vec::new();
     for by in ["adamw", "lion", "muon", "sgd", "sam"] {
         let by_setting = format!("method.by={by}");
@@ -109,7 +88,7 @@ fn every_optimizer_of_the_sdk_resumes_to_the_same_bits() {
 
 #[test]
 fn an_extra_parameter_is_trained_and_saved() {
-    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    let (place, own) = (Workspace::new(), built(METHOD));
     adapter(&place, "extra", &[&own]);
     let offsets: Vec<f64> = place.metrics("extra").iter().map(|row| row["offset"].as_f64().unwrap()).collect();
     // w ← w − 0.1 · 2(w − 1), from 0.5.
@@ -125,7 +104,7 @@ fn an_extra_parameter_is_trained_and_saved() {
 
 #[test]
 fn the_extra_parameter_of_the_best_validation_ships_with_its_adapter() {
-    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    let (place, own) = (Workspace::new(), built(METHOD));
     let record = |question: &str, answer: &str| {
         let line = serde_json::json!({ "prompt": question, "completion": answer });
         format!("{line}\n")
@@ -154,7 +133,7 @@ fn the_extra_parameter_of_the_best_validation_ships_with_its_adapter() {
 #[test]
 fn a_gradient_that_no_update_used_ends_the_run() {
     let place = Workspace::new();
-    let own = format!("method.use={}", own_updates());
+    let own = built(METHOD);
     for (run, forgets) in [("all", "method.forgets=true"), ("extra", "method.forgets-extra=true")] {
         let error = place.train(run, &[&own, forgets]).unwrap_err();
         assert_eq!(error.to_string(), "`own-updates` made no update of the gradient that it computed in step 1");
@@ -165,7 +144,7 @@ fn a_gradient_that_no_update_used_ends_the_run() {
 #[test]
 fn settings_of_the_hosts_optimizer_are_refused_where_it_has_none() {
     let place = Workspace::new();
-    let own = format!("method.use={}", own_updates());
+    let own = built(METHOD);
     for key in ["train.clip=1", "train.weight-decay=0.1", "train.optimizer=lion", "train.momentum=0.9"] {
         let error = place.plan("unused", &[&own, key]).err().unwrap();
         let name = key.split('=').next().unwrap();
@@ -177,8 +156,7 @@ fn settings_of_the_hosts_optimizer_are_refused_where_it_has_none() {
 #[test]
 fn the_example_muon_learns() {
     let place = Workspace::new();
-    let path = built(&place.path(""), "examples/13-muon", "muon");
-    let own = format!("method.use={path}");
+    let own = built("examples/13-muon");
     place.train("muon", &[&own, "train.steps=8", "train.rate=0.02"]).unwrap();
     let losses: Vec<f64> = place.metrics("muon").iter().map(|row| row["loss"].as_f64().unwrap()).collect();
     assert!(losses[7] < losses[0] - 0.05, "{losses:?}");
@@ -187,8 +165,7 @@ fn the_example_muon_learns() {
 #[test]
 fn the_example_mezo_learns_without_a_gradient_and_replays() {
     let place = Workspace::new();
-    let path = built(&place.path(""), "examples/14-mezo", "mezo");
-    let own = format!("method.use={path}");
+    let own = built("examples/14-mezo");
     let settings = [own.as_str(), "train.steps=60", "train.batch=16", "train.rate=0.002", "train.schedule=constant"];
     place.train("mezo", &settings).unwrap();
     let losses: Vec<f64> = place.metrics("mezo").iter().map(|row| row["loss"].as_f64().unwrap()).collect();

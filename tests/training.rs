@@ -17,6 +17,7 @@ mod twin_bench;
 
 /// What the modules share.
 mod support {
+    pub(crate) mod built;
     pub(crate) mod fixed_completions;
     pub(crate) mod given_rollout;
     pub(crate) mod given_scores;

@@ -1,8 +1,8 @@
 //! Runs on a tiny random model: accumulation, stops, held-out prompts, and a method that lives outside.
 
 use serde_json::json;
-use tunebox_package::build::{self, Options};
 
+use crate::support::built::built_path;
 use crate::support::golden::root;
 use crate::support::tiny_run::Workspace;
 
@@ -108,10 +108,7 @@ fn a_method_that_lives_outside_learns_by_the_sdk_alone() {
     let source = std::fs::read_to_string(root().join("examples/9-rloo/src/lib.rs")).unwrap();
     assert!(source.lines().count() < 100);
     let place = workspace();
-    let options = Options { output: Some(place.path("rloo.wasm")), ..Options::default() };
-    let built = build::build(&root().join("examples/9-rloo"), &options, &mut |_| {});
-    built.unwrap_or_else(|error| panic!("{error}"));
-    train(&place, "rloo", &run_of(&place.path("rloo.wasm").display().to_string()), &["train.batch=4"]);
+    train(&place, "rloo", &run_of(&built_path("examples/9-rloo")), &["train.batch=4"]);
     let rows = place.metrics("rloo");
     assert_eq!(rows.len(), 4);
     assert!(rows.iter().all(|row| row["gradient-norm"].as_f64().unwrap() > 0.0), "{rows:?}");
