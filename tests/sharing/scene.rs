@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
 use tunebox_package::artifact::MANIFEST;
@@ -12,33 +12,31 @@ use tunebox_package::{Artifact, pack::pack};
 
 use crate::support::fake_registry::{Answer, FakeRegistry};
 use crate::support::renamed::renamed;
-use crate::support::transcript::BINARY;
-use crate::support::workspace::text;
+use crate::support::workspace::{Workspace, text};
 
 /// Exit code of a refusal: a digest, a signature or a name is wrong.
 pub(crate) const TRUST: i32 = 4;
 
 /// Somebody with a machine of their own: a home folder, a cache of compiled methods, a project.
-pub(crate) struct Person(tempfile::TempDir);
+pub(crate) struct Person(Workspace);
 
 impl Person {
     pub(crate) fn new() -> Self {
-        let place = tempfile::tempdir().unwrap();
-        fs::create_dir(place.path().join("project")).unwrap();
+        let mut place = Workspace::empty();
+        place.cache = place.path("cache");
+        fs::create_dir(place.path("project")).unwrap();
         Self(place)
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.0.path(name)
     }
 
     /// The program in a folder of this person's.
     pub(crate) fn command(&self, folder: &str, words: &[&str]) -> Command {
-        let mut command = Command::new(BINARY);
-        command.current_dir(self.path(folder)).args(words);
-        command.env("TUNEBOX_HOME", self.path("home")).env("TUNEBOX_CACHE", self.path("cache"));
-        command.env("DOCKER_CONFIG", self.path("no-logins")).env_remove("TUNEBOX_PUBLISHERS").env("NO_COLOR", "1");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = self.0.tunebox(words);
+        command.current_dir(self.path(folder));
+        command.env("DOCKER_CONFIG", self.path("no-logins")).env_remove("TUNEBOX_PUBLISHERS");
         command
     }
 
