@@ -51,6 +51,21 @@ impl Person {
         text(&output)
     }
 
+    /// The same for one that must end with a code.
+    pub(crate) fn fail(&self, words: &[&str], code: i32) -> String {
+        let output = self.tunebox(words);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "`tunebox {}`: {told}", words.join(" "));
+        told
+    }
+
+    /// Lays a package into the project: its file, and its signature beside it.
+    pub(crate) fn hold(&self, file: &str, package: &Artifact) {
+        let path = self.path("project").join(file);
+        fs::write(format!("{}.minisig", path.display()), package.signature.as_ref().unwrap()).unwrap();
+        fs::write(path, &package.wasm).unwrap();
+    }
+
     /// What is installed, what was compiled, and what was decided.
     pub(crate) fn state(&self) -> (String, Vec<PathBuf>, Vec<Option<String>>) {
         let list = String::from_utf8(self.tunebox(&["list", "--packages", "--json"]).stdout).unwrap();
@@ -75,9 +90,7 @@ impl Person {
     /// compiled or decided.
     pub(crate) fn assert_failed(&self, words: &[&str], code: i32, first: &str) -> String {
         let before = self.state();
-        let output = self.tunebox(words);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{first}: {told}");
+        let told = self.fail(words, code);
         // A registry that is waited for is named before.
         let begins = told.lines().find(|line| !line.trim_start().starts_with("Connecting to the registry of "));
         assert_eq!(begins, Some(first), "{told}");
