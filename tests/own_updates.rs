@@ -5,7 +5,7 @@ use safetensors::SafeTensors;
 use tunebox_foundation::explain::Explain;
 
 use crate::support::built::built;
-use crate::support::tiny_run::Workspace;
+use crate::support::tiny_run::{Workspace, numbers};
 
 /// The method of this test.
 const METHOD: &str = "tests/own_updates/method";
@@ -14,17 +14,7 @@ const METHOD: &str = "tests/own_updates/method";
 fn adapter(place: &Workspace, name: &str, more: &[&str]) -> Vec<f32> {
     let steps = ["train.steps=6", "train.batch=2", "train.accumulation=2", "train.warmup=2"];
     place.train(name, &[&steps, more].concat()).unwrap();
-    numbers(place, name)
-}
-
-/// All numbers of a run's adapter, in the order of the names.
-fn numbers(place: &Workspace, name: &str) -> Vec<f32> {
-    let bytes = place.bytes(name, "adapter_model.safetensors");
-    let file = SafeTensors::deserialize(&bytes).unwrap();
-    let mut names = file.names();
-    names.sort_unstable();
-    let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
-    names.iter().flat_map(|name| file.tensor(name).unwrap().data().chunks(4).map(number).collect::<Vec<_>>()).collect()
+    numbers(&place.bytes(name, "adapter_model.safetensors"), "")
 }
 
 /// The largest distance between numbers, as a share of the largest number.
@@ -76,7 +66,7 @@ fn every_optimizer_of_the_sdk_resumes_to_the_same_bits() {
         let all = [&steps, &settings[..]].concat();
         place.stop(&halved, &all, 3);
         place.resume(&halved, &all).unwrap();
-        assert_eq!(numbers(&place, &halved), whole, "{by}");
+        assert_eq!(numbers(&place.bytes(&halved, "adapter_model.safetensors"), ""), whole, "{by}");
         let extra = |run: &str| place.bytes(run, "extra_parameters.safetensors");
         assert_eq!(extra(&halved), extra(by), "{by}");
         trained.push(whole);
@@ -122,9 +112,7 @@ fn the_extra_parameter_of_the_best_validation_ships_with_its_adapter() {
     let offset = |step: u64| {
         rows.iter().find(|row| row["step"] == step && row.contains_key("offset")).unwrap()["offset"].as_f64().unwrap()
     };
-    let bytes = place.bytes("best", "extra_parameters.safetensors");
-    let file = SafeTensors::deserialize(&bytes).unwrap();
-    let found = f32::from_le_bytes(file.tensor("offset").unwrap().data()[..4].try_into().unwrap());
+    let found = numbers(&place.bytes("best", "extra_parameters.safetensors"), "offset")[0];
     assert!((f64::from(found) - offset(shipped)).abs() < 1e-6, "{found} {}", offset(shipped));
     assert!((f64::from(found) - offset(40)).abs() > 1e-6, "{found} {}", offset(40));
     place.replay("best", &[own]);

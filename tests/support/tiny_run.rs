@@ -5,6 +5,7 @@ use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use safetensors::SafeTensors;
 use serde_json::{Map, Value, json};
 use tunebox_sandbox::Compiling;
 use tunebox_training::{Comparison, Error, Event, Observer, Plan, Replay, RunSettings, Summary, plan, run, verify};
@@ -139,6 +140,16 @@ impl Workspace {
         let rows = text.lines().map(|line| serde_json::from_str::<Map<String, Value>>(line).unwrap());
         rows.filter(|row| !row.contains_key("used")).collect()
     }
+}
+
+/// The numbers in a file of tensors in f32 whose names hold a text, in the order of the names.
+pub(crate) fn numbers(bytes: &[u8], text: &str) -> Vec<f32> {
+    let file = SafeTensors::deserialize(bytes).unwrap();
+    let mut names = file.names();
+    names.retain(|name| name.contains(text));
+    names.sort_unstable();
+    let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
+    names.iter().flat_map(|name| file.tensor(name).unwrap().data().chunks(4).map(number).collect::<Vec<_>>()).collect()
 }
 
 /// What happens when a checkpoint is on the disk.
