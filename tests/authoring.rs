@@ -10,6 +10,7 @@ use serde_json::Value;
 use tunebox_package::builtin;
 use tunebox_package::template::SHAPES;
 
+use crate::support::folders::lock;
 use crate::support::golden::root;
 use crate::support::workspace::{Workspace, text};
 
@@ -166,12 +167,10 @@ fn the_lock_of_the_template_is_what_cargo_makes_of_the_repository_s() {
     let place = Workspace::empty();
     place.succeed(&["new", "calm"]);
     let (folder, template) = (place.path("calm"), root().join("sdk/template/rust/Cargo.lock"));
-    std::fs::copy(root().join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
-    let shortened = Command::new("cargo").args(["update", "--workspace", "--quiet"]).current_dir(&folder).status();
-    assert!(shortened.unwrap().success());
-    let lock = std::fs::read_to_string(folder.join("Cargo.lock")).unwrap().replace("\"calm\"", "\"blank\"");
+    lock(&folder);
+    let locked = std::fs::read_to_string(folder.join("Cargo.lock")).unwrap().replace("\"calm\"", "\"blank\"");
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&template, &lock).unwrap();
+        std::fs::write(&template, &locked).unwrap();
     }
     let packages = |text: &str| {
         let mut packages: Vec<String> = text.split("[[package]]").skip(1).map(|part| part.trim().to_owned()).collect();
@@ -181,7 +180,7 @@ fn the_lock_of_the_template_is_what_cargo_makes_of_the_repository_s() {
     let kept = std::fs::read_to_string(&template).unwrap();
     assert_eq!(
         packages(&kept),
-        packages(&lock),
+        packages(&locked),
         "`BLESS=1 cargo test --release --test program authoring::` locks anew"
     );
 }

@@ -15,6 +15,7 @@ use std::process::{Command, Stdio};
 use serde_json::json;
 
 use crate::support::absent::absent;
+use crate::support::folders::copy;
 use crate::support::golden::root;
 use crate::support::guest;
 use crate::support::renamed;
@@ -79,22 +80,8 @@ fn every_example_runs_as_its_page_says() {
 /// The files of a walk in a folder of their own.
 fn copy_of(folder: &Path) -> Workspace {
     let place = Workspace::empty();
-    copy_files(folder, place.folder());
+    copy(folder, place.folder());
     place
-}
-
-/// Copies the files of a folder and of the folders in it, without what builds and runs of a reader leave.
-fn copy_files(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap();
-        if path.is_file() {
-            std::fs::copy(&path, to.join(name)).unwrap();
-        } else if ![".tunebox", "runs", "target"].iter().any(|left| name == *left) {
-            std::fs::create_dir(to.join(name)).unwrap();
-            copy_files(&path, &to.join(name));
-        }
-    }
 }
 
 #[test]

@@ -24,6 +24,7 @@ mod support {
     #[expect(dead_code, reason = "another program uses the rest")]
     pub(crate) mod fake_registry;
     pub(crate) mod fake_run;
+    pub(crate) mod folders;
     pub(crate) mod given_scores;
     pub(crate) mod golden;
     #[expect(dead_code, reason = "another program uses the rest")]

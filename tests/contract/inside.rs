@@ -2,16 +2,15 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
 use serde_json::{Value, json};
 use tempfile::TempDir;
 use tunebox_foundation::explain::Explain;
+use tunebox_package::Reference;
 use tunebox_package::build::{Built, Options, Record, build};
-use tunebox_package::{Reference, toolchain};
 
 use super::{form, play, train};
-use crate::support::golden::root;
+use crate::support::folders::method_folder;
 use crate::support::guest;
 use crate::support::transcript::METHOD_TARGET;
 use crate::support::workspace::Workspace;
@@ -134,24 +133,11 @@ impl Method for Busy {
 method! { Busy, shape: "supervised", metrics: [] }
 "#;
 
-/// A folder with a method in it, locked to the repository's versions, which shares what was compiled before it.
+/// A folder with a method in it, which shares what was compiled before it.
 fn folder(source: &str) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let sdk = root().join("sdk/rust").canonicalize().unwrap();
-    let manifest = format!(
-        "[package]\nname = 'busy'\nversion = '0.1.0'\nedition = '2024'\ndescription = 'Works'\n\n\
-         [lib]\ncrate-type = ['cdylib']\n\n[dependencies]\ntunebox = {{ path = '{}' }}\n\n[workspace]\n",
-        sdk.display()
-    );
-    fs::create_dir(folder.path().join("src")).unwrap();
+    let folder = method_folder("busy", source);
     fs::create_dir(folder.path().join(".cargo")).unwrap();
     fs::write(folder.path().join(".cargo/config.toml"), format!("build.target-dir = {METHOD_TARGET:?}\n")).unwrap();
-    fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
-    fs::write(folder.path().join("src/lib.rs"), source).unwrap();
-    fs::copy(root().join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
-    let toolchain = toolchain::find().unwrap();
-    let mut cargo = Command::new(toolchain.cargo);
-    assert!(cargo.args(["update", "--workspace", "--quiet"]).current_dir(folder.path()).status().unwrap().success());
     folder
 }
 

@@ -10,6 +10,7 @@ use tunebox_sandbox::{
 
 use super::python::require_compiler;
 use super::{command, commands, interfaces, play};
+use crate::support::folders::copy;
 use crate::support::golden::root;
 use crate::support::workspace::text;
 
@@ -78,15 +79,7 @@ const WRONG: [(&str, &str); 8] = [
 fn built() -> (TempDir, Vec<u8>) {
     require_compiler();
     let place = tempfile::tempdir().unwrap();
-    for part in ["", "src", "tests"] {
-        fs::create_dir_all(place.path().join(FOLDER).join(part)).unwrap();
-        for entry in fs::read_dir(root().join(FOLDER).join(part)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_file() && path.extension().is_none_or(|extension| extension != "wasm") {
-                fs::copy(&path, place.path().join(FOLDER).join(part).join(path.file_name().unwrap())).unwrap();
-            }
-        }
-    }
+    copy(&root().join(FOLDER), &place.path().join(FOLDER));
     let page = commands(&format!("{FOLDER}/README.md"));
     let [build, test] = [0, 1].map(|number| play(&page[number], place.path()));
     assert!(build.contains("passes-tests.wasm"), "{build}");
