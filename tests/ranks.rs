@@ -3,32 +3,14 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tunebox_foundation::explain::Explain as _;
-use tunebox_training::{Connection, Error, Event, Observer, RunSettings, Summary, execute_on_ranks};
+use tunebox_training::{Connection, Error, RunSettings, Summary, execute_on_ranks};
 
 use crate::support::tiny_run::{TestObserver, Workspace, records};
-
-/// Watches a rank, and may stop the run after a step.
-struct Watcher<'a> {
-    stop: &'a AtomicBool,
-    stop_after: Option<u64>,
-    events: usize,
-}
-
-impl Observer for Watcher<'_> {
-    fn event(&mut self, event: &Event) {
-        self.events += 1;
-        if let Event::Step(step) = event
-            && self.stop_after == Some(step.step)
-        {
-            self.stop.store(true, Ordering::Relaxed);
-        }
-    }
-}
 
 /// What a rank returned, and how many events it sent.
 type Ended = (Result<Summary, Error>, usize);
@@ -42,13 +24,13 @@ fn execute(settings: Vec<RunSettings>, stop_after: Option<u64>) -> Vec<Ended> {
             scope.spawn(move || {
                 let connection = Connection::open(Box::new(transport), Duration::from_secs(600)).unwrap();
                 let connection = Arc::new(Mutex::new(connection));
-                let stop = AtomicBool::new(false);
-                let mut watcher = Watcher { stop: &stop, stop_after, events: 0 };
-                let result = execute_on_ranks(settings, None, &mut watcher, &stop, &connection);
+                let mut watcher = TestObserver { stop_after, ..TestObserver::new() };
+                let stop = watcher.stop;
+                let result = execute_on_ranks(settings, None, &mut watcher, stop, &connection);
                 let mut connection = Arc::into_inner(connection).unwrap().into_inner().unwrap();
                 let result = connection.finish(result, |error| (error.explanation(), error.exit()));
                 connection.close(1);
-                (result, watcher.events)
+                (result, watcher.events.len())
             })
         };
         let threads: Vec<_> = settings.into_iter().zip(transports).map(start).collect();

@@ -1,11 +1,10 @@
 //! The best validation ships, whatever stopped the run on the way, and a run that no longer improves can end early.
 
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 use tunebox_foundation::explain::Explain;
-use tunebox_training::{Event, Observer, run};
+use tunebox_training::Event;
 
 use super::ADAPTER;
 use crate::support::tiny_run::{TestObserver, Workspace};
@@ -207,26 +206,17 @@ fn a_run_that_no_longer_improves_ends_by_its_patience_and_replays() {
     assert_eq!(place.replay("patient", &[]).1.steps, 40);
 }
 
-/// The warnings of a run.
-#[derive(Default)]
-struct Warnings(Vec<String>);
-
-impl Observer for Warnings {
-    fn event(&mut self, event: &Event) {
-        if let Event::Warning { text } = event {
-            self.0.push(text.clone());
-        }
-    }
-}
-
 #[test]
 fn a_validation_that_rises_while_the_training_loss_falls_is_a_warning_once() {
     let (place, held_out) = workspace();
-    let mut warnings = Warnings::default();
-    let plan = place.plan("warned", &[&HEART[..], &[held_out.as_str()]].concat()).unwrap();
-    run(plan, &mut warnings, &AtomicBool::new(false)).unwrap();
-    let risen: Vec<&String> = warnings.0.iter().filter(|text| text.contains("learns the records by heart")).collect();
-    assert_eq!(risen.len(), 1, "{:?}", warnings.0);
+    let mut watcher = TestObserver::new();
+    place.train_with("warned", &[&HEART[..], &[held_out.as_str()]].concat(), &mut watcher).unwrap();
+    let warnings = watcher.events.iter().filter_map(|event| match event {
+        Event::Warning { text } if text.contains("learns the records by heart") => Some(text),
+        _ => None,
+    });
+    let risen: Vec<&String> = warnings.collect();
+    assert_eq!(risen.len(), 1, "{risen:?}");
     let best = best_step(&place, "warned");
     assert!(risen[0].contains(&format!("at step {best} to ")), "{risen:?}");
     assert!(risen[0].contains(&format!("the weights of step {best} are kept and will be shipped")), "{risen:?}");

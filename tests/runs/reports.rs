@@ -2,7 +2,6 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use serde_json::{Value, json};
@@ -88,15 +87,14 @@ fn a_rate_that_a_run_file_leaves_out_is_compared_by_the_one_of_the_plan() {
     assert_eq!(rate.short_values(), ["0.001", "0.005"]);
 }
 
-/// Looks at the page of a run while it goes on: when it begins, and at each step.
-struct Looking {
-    seen: Arc<Mutex<Vec<String>>>,
-}
+/// Reads the page of a run when it begins.
+#[derive(Default)]
+struct Looking(String);
 
 impl Observer for Looking {
     fn event(&mut self, event: &Event) {
         if let Event::Planned { folder, .. } = event {
-            self.seen.lock().unwrap().push(std::fs::read_to_string(folder.join(PAGE)).unwrap());
+            self.0 = std::fs::read_to_string(folder.join(PAGE)).unwrap();
         }
     }
 }
@@ -104,13 +102,12 @@ impl Observer for Looking {
 #[test]
 fn a_run_that_goes_on_has_a_page_that_loads_itself_again_and_one_that_ended_does_not() {
     let place = Workspace::new();
-    let mut looking = Looking { seen: Arc::default() };
+    let mut looking = Looking::default();
     let data = place.set("data.validation", "data.jsonl");
     let plan = place.plan("one", &["train.steps=3", &data]).unwrap();
     run(plan, &mut looking, TestObserver::new().stop).unwrap();
 
-    let first = looking.seen.lock().unwrap().remove(0);
-    assert_eq!((state(&first).as_str(), loads_again(&first)), ("running", true));
+    assert_eq!((state(&looking.0).as_str(), loads_again(&looking.0)), ("running", true));
     let last = page(&place, "one");
     assert_eq!((state(&last).as_str(), loads_again(&last)), ("finished", false));
     assert!(last.contains("step 3 of 3") && last.contains("validation loss") && last.contains("peak memory"), "{last}");
@@ -288,41 +285,31 @@ fn what_a_method_learned_from_is_shown_every_few_steps() {
         "verifier.0.buffer=40",
         "verifier.0.unit=characters",
     ];
-    let mut sampled = Sampled::default();
-    run(place.plan("shown", &settings).unwrap(), &mut sampled, TestObserver::new().stop).unwrap();
-    let steps: Vec<u64> = sampled.0.iter().map(|(step, _)| *step).collect();
+    let sampled = |run: &str, settings: &[&str]| {
+        let mut watcher = TestObserver::new();
+        place.train_with(run, settings, &mut watcher).unwrap();
+        let samples = watcher.events.into_iter().filter_map(|event| match event {
+            Event::Sampled { step, samples } => Some((step, samples)),
+            _ => None,
+        });
+        samples.collect::<Vec<_>>()
+    };
+    let shown = sampled("shown", &settings);
+    let steps: Vec<u64> = shown.iter().map(|(step, _)| *step).collect();
     assert_eq!(steps, [1, 3, 6, 7], "the first, every third, the last");
-    for (_, samples) in &sampled.0 {
-        let prompts: BTreeSet<&str> = samples.iter().map(|(prompt, _)| prompt.as_str()).collect();
+    for (_, samples) in &shown {
+        let prompts: BTreeSet<&str> = samples.iter().map(|sample| sample.prompt.as_str()).collect();
         assert!((1..=4).contains(&samples.len()) && prompts.len() <= 2, "{samples:?}");
-        for pair in samples.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
-            assert!(pair[0].1 > pair[1].1, "the best of a prompt first: {samples:?}");
+        for pair in samples.windows(2).filter(|pair| pair[0].prompt == pair[1].prompt) {
+            assert!(pair[0].reward > pair[1].reward, "the best of a prompt first: {samples:?}");
         }
     }
     let page = page(&place, "shown");
     assert!(page.contains("Completions and their rewards") && page.contains("Say ") && page.contains("&lt;b&gt;"));
     let quiet = [&settings[..5], &["train.show-completions=0"], &settings[6..]].concat();
-    let mut sampled = Sampled::default();
-    run(place.plan("quiet", &quiet).unwrap(), &mut sampled, TestObserver::new().stop).unwrap();
-    assert!(sampled.0.is_empty());
+    assert!(sampled("quiet", &quiet).is_empty());
     let adapter = |run: &str| place.bytes(run, "adapter_model.safetensors");
     assert!(adapter("shown") == adapter("quiet"), "what is shown changes nothing");
-}
-
-/// Steps with the prompts and rewards of the completions that were shown.
-#[derive(Default)]
-struct Sampled(Vec<(u64, Shown)>);
-
-/// Prompts and rewards.
-type Shown = Vec<(String, Option<f64>)>;
-
-impl Observer for Sampled {
-    fn event(&mut self, event: &Event) {
-        if let Event::Sampled { step, samples } = event {
-            let shown = samples.iter().map(|sample| (sample.prompt.clone(), sample.reward));
-            self.0.push((*step, shown.collect()));
-        }
-    }
 }
 
 #[test]

@@ -1,7 +1,7 @@
 //! What a method says is lines, however its step ends; and so is a gradient that it never got.
 
 use serde_json::json;
-use tunebox_training::{Error, Event, Observer, Summary, run};
+use tunebox_training::{Error, Event, Summary};
 
 use crate::support::guest;
 use crate::support::manifested::manifested;
@@ -23,34 +23,20 @@ const TALKS: &str = r#"
 (func $trap (result i32) (unreachable))
 "#;
 
-/// What was lines of a run, in order.
-#[derive(Default)]
-struct Listener {
-    lines: Vec<String>,
-}
-
-impl Observer for Listener {
-    fn event(&mut self, event: &Event) {
-        match event {
-            Event::Log { step, line } => self.lines.push(format!("{step} {line}")),
-            Event::Warning { text } if text.contains("of the method") || text.contains("refused") => {
-                self.lines.push(text.to_owned());
-            }
-            _ => {}
-        }
-    }
-}
-
-/// A run of two steps whose method answers `init` and `step` so.
+/// A run of two steps whose method answers `init` and `step` so, and what was lines of it, in order.
 fn run_method(init: &str, step: &str) -> (Result<Summary, Error>, Vec<String>) {
     let place = Workspace::new();
     let bytes = guest::component(&TALKS.replace("$INIT", init).replace("$STEP", step));
     let bytes = manifested("talks", bytes, json!({ "metrics": ["loss"] }));
     let method = place.write_component("method.use", "talks.wasm", &bytes);
-    let plan = place.plan("talks", &[&method, "train.steps=2"]).unwrap();
-    let mut listener = Listener::default();
-    let ended = run(plan, &mut listener, TestObserver::new().stop);
-    (ended, listener.lines)
+    let mut watcher = TestObserver::new();
+    let ended = place.train_with("talks", &[&method, "train.steps=2"], &mut watcher);
+    let lines = watcher.events.into_iter().filter_map(|event| match event {
+        Event::Log { step, line } => Some(format!("{step} {line}")),
+        Event::Warning { text } => (text.contains("of the method") || text.contains("refused")).then_some(text),
+        _ => None,
+    });
+    (ended, lines.collect())
 }
 
 #[test]

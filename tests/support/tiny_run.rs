@@ -167,18 +167,22 @@ pub(crate) struct TestObserver {
     pub(crate) saved: Saved,
     /// Steps seen.
     pub(crate) steps: Vec<u64>,
+    /// All that was heard.
+    pub(crate) events: Vec<Event>,
 }
 
 impl TestObserver {
     /// Only watches.
     pub(crate) fn new() -> Self {
         let stop = Box::leak(Box::new(AtomicBool::new(false)));
-        Self { stop, stop_after: None, die_after: None, saved: Box::new(|_, _| {}), steps: Vec::new() }
+        let saved = Box::new(|_, _| {});
+        Self { stop, stop_after: None, die_after: None, saved, steps: Vec::new(), events: Vec::new() }
     }
 }
 
 impl Observer for TestObserver {
     fn event(&mut self, event: &Event) {
+        self.events.push(event.clone());
         match event {
             Event::Step(step) => {
                 self.steps.push(step.step);
