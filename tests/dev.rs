@@ -10,9 +10,10 @@ use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
 
+use crate::support::processes::send;
 use crate::support::workspace::{Workspace, text};
 
 /// The longest that anything is waited for: a build on a busy machine.
@@ -106,7 +107,7 @@ impl Dev {
 
     /// Ctrl-C: the exit code, and what is told after it.
     fn interrupt(mut self) -> (Option<i32>, Vec<Value>) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        send(self.child.id(), Signal::INT);
         let code = self.child.wait().unwrap().code();
         (code, self.told.iter().collect())
     }

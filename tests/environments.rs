@@ -163,9 +163,9 @@ fn workspace(body: &str, name: &str) -> Workspace {
     place.write("model/generation_config.json", &json!({ "eos_token_id": [256] }).to_string());
     let prompt = |number: usize| {
         let prompt = [json!({ "role": "user", "content": format!("Say {number}{}", "!".repeat(number % 5)) })];
-        format!("{}\n", json!({ "prompt": prompt, "answer": "x" }))
+        json!({ "prompt": prompt, "answer": "x" })
     };
-    place.write("data.jsonl", &(0..8).map(prompt).collect::<String>());
+    place.write_lines("data.jsonl", (0..8).map(prompt));
     let component = manifested(name, written(body), json!({ "world": "environment", "shape": "turns" }));
     std::fs::write(place.path("environment.wasm"), component).unwrap();
     place

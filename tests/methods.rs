@@ -92,8 +92,7 @@ fn workspace(method: &str) -> Workspace {
             _ => json!({ "prompt": prompt, "chosen": format!("{answer}"), "rejected": other }),
         }
     };
-    let text: String = (0..16).map(|number| format!("{}\n", line(number))).collect();
-    place.write("data.jsonl", &text);
+    place.write_lines("data.jsonl", (0..16).map(line));
     place
 }
 

@@ -16,8 +16,7 @@ fn workspace(lists: [usize; 2]) -> Workspace {
     // A token of the tiny tokenizer is a byte; the end token follows the answer.
     let record = |numbers: usize| json!({"prompt": "one", "completion": " two", "advantage": vec![0.5; numbers]});
     let absent = json!({"prompt": "one", "completion": " more than that"});
-    let lines = [record(lists[0]), record(lists[1]), absent].map(|record| format!("{record}\n"));
-    place.write("data.jsonl", &lines.concat());
+    place.write_lines("data.jsonl", [record(lists[0]), record(lists[1]), absent]);
     place
 }
 

@@ -95,14 +95,7 @@ fn an_extra_parameter_is_trained_and_saved() {
 #[test]
 fn the_extra_parameter_of_the_best_validation_ships_with_its_adapter() {
     let (place, own) = (Workspace::new(), built(METHOD));
-    let record = |question: &str, answer: &str| {
-        let line = serde_json::json!({ "prompt": question, "completion": answer });
-        format!("{line}\n")
-    };
-    place.write("data.jsonl", &(record("What is 1 and 1?", "It is 2.") + &record("What is 2 and 2?", "It is 4.")));
-    let held_out = record("What is 3 and 3?", "It is 6, as you know.") + &record("Who is there?", "Nobody is here!");
-    place.write("held-out.jsonl", &held_out);
-    let held_out = place.set("data.validation", "held-out.jsonl");
+    let held_out = place.write_unlike();
     let settings = [own.as_str(), &held_out, "method.clip=1", "train.steps=40", "train.validate-every=5"];
     let settings = [&settings[..], &["train.batch=2", "train.rate=0.02", "train.schedule=constant"]].concat();
     let summary = place.train("best", &settings).unwrap();

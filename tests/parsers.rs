@@ -9,9 +9,10 @@ use std::path::PathBuf;
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
+use crate::support::processes::{send, wait_for, wait_until_gone};
 use crate::support::workspace::{Workspace, errors};
 
 /// The time that any command may take: that of the watchdog, times what a machine with much else to do is slower.
@@ -230,26 +231,17 @@ fn headers_that_lie_about_their_size_end_in_words() {
 }
 
 /// Waits for the process that carries out a command.
-fn find_inner(command: &Child) -> Pid {
-    let begun = Instant::now();
-    loop {
-        let listed = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", command.id())).unwrap();
-        if let Some(inner) = listed.split(' ').next().and_then(|number| number.parse().ok()) {
-            return Pid::from_raw(inner).unwrap();
-        }
-        assert!(begun.elapsed() < PATIENCE, "no process of the command");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+fn find_inner(command: &mut Child) -> u32 {
+    let children = format!("/proc/{0}/task/{0}/children", command.id());
+    let first = || std::fs::read_to_string(&children).ok()?.split(' ').next()?.parse().ok();
+    wait_for(command, "a process of the command", first)
 }
 
-/// Waits until the status of a process, as `/proc` shows it, contains `wanted`.
-fn await_status(process: Pid, wanted: &str) {
-    let path = format!("/proc/{}/status", process.as_raw_nonzero());
-    let begun = Instant::now();
-    while !std::fs::read_to_string(&path).unwrap().contains(wanted) {
-        assert!(begun.elapsed() < PATIENCE, "the process does not come to `{wanted}`");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// Waits for the process that carries out a command, and until its status, as `/proc` shows it, contains `wanted`.
+fn await_status(command: &mut Child, wanted: &str) -> u32 {
+    let inner = find_inner(command);
+    let status = || std::fs::read_to_string(format!("/proc/{inner}/status")).ok();
+    wait_for(command, wanted, || status()?.contains(wanted).then_some(inner))
 }
 
 #[test]
@@ -258,9 +250,7 @@ fn a_command_reads_a_model_confined_and_without_the_secrets_of_its_caller() {
     let mut command = place.command("chat model");
     command.env("HF_TOKEN", "secret").env("AWS_SECRET_ACCESS_KEY", "secret").env("HF_ENDPOINT", "https://a:secret@b");
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    let inner = find_inner(&child);
-    await_status(inner, "Seccomp:\t2");
-    let inner = format!("/proc/{}", inner.as_raw_nonzero());
+    let inner = format!("/proc/{}", await_status(&mut child, "Seccomp:\t2"));
     let environment = std::fs::read(format!("{inner}/environ")).unwrap();
     let environment = String::from_utf8_lossy(&environment);
     let has_path = environment.split('\0').any(|variable| variable.starts_with("PATH="));
@@ -278,34 +268,25 @@ fn a_command_reads_a_model_confined_and_without_the_secrets_of_its_caller() {
 fn a_command_that_is_killed_is_told_and_one_that_is_interrupted_ends_as_before() {
     let place = Stranger::with_template(&searches());
     let begin = || {
-        let child = place.command(RENDERING[0]).spawn().unwrap();
-        let inner = find_inner(&child);
+        let mut child = place.command(RENDERING[0]).spawn().unwrap();
         // It ends with its parent by then.
-        await_status(inner, "NoNewPrivs:\t1");
+        let inner = await_status(&mut child, "NoNewPrivs:\t1");
         (child, inner)
     };
     let (child, inner) = begin();
-    kill_process(inner, Signal::KILL).unwrap();
+    send(inner, Signal::KILL);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(3));
     let told = errors(&output);
     assert!(told.contains("error[process]: the process of this command was killed (signal 9, SIGKILL)"), "{told}");
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let (child, _) = begin();
-        kill_process(Pid::from_child(&child), signal).unwrap();
+        send(child.id(), signal);
         let output = child.wait_with_output().unwrap();
         assert_eq!((output.status.code(), errors(&output).as_str()), (Some(code), ""));
     }
     let (mut child, inner) = begin();
     child.kill().unwrap();
     child.wait().unwrap();
-    let begun = Instant::now();
-    let is_alive = || {
-        std::fs::read_to_string(format!("/proc/{}/stat", inner.as_raw_nonzero()))
-            .is_ok_and(|stat| !stat.contains(") Z "))
-    };
-    while is_alive() {
-        assert!(begun.elapsed() < PATIENCE, "the command goes on without its parent");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until_gone(inner);
 }

@@ -221,8 +221,8 @@ fn train_with(body: &str, name: &str) -> Result<Workspace, tunebox_training::Err
 /// Trains as [`train_with`] does, under further settings; if `is_validated`, with the data for validation as well.
 fn train_more(body: &str, name: &str, more: &[&str], is_validated: bool) -> Result<Workspace, tunebox_training::Error> {
     let place = Workspace::new();
-    let prompt = |number: usize| format!("{}\n", json!({ "prompt": format!("Say {number}"), "answer": "x" }));
-    place.write("data.jsonl", &(0..8).map(prompt).collect::<String>());
+    let prompt = |number: usize| json!({ "prompt": format!("Say {number}"), "answer": "x" });
+    place.write_lines("data.jsonl", (0..8).map(prompt));
     let component = manifested(name, hostile(body), json!({ "world": "verifier", "shape": "completion" }));
     let verifier = place.write_component("verifier.0.use", "judge.wasm", &component);
     let settings = ["method.use=grpo", "method.completions=4", "data.max-length=40", "train.steps=2", &verifier];

@@ -65,7 +65,7 @@ fn an_adapter_that_claims_more_than_its_file_or_the_memory_holds_is_refused_befo
 
 /// The most memory that the process of a command has taken, in bytes, until it ends.
 fn peak_of(mut command: Child) -> u64 {
-    let inner = find_inner(&command).as_raw_nonzero();
+    let inner = find_inner(&mut command);
     let mut most = 0;
     while command.try_wait().unwrap().is_none() {
         let status = std::fs::read_to_string(format!("/proc/{inner}/status")).unwrap_or_default();

@@ -9,10 +9,8 @@ use crate::support::tiny_run::Workspace;
 /// A tiny random model, prompts, and a verifier that likes short answers.
 fn workspace() -> Workspace {
     let place = Workspace::new();
-    let prompt = |number: usize| {
-        format!("{}\n", json!({ "prompt": format!("Say {number}{}", "!".repeat(number % 5)), "answer": "x" }))
-    };
-    place.write("data.jsonl", &(0..16).map(prompt).collect::<String>());
+    let prompt = |number: usize| json!({ "prompt": format!("Say {number}{}", "!".repeat(number % 5)), "answer": "x" });
+    place.write_lines("data.jsonl", (0..16).map(prompt));
     place
 }
 

@@ -11,8 +11,7 @@ use crate::support::tiny_run::Workspace;
 /// A folder with a tiny random policy, prompts, and a reward model in `judge`.
 fn workspace(golden: &Value, change: impl Fn(&str, Tensor) -> Tensor) -> Workspace {
     let place = Workspace::new();
-    let prompt = |number: usize| format!("{}\n", json!({ "prompt": format!("Say {number}") }));
-    place.write("data.jsonl", &(0..8).map(prompt).collect::<String>());
+    place.write_lines("data.jsonl", (0..8).map(|number| json!({ "prompt": format!("Say {number}") })));
     write(&place.path("judge"), golden, change);
     place
 }

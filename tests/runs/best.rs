@@ -22,15 +22,7 @@ const HEART: [&str; 6] = [
 /// A workspace with validation data that are unlike the training data, and the setting that names them.
 fn workspace() -> (Workspace, String) {
     let place = Workspace::new();
-    let record = |(question, answer): (&str, &str)| {
-        let line = serde_json::json!({ "prompt": question, "completion": answer });
-        format!("{line}\n")
-    };
-    let train = [("What is 1 and 1?", "It is 2."), ("What is 2 and 2?", "It is 4.")];
-    let held_out = [("What is 3 and 3?", "It is 6, as you know."), ("Who is there?", "Nobody is here!")];
-    place.write("data.jsonl", &train.map(record).concat());
-    place.write("held-out.jsonl", &held_out.map(record).concat());
-    let setting = place.set("data.validation", "held-out.jsonl");
+    let setting = place.write_unlike();
     (place, setting)
 }
 

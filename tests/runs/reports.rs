@@ -271,8 +271,8 @@ fn hostile_text_in_any_file_of_a_run_is_text_on_its_page() {
 #[test]
 fn what_a_method_learned_from_is_shown_every_few_steps() {
     let place = Workspace::new();
-    let prompt = |number: usize| line(&json!({ "prompt": format!("Say {number}<b>"), "answer": "x" }));
-    place.write("data.jsonl", &(0..8).map(prompt).collect::<String>());
+    let prompt = |number: usize| json!({ "prompt": format!("Say {number}<b>"), "answer": "x" });
+    place.write_lines("data.jsonl", (0..8).map(prompt));
     let settings = [
         "method.use=grpo",
         "data.max-length=40",

@@ -38,6 +38,21 @@ impl Workspace {
         fs::write(self.path(name), text).unwrap();
     }
 
+    /// Writes records in a file of the folder, one a line.
+    pub(crate) fn write_lines(&self, name: &str, records: impl IntoIterator<Item = Value>) {
+        self.write(name, &records.into_iter().map(|record| format!("{record}\n")).collect::<String>());
+    }
+
+    /// Writes a little data, and validation data that are unlike them; the setting that names those.
+    pub(crate) fn write_unlike(&self) -> String {
+        let record = |(question, answer)| json!({ "prompt": question, "completion": answer });
+        let train = [("What is 1 and 1?", "It is 2."), ("What is 2 and 2?", "It is 4.")];
+        let held_out = [("What is 3 and 3?", "It is 6, as you know."), ("Who is there?", "Nobody is here!")];
+        self.write_lines("data.jsonl", train.map(record));
+        self.write_lines("held-out.jsonl", held_out.map(record));
+        self.set("data.validation", "held-out.jsonl")
+    }
+
     /// The settings of a small run, with more on top.
     pub(crate) fn settings(&self, more: &[&str]) -> Result<RunSettings, Error> {
         let mut list = vec![
