@@ -190,7 +190,7 @@ impl TestObserver {
     /// Only watches.
     pub(crate) fn new() -> Self {
         let stop = Box::leak(Box::new(AtomicBool::new(false)));
-        let saved = Box::new(|_, _| {});
+        let saved: Saved = Box::new(|_, _| {});
         Self { stop, stop_after: None, die_after: None, saved, steps: Vec::new(), events: Vec::new() }
     }
 }
