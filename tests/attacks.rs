@@ -112,12 +112,10 @@ fn a_panic_of_the_host_is_told_once_and_not_on_the_error_stream() {
 fn a_host_that_panics() {
     let engine = Engine::new().unwrap();
     let scores = r#"
-(import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
-(import "tunebox:method/model@0.2.0" "score-for-learning" (func $score (param i32 i32 i32 f32 i32)))
 (data (i32.const 256) "example")
 (func $step (param $batch i32) (result i32)
-  (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
-  (call $score (call $handle) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
+  (call $data/batch.rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
+  (call $model/score-for-learning (call $handle) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
   (call $done))"#;
     let error = attack::run_on_a_host_that_panics(&engine, &guest::component(scores));
     println!("{error}");

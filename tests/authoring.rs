@@ -4,93 +4,36 @@
 //! Builds share one cargo folder, but where the claim is about folders. `BLESS=1` locks the template's dependencies anew.
 #![cfg(target_os = "linux")]
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::Command;
 
 use serde_json::Value;
-use tempfile::TempDir;
 use tunebox_package::builtin;
 use tunebox_package::template::SHAPES;
 
-use crate::support::transcript::METHOD_TARGET;
+use crate::support::folders::lock;
+use crate::support::golden::root;
+use crate::support::workspace::{Workspace, text};
 
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
-const TEMPORARY: &str = env!("CARGO_TARGET_TMPDIR");
-
-/// A user's folder, with a home of its own.
-struct Workspace {
-    folder: TempDir,
-    target: PathBuf,
+/// What the program says where it must be refused as a wrong use.
+fn fail_as_wrong_use(place: &Workspace, words: &[&str]) -> String {
+    text(&place.end(words, 2))
 }
 
-impl Workspace {
-    fn new() -> Self {
-        Self::building_in(METHOD_TARGET.into())
-    }
-
-    fn building_in(target: PathBuf) -> Self {
-        Self { folder: tempfile::tempdir().unwrap(), target }
-    }
-
-    fn path(&self, name: &str) -> PathBuf {
-        self.folder.path().join(name)
-    }
-
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(BINARY);
-        command.args(words).current_dir(self.folder.path()).env("NO_COLOR", "1");
-        command.env("TUNEBOX_HOME", self.path("home")).env("TUNEBOX_CACHE", Path::new(TEMPORARY).join("compiled"));
-        command.env("CARGO_TARGET_DIR", &self.target).stdin(Stdio::null());
-        command
-    }
-
-    /// What a command says where it must succeed.
-    fn succeed(&self, words: &[&str]) -> String {
-        let output = self.command(words).output().unwrap();
-        let said = output_text(&output);
-        assert!(output.status.success(), "{words:?}: {said}");
-        said
-    }
-
-    /// What a command says where it must be refused as a wrong use.
-    fn fail_as_wrong_use(&self, words: &[&str]) -> String {
-        let output = self.command(words).output().unwrap();
-        let said = output_text(&output);
-        assert_eq!(output.status.code(), Some(2), "{words:?}: {said}");
-        said
-    }
-
-    fn built(&self, name: &str) -> Vec<u8> {
-        self.succeed(&["build", name]);
-        std::fs::read(self.path(&format!("{name}/{name}.wasm"))).unwrap()
-    }
-
-    /// The steps in the metrics of a run, without what depends on the machine.
-    fn steps(&self, run: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.path(&format!("{run}/metrics.jsonl"))).unwrap();
-        let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let mut steps: Vec<Value> = rows.filter(|row| row.get("epoch").is_some()).collect();
-        for row in &mut steps {
-            row.as_object_mut().unwrap().retain(|name, _| !name.contains("second"));
-        }
-        steps
-    }
-}
-
-fn output_text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
+/// The component that the folder of a method builds to.
+fn build(place: &Workspace, name: &str) -> Vec<u8> {
+    place.succeed(&["build", name]);
+    std::fs::read(place.path(&format!("{name}/{name}.wasm"))).unwrap()
 }
 
 #[test]
 fn a_new_method_is_the_same_bytes_in_another_folder_of_another_user() {
-    let here = Workspace::new();
+    let here = Workspace::empty();
     let said = here.succeed(&["new", "calm"]);
     assert!(said.contains("cd calm; tunebox build; tunebox test; tunebox train --sample --method ."), "{said}");
-    let bytes = here.built("calm");
+    let bytes = build(&here, "calm");
     here.succeed(&["train", "--sample", "--method", "calm", "--set", "train.steps=2", "--name", "one"]);
-    assert_eq!(here.steps("runs/one").len(), 2);
-    let (source, text) = (here.path("calm/src/lib.rs"), std::fs::read_to_string(here.path("calm/src/lib.rs")).unwrap());
+    assert_eq!(here.metrics("runs/one").len(), 2);
+    let (source, text) = (here.path("calm/src/lib.rs"), here.read("calm/src/lib.rs"));
     let changed = text.replace("        backward(&loss)?;\n", "").replace("\"accuracy\"]", "\"share\"]");
     let changed = changed.replace("Ok(settings)", "let spare = 1;\n        Ok(settings)");
     let line = changed.lines().position(|line| line.contains("add_metric(\"accuracy\"")).unwrap() + 1;
@@ -108,21 +51,22 @@ fn a_new_method_is_the_same_bytes_in_another_folder_of_another_user() {
     let manifest = here.path("calm/Cargo.toml");
     let text = std::fs::read_to_string(&manifest).unwrap();
     std::fs::write(&manifest, text.replace("version = \"0.1.0\"", "version = \"0.2.0\"")).unwrap();
-    assert!(here.built("calm") != bytes);
+    assert!(build(&here, "calm") != bytes);
     // A description alone is in the next component as well.
     std::fs::write(&manifest, text.replace("What this method does, in a sentence", "Keeps calm")).unwrap();
     here.succeed(&["build", "calm"]);
     let said = here.succeed(&["inspect", "calm"]);
     assert!(said.contains("Keeps calm"), "{said}");
     std::fs::write(&manifest, text).unwrap();
-    assert!(here.built("calm") == bytes, "the first version is not what it was");
+    assert!(build(&here, "calm") == bytes, "the first version is not what it was");
 
     // Nothing is shared with the first folder, so nothing of it can be taken over.
-    let elsewhere = Workspace::building_in(Path::new(TEMPORARY).join("methods-elsewhere"));
+    let mut elsewhere = Workspace::empty();
+    elsewhere.target = concat!(env!("CARGO_TARGET_TMPDIR"), "/methods-elsewhere").into();
     elsewhere.succeed(&["new", "calm"]);
-    assert!(elsewhere.built("calm") == bytes, "two folders, two components");
+    assert!(build(&elsewhere, "calm") == bytes, "two folders, two components");
     let home = std::env::home_dir().unwrap();
-    for place in [here.folder.path(), elsewhere.folder.path(), &here.target, &elsewhere.target, &home] {
+    for place in [here.folder(), elsewhere.folder(), &here.target, &elsewhere.target, &home] {
         let place = place.to_str().unwrap().as_bytes();
         assert!(!bytes.windows(place.len()).any(|window| window == place), "a path of this machine is in the bytes");
     }
@@ -130,7 +74,7 @@ fn a_new_method_is_the_same_bytes_in_another_folder_of_another_user() {
 
 #[test]
 fn a_method_begun_with_a_built_in_one_learns_the_same() {
-    let place = Workspace::new();
+    let place = Workspace::empty();
     for method in ["dpo", "kto", "grpo"] {
         let name = format!("my-{method}");
         place.succeed(&["new", &name, "--like", method]);
@@ -138,7 +82,8 @@ fn a_method_begun_with_a_built_in_one_learns_the_same() {
         let few = ["--set", "train.steps=2", "--name", method];
         place.succeed(&[&["-C", &name, "train", "run.toml"][..], &few[..]].concat());
         place.succeed(&[&["train", "--sample", "--method", method][..], &few[..]].concat());
-        let (own, built_in) = (place.steps(&format!("{name}/runs/{method}")), place.steps(&format!("runs/{method}")));
+        let (own, built_in) =
+            (place.metrics(&format!("{name}/runs/{method}")), place.metrics(&format!("runs/{method}")));
         assert_eq!(own.len(), 2);
         assert_eq!(own, built_in, "{method}");
         // Whoever has it, and whatever lies beside it: that of the first method that learns from such records.
@@ -150,7 +95,7 @@ fn a_method_begun_with_a_built_in_one_learns_the_same() {
 
 #[test]
 fn a_method_begun_with_a_shape_builds_and_trains_on_the_sample_without_a_change() {
-    let place = Workspace::new();
+    let place = Workspace::empty();
     for shape in SHAPES {
         let name = format!("my-{shape}");
         place.succeed(&["new", &name, "--shape", shape]);
@@ -165,7 +110,7 @@ fn a_method_begun_with_a_shape_builds_and_trains_on_the_sample_without_a_change(
 
 #[test]
 fn a_new_verifier_or_environment_builds_passes_its_tests_and_gives_the_rewards_of_a_run() {
-    let place = Workspace::new();
+    let place = Workspace::empty();
     for (kind, article) in [("verifier", "a"), ("environment", "an")] {
         let name = format!("my-{kind}");
         let said = place.succeed(&["new", &name, "--kind", kind]);
@@ -185,7 +130,7 @@ fn a_new_verifier_or_environment_builds_passes_its_tests_and_gives_the_rewards_o
         let trained = place.succeed(&[&["-C", &name, "train", "run.toml"][..], &few[..]].concat());
         assert!(trained.contains("Done 2 steps") && !trained.contains("Warning"), "{kind}: {trained}");
         let reward = format!("reward-{name}-mean");
-        let steps = place.steps(&format!("{name}/runs/few"));
+        let steps = place.metrics(&format!("{name}/runs/few"));
         let rewards: Vec<f64> = steps.iter().filter_map(|step| step[&reward].as_f64()).collect();
         assert!(rewards.len() == 2 && rewards.iter().any(|reward| *reward > 0.0), "{kind}: {rewards:?}");
     }
@@ -193,17 +138,17 @@ fn a_new_verifier_or_environment_builds_passes_its_tests_and_gives_the_rewards_o
 
 #[test]
 fn a_verifier_begun_with_a_built_in_one_builds_with_what_it_depends_on() {
-    let place = Workspace::new();
+    let place = Workspace::empty();
     let said = place.succeed(&["new", "my-pattern", "--like", "pattern"]);
     assert!(said.contains("cd my-pattern; tunebox build; tunebox test\n"), "{said}");
-    place.built("my-pattern");
+    build(&place, "my-pattern");
     let inspected = place.succeed(&["inspect", "my-pattern"]);
     assert!(inspected.contains("my-pattern"), "{inspected}");
 }
 
 #[test]
 fn every_beginning_is_a_folder_that_cargo_understands() {
-    let place = Workspace::new();
+    let place = Workspace::empty();
     let names = builtin::list().iter().chain(builtin::verifiers()).map(|built_in| Some(built_in.name));
     for like in names.chain([None]) {
         let name = like.map_or("calm".to_owned(), |like| format!("my-{like}"));
@@ -219,15 +164,13 @@ fn every_beginning_is_a_folder_that_cargo_understands() {
 
 #[test]
 fn the_lock_of_the_template_is_what_cargo_makes_of_the_repository_s() {
-    let place = Workspace::new();
+    let place = Workspace::empty();
     place.succeed(&["new", "calm"]);
-    let (folder, template) = (place.path("calm"), Path::new(ROOT).join("sdk/template/rust/Cargo.lock"));
-    std::fs::copy(Path::new(ROOT).join("Cargo.lock"), folder.join("Cargo.lock")).unwrap();
-    let shortened = Command::new("cargo").args(["update", "--workspace", "--quiet"]).current_dir(&folder).status();
-    assert!(shortened.unwrap().success());
-    let lock = std::fs::read_to_string(folder.join("Cargo.lock")).unwrap().replace("\"calm\"", "\"blank\"");
+    let (folder, template) = (place.path("calm"), root().join("sdk/template/rust/Cargo.lock"));
+    lock(&folder);
+    let locked = std::fs::read_to_string(folder.join("Cargo.lock")).unwrap().replace("\"calm\"", "\"blank\"");
     if std::env::var_os("BLESS").is_some() {
-        std::fs::write(&template, &lock).unwrap();
+        std::fs::write(&template, &locked).unwrap();
     }
     let packages = |text: &str| {
         let mut packages: Vec<String> = text.split("[[package]]").skip(1).map(|part| part.trim().to_owned()).collect();
@@ -237,14 +180,14 @@ fn the_lock_of_the_template_is_what_cargo_makes_of_the_repository_s() {
     let kept = std::fs::read_to_string(&template).unwrap();
     assert_eq!(
         packages(&kept),
-        packages(&lock),
+        packages(&locked),
         "`BLESS=1 cargo test --release --test program authoring::` locks anew"
     );
 }
 
 #[test]
 fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
-    let place = Workspace::new();
+    let place = Workspace::empty();
     for (words, told) in [
         (vec!["new", "CalmDpo"], "hint: `tunebox new calm-dpo`"),
         (vec!["new", "dpo"], "`dpo` is built in"),
@@ -256,20 +199,20 @@ fn what_cannot_be_begun_is_refused_and_leaves_nothing() {
         (vec!["new", "calm", "--kind", "verifier", "--like", "exact"], "cannot be used with '--like <METHOD>'"),
         (vec!["new", "calm", "--kind", "verifier", "--shape", "prompts"], "cannot be used with '--shape <SHAPE>'"),
     ] {
-        let said = place.fail_as_wrong_use(&words);
+        let said = fail_as_wrong_use(&place, &words);
         assert!(said.contains(told), "{words:?}: {said}");
     }
-    assert_eq!(std::fs::read_dir(place.folder.path()).unwrap().count(), 0);
+    assert_eq!(std::fs::read_dir(place.folder()).unwrap().count(), 0);
 }
 
 #[test]
 fn a_folder_that_exists_is_left_as_it_is() {
-    let place = Workspace::new();
+    let place = Workspace::empty();
     place.succeed(&["new", "calm"]);
-    std::fs::write(place.path("calm/src/lib.rs"), "//! Mine.\n").unwrap();
-    assert!(place.fail_as_wrong_use(&["new", "calm"]).contains("nothing that exists is replaced"));
-    assert!(place.fail_as_wrong_use(&["-C", "calm", "new", "calmer", "--here"]).contains("exists"));
-    assert_eq!(std::fs::read_to_string(place.path("calm/src/lib.rs")).unwrap(), "//! Mine.\n");
+    place.write("calm/src/lib.rs", "//! Mine.\n");
+    assert!(fail_as_wrong_use(&place, &["new", "calm"]).contains("nothing that exists is replaced"));
+    assert!(fail_as_wrong_use(&place, &["-C", "calm", "new", "calmer", "--here"]).contains("exists"));
+    assert_eq!(place.read("calm/src/lib.rs"), "//! Mine.\n");
 
     std::fs::create_dir(place.path("own")).unwrap();
     let said = place.succeed(&["-C", "own", "new", "calm", "--here"]);
@@ -279,23 +222,24 @@ fn a_folder_that_exists_is_left_as_it_is() {
 
 #[test]
 fn an_sdk_of_another_version_is_asked_for_in_vain() {
-    let place = Workspace::new();
+    let place = Workspace::empty();
     place.succeed(&["new", "calm"]);
-    let manifest = std::fs::read_to_string(place.path("calm/Cargo.toml")).unwrap();
-    std::fs::write(place.path("calm/Cargo.toml"), manifest.replace("\"0.1\"", "\"9.1\"")).unwrap();
-    let said = place.fail_as_wrong_use(&["build", "calm"]);
+    let manifest = place.read("calm/Cargo.toml");
+    place.write("calm/Cargo.toml", &manifest.replace("\"0.1\"", "\"9.1\""));
+    let said = fail_as_wrong_use(&place, &["build", "calm"]);
     assert!(said.contains("asks for version `9.1` of the SDK"), "{said}");
 }
 
 #[test]
 fn what_building_means_is_said_once_of_a_folder_that_was_not_begun_here() {
-    let place = Workspace::new();
+    let place = Workspace::empty();
     place.succeed(&["new", "own"]);
     std::fs::create_dir_all(place.path("foreign/src")).unwrap();
     for folder in ["own", "foreign"] {
         std::fs::write(place.path(&format!("{folder}/Cargo.toml")), "[package]\n").unwrap();
     }
     let note = "building runs code of this folder on this machine";
-    let noted = ["own", "foreign", "foreign"].map(|folder| place.fail_as_wrong_use(&["build", folder]).contains(note));
+    let noted =
+        ["own", "foreign", "foreign"].map(|folder| fail_as_wrong_use(&place, &["build", folder]).contains(note));
     assert_eq!(noted, [false, true, false]);
 }

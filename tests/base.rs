@@ -1,6 +1,6 @@
 //! What a run on a quantized base promises: the same bits after any stop, and a base that is kept so wherever the run is taken up.
 
-use crate::support::tiny_run::{TestObserver, Workspace};
+use crate::support::tiny_run::Workspace;
 use serde_json::Value;
 use tunebox_compute::precision::Base;
 use tunebox_foundation::explain::Explain;
@@ -30,11 +30,10 @@ fn a_run_on_a_quantized_base_that_was_stopped_resumes_and_replays_to_the_same_bi
 /// Checks a run with these settings, of which the first changes its base.
 fn resumes_and_replays(settings: &[&str]) {
     let place = workspace();
-    place.train("whole", settings, &mut TestObserver::new()).unwrap();
-    place.train("plain", &settings[1..], &mut TestObserver::new()).unwrap();
-    let mut watcher = TestObserver { stop_after: Some(3), ..TestObserver::new() };
-    place.train("stopped", settings, &mut watcher).unwrap();
-    place.resume("stopped", settings, &mut TestObserver::new()).unwrap();
+    place.train("whole", settings).unwrap();
+    place.train("plain", &settings[1..]).unwrap();
+    place.stop("stopped", settings, 3);
+    place.resume("stopped", settings).unwrap();
     assert!(place.bytes("stopped", ADAPTER) == place.bytes("whole", ADAPTER), "the adapters differ");
     let losses = |run| place.metrics(run).iter().map(|row| row["loss"].as_f64().unwrap()).collect::<Vec<f64>>();
     assert_eq!(losses("stopped"), losses("whole"));
@@ -46,9 +45,8 @@ fn resumes_and_replays(settings: &[&str]) {
 #[test]
 fn a_run_that_goes_on_with_another_precision_is_refused_with_the_difference() {
     let place = workspace();
-    let mut watcher = TestObserver { stop_after: Some(2), ..TestObserver::new() };
-    place.train("changed", &NF4, &mut watcher).unwrap();
-    let error = place.resume("changed", &NF4[1..], &mut TestObserver::new()).unwrap_err();
+    place.stop("changed", &NF4, 2);
+    let error = place.resume("changed", &NF4[1..]).unwrap_err();
     assert_eq!(error.to_string(), "the run `changed` cannot go on: `model.precision` was `\"nf4\"`, is not set");
 }
 
@@ -64,13 +62,13 @@ fn a_base_that_is_trained_is_not_quantized() {
 #[test]
 fn a_finished_run_and_its_checkpoints_say_what_their_base_was_kept_in() {
     let place = workspace();
-    place.train("quantized", &[&NF4[..], &["train.keep=3"]].concat(), &mut TestObserver::new()).unwrap();
-    place.train("plain", &NF4[1..], &mut TestObserver::new()).unwrap();
+    place.train("quantized", &[&NF4[..], &["train.keep=3"]].concat()).unwrap();
+    place.train("plain", &NF4[1..]).unwrap();
     let base = |folder: &str| base_precision(&place.path(folder)).unwrap();
     assert_eq!((base("runs/quantized"), base("runs/quantized/steps/000004")), (Some(Base::Nf4), Some(Base::Nf4)));
     assert_eq!((base("runs/plain"), base("model")), (Some(Base::Stored), None));
 
-    let card = |run: &str| String::from_utf8(place.bytes(run, "README.md")).unwrap();
+    let card = |run: &str| place.text(run, "README.md");
     assert!(card("quantized").contains("\n| base | ") && card("quantized").contains("bnb_4bit_use_double_quant=True"));
     assert!(!card("plain").contains("\n| base | ") && !card("plain").contains("bnb"));
 }
@@ -78,8 +76,8 @@ fn a_finished_run_and_its_checkpoints_say_what_their_base_was_kept_in() {
 #[test]
 fn who_goes_on_from_an_adapter_of_another_base_is_warned() {
     let place = workspace();
-    place.train("quantized", &NF4, &mut TestObserver::new()).unwrap();
-    let adapter = format!("model.adapter={}", place.path("runs/quantized").display());
+    place.train("quantized", &NF4).unwrap();
+    let adapter = place.set("model.adapter", "runs/quantized");
     let warnings = |more: &[&str]| place.plan("next", more).unwrap().run.warnings;
     let said = warnings(&[&adapter]);
     assert!(

@@ -9,15 +9,15 @@ mod refusals;
 use std::fs;
 use std::io::Write;
 use std::path::{Path, PathBuf};
-use std::process::Command;
 use std::time::Instant;
 
-use tempfile::TempDir;
 use tunebox_foundation::explain::Explain;
 use tunebox_package::build::{self, Built, Event, Options, Record};
 use tunebox_package::toolchain::{self, Toolchain};
 use tunebox_package::{Error, Reference, Value, component, read_manifest};
 use wit_component::WitPrinter;
+
+use crate::support::folders::{copy, lock, method_folder};
 
 const BLESS: &str = "BLESS=1 cargo test --release -p tunebox-package --test package build::";
 
@@ -62,7 +62,6 @@ fn a_method_built_afresh_in_another_folder_compiles_everything_into_the_same_byt
     for part in ["sdk/rust", "sdk/derive", "sdk/mirror", "methods/lora", "runtime/compute/patches"] {
         copy(&root().join(part), &elsewhere.path().join(part));
     }
-    fs::copy(root().join("Cargo.lock"), elsewhere.path().join("Cargo.lock")).unwrap();
     let whole = fs::read_to_string(root().join("Cargo.toml")).unwrap();
     let members = r#"members = ["sdk/rust", "sdk/derive", "sdk/mirror", "methods/*"]"#;
     let reduced: Vec<&str> = whole
@@ -71,7 +70,7 @@ fn a_method_built_afresh_in_another_folder_compiles_everything_into_the_same_byt
         .map(|line| if line.starts_with("members") { members } else { line })
         .collect();
     fs::write(elsewhere.path().join("Cargo.toml"), reduced.join("\n")).unwrap();
-    shorten_lock(elsewhere.path());
+    lock(elsewhere.path());
     // The target folder of both, in which the other build has left what it compiled.
     let target = format!("build.target-dir = {:?}\n", root().canonicalize().unwrap().join("target"));
     fs::create_dir(elsewhere.path().join(".cargo")).unwrap();
@@ -110,7 +109,7 @@ fn no_path_of_this_machine_is_in_a_built_in_method() {
 
 #[test]
 fn a_method_outside_the_repository_builds_against_the_sdk_by_its_path() {
-    let folder = folder_with_source(METHOD);
+    let folder = method_folder("calm", METHOD);
     let built = build::build(folder.path(), &Options::default(), &mut |_| {})
         .unwrap_or_else(|error| panic!("{}", message(&error)));
     assert_eq!(built.path, folder.path().join("calm.wasm"));
@@ -121,7 +120,7 @@ fn a_method_outside_the_repository_builds_against_the_sdk_by_its_path() {
 
 #[test]
 fn a_folder_that_changed_since_it_was_built_does_not_open() {
-    let folder = folder_with_source(METHOD);
+    let folder = method_folder("calm", METHOD);
     build::build(folder.path(), &Options::default(), &mut |_| {}).unwrap_or_else(|error| panic!("{}", message(&error)));
     fs::write(folder.path().join("src/lib.rs"), format!("{METHOD}\n// later\n")).unwrap();
     let error = Reference::parse("./", folder.path()).unwrap().open().unwrap_err();
@@ -167,31 +166,6 @@ impl Method for Calm {
 
 method! { Calm, shape: "supervised", metrics: [] }
 "#;
-
-/// A folder outside the repository with a source, locked to the repository's versions.
-fn folder_with_source(source: &str) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let sdk = root().join("sdk/rust").canonicalize().unwrap();
-    let manifest = format!(
-        "[package]\nname = 'calm'\nversion = '0.1.0'\nedition = '2024'\ndescription = 'Calms'\n\n\
-         [lib]\ncrate-type = ['cdylib']\n\n[dependencies]\ntunebox = {{ path = '{}' }}\n\n[workspace]\n",
-        sdk.display()
-    );
-    fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
-    fs::create_dir(folder.path().join("src")).unwrap();
-    fs::write(folder.path().join("src/lib.rs"), source).unwrap();
-    fs::copy(root().join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
-    shorten_lock(folder.path());
-    folder
-}
-
-/// Takes the packages out of a copied lock file that the smaller workspace does not have.
-fn shorten_lock(workspace: &Path) {
-    let toolchain = toolchain::find().unwrap();
-    let cargo =
-        Command::new(toolchain.cargo).args(["update", "--workspace", "--quiet"]).current_dir(workspace).status();
-    assert!(cargo.unwrap().success());
-}
 
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
@@ -261,21 +235,4 @@ fn world(bytes: &[u8]) -> Vec<String> {
     }
     lines.sort();
     lines
-}
-
-/// Copies a folder without what a build leaves in it.
-fn copy(from: &Path, to: &Path) {
-    fs::create_dir_all(to).unwrap();
-    for entry in fs::read_dir(from).unwrap() {
-        let entry = entry.unwrap();
-        let target = to.join(entry.file_name());
-        // Links are followed: the SDK has one to the contract.
-        if entry.path().is_dir() {
-            if entry.file_name() != "target" {
-                copy(&entry.path(), &target);
-            }
-        } else {
-            fs::copy(entry.path(), target).unwrap();
-        }
-    }
 }

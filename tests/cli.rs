@@ -12,42 +12,27 @@ mod stopped;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
+use serde_json::json;
+
 use crate::support::absent::absent;
+use crate::support::folders::copy;
+use crate::support::golden::root;
 use crate::support::guest;
 use crate::support::renamed;
 use crate::support::transcript;
-
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
+use crate::support::workspace::{Workspace, errors, text};
 
 /// How a block begins that is played.
 const BLOCK: &str = "\n```console\n";
 
-fn workspace() -> tempfile::TempDir {
-    let place = tempfile::tempdir().unwrap();
-    let sample = Path::new(ROOT).join("runtime/training/sample");
-    for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
-        std::fs::create_dir_all(place.path().join("model")).unwrap();
-        std::fs::copy(sample.join("model").join(name), place.path().join("model").join(name)).unwrap();
-    }
-    let data = std::fs::read_to_string(sample.join("lora.jsonl")).unwrap();
-    let few: Vec<&str> = data.lines().take(40).collect();
-    std::fs::write(place.path().join("answers.jsonl"), few.join("\n") + "\n").unwrap();
+/// A folder with the tiny model, a few records for it, and hostile methods.
+fn workspace() -> Workspace {
+    let place = Workspace::with_sample(40);
     for name in ["loops", "grows", "opens-files"] {
-        let text = std::fs::read_to_string(Path::new(ROOT).join(format!("tests/cli/{name}.wat"))).unwrap();
-        let mut bytes = guest::component(&text);
-        tunebox_package::section::append(&mut bytes, tunebox_package::manifest::SECTION, manifest(name).as_bytes());
-        std::fs::write(place.path().join(format!("{name}.wasm")), bytes).unwrap();
+        let text = std::fs::read_to_string(root().join(format!("tests/cli/{name}.wat"))).unwrap();
+        place.write_method(name, guest::component(&text), json!({}));
     }
     place
-}
-
-/// A manifest without settings, whose method learns from examples.
-fn manifest(name: &str) -> String {
-    serde_json::json!({
-        "name": name, "version": "0.1.0", "description": "A hostile method",
-        "shape": "supervised", "settings": [], "metrics": [], "interface": "0.2.0",
-    })
-    .to_string()
 }
 
 /// The pages of a folder, by name.
@@ -59,9 +44,9 @@ fn pages(folder: &Path) -> Vec<PathBuf> {
 }
 
 /// Runs the commands of pages, each in its own folder. Returns where output and page differ; empty if nowhere.
-fn differences(pages: &[(PathBuf, tempfile::TempDir)]) -> String {
+fn differences(pages: &[(PathBuf, Workspace)]) -> String {
     let differences = pages.iter().filter_map(|(page, place)| {
-        let difference = transcript::compare(page, place.path()).err()?;
+        let difference = transcript::compare(page, place.folder()).err()?;
         Some(format!("{}\n{difference}", page.display()))
     });
     differences.collect::<Vec<_>>().join("\n")
@@ -69,9 +54,9 @@ fn differences(pages: &[(PathBuf, tempfile::TempDir)]) -> String {
 
 #[test]
 fn every_page_says_what_the_program_says() {
-    let pages: Vec<_> = pages(&Path::new(ROOT).join("tests/cli")).into_iter().map(|page| (page, workspace())).collect();
+    let pages: Vec<_> = pages(&root().join("tests/cli")).into_iter().map(|page| (page, workspace())).collect();
     for (_, place) in pages.iter().filter(|(page, _)| page.ends_with("sharing.md")) {
-        std::fs::write(place.path().join("calm-tone.wasm"), renamed::renamed("lora", "calm-tone", "0.1.0")).unwrap();
+        std::fs::write(place.path("calm-tone.wasm"), renamed::renamed("lora", "calm-tone", "0.1.0")).unwrap();
     }
     assert!(pages.len() >= 4);
     let differences = differences(&pages);
@@ -80,7 +65,7 @@ fn every_page_says_what_the_program_says() {
 
 #[test]
 fn every_example_runs_as_its_page_says() {
-    let folders = std::fs::read_dir(Path::new(ROOT).join("examples")).unwrap().map(|entry| entry.unwrap().path());
+    let folders = std::fs::read_dir(root().join("examples")).unwrap().map(|entry| entry.unwrap().path());
     // Others have nothing that is played here: `languages.rs` follows those of other languages.
     let shows =
         |folder: &Path| std::fs::read_to_string(folder.join("README.md")).is_ok_and(|page| page.contains(BLOCK));
@@ -93,24 +78,10 @@ fn every_example_runs_as_its_page_says() {
 }
 
 /// The files of a walk in a folder of their own.
-fn copy_of(folder: &Path) -> tempfile::TempDir {
-    let place = tempfile::tempdir().unwrap();
-    copy_files(folder, place.path());
+fn copy_of(folder: &Path) -> Workspace {
+    let place = Workspace::empty();
+    copy(folder, place.folder());
     place
-}
-
-/// Copies the files of a folder and of the folders in it, without what builds and runs of a reader leave.
-fn copy_files(from: &Path, to: &Path) {
-    for entry in std::fs::read_dir(from).unwrap() {
-        let path = entry.unwrap().path();
-        let name = path.file_name().unwrap();
-        if path.is_file() {
-            std::fs::copy(&path, to.join(name)).unwrap();
-        } else if ![".tunebox", "runs", "target"].iter().any(|left| name == *left) {
-            std::fs::create_dir(to.join(name)).unwrap();
-            copy_files(&path, &to.join(name));
-        }
-    }
 }
 
 #[test]
@@ -169,30 +140,26 @@ fn libraries_of_cuda() -> String {
 #[test]
 fn scores_that_keep_more_than_they_may_end_the_run() {
     let place = workspace();
-    let mut command = train(place.path(), "kept", false);
+    let mut command = train(&place, "kept", false);
     command.args(["--method", "lora", "--set", "limits.activation-bytes=65536"]).stderr(Stdio::piped());
     let output = command.output().unwrap();
-    let error = String::from_utf8_lossy(&output.stderr).into_owned();
+    let error = errors(&output);
     assert_eq!(output.status.code(), Some(3), "{error}");
     assert!(error.contains("`lora` makes the model keep more than it may at step 1"), "{error}");
-    assert!(!place.path().join("runs/kept").exists(), "a run that never got anywhere keeps its name");
+    assert!(!place.path("runs/kept").exists(), "a run that never got anywhere keeps its name");
 }
 
 /// Scores the batch for learning, again and again, and keeps every pass. It imports `learn`, so that an adapter is trained
 /// and a pass has something to keep.
 const KEEPS: &str = r#"
-(import "tunebox:method/learn@0.2.0" "rate" (func $rate (result f64)))
-(import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
-(import "tunebox:method/model@0.2.0" "score-for-learning" (func $score (param i32 i32 i32 f32 i32)))
-(import "tunebox:method/model@0.2.0" "[method]scores.logprob" (func $logprob (param i32) (result i32)))
 (data (i32.const 256) "example")
 (func $step (param $batch i32) (result i32)
   (local $rows i32)
-  (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
+  (call $data/batch.rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
   (local.set $rows (call $handle))
   (loop $again
-    (call $score (local.get $rows) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
-    (drop (call $logprob (call $handle)))
+    (call $model/score-for-learning (local.get $rows) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
+    (drop (call $model/scores.logprob (call $handle)))
     (br $again))
   (unreachable))"#;
 
@@ -201,15 +168,13 @@ const KEEPS: &str = r#"
 #[test]
 fn scores_that_keep_more_than_the_memory_end_the_run_and_not_the_process() {
     let place = workspace();
-    let mut bytes = guest::component(KEEPS);
-    tunebox_package::section::append(&mut bytes, tunebox_package::manifest::SECTION, manifest("keeps").as_bytes());
-    std::fs::write(place.path().join("keeps.wasm"), bytes).unwrap();
+    place.write_method("keeps", guest::component(KEEPS), json!({}));
     for process in [&[][..], &["--in-process"]] {
         let mut command = Command::new("sh");
-        command.current_dir(place.path()).args(["-c", "ulimit -d 2000000; exec \"$0\" \"$@\"", transcript::BINARY]);
+        command.current_dir(place.folder()).args(["-c", "ulimit -d 2000000; exec \"$0\" \"$@\"", transcript::BINARY]);
         command.args(["train", "--model", "model", "--data", "answers.jsonl", "--method", "keeps.wasm"]).args(process);
         let output = command.args(["--name", "keeps", "--set", "train.batch=16"]).output().unwrap();
-        let error = String::from_utf8_lossy(&output.stderr).into_owned();
+        let error = errors(&output);
         assert_eq!(output.status.code(), Some(3), "{process:?}: {error}");
         assert!(error.contains("`keeps` asked the model for more memory than is left for it at step 1"), "{error}");
         assert!(!error.contains("train.batch"), "{error}");
@@ -219,42 +184,31 @@ fn scores_that_keep_more_than_the_memory_end_the_run_and_not_the_process() {
 #[test]
 fn a_method_that_never_asks_to_learn_leaves_no_adapter_and_is_told_so_before_its_first_step() {
     let place = workspace();
-    let mut bytes = guest::component(";; Does nothing.\n");
-    tunebox_package::section::append(&mut bytes, tunebox_package::manifest::SECTION, manifest("idle").as_bytes());
-    std::fs::write(place.path().join("idle.wasm"), bytes).unwrap();
-    let told = |words: &str| {
-        let output =
-            Command::new(transcript::BINARY).current_dir(place.path()).args(words.split(' ')).output().unwrap();
-        (output.status.code(), String::from_utf8_lossy(&output.stderr).into_owned())
-    };
-    let run = "train --model model --data answers.jsonl --method idle.wasm --name idle --set train.steps=1";
-    let (code, said) = told(run);
-    assert_eq!(code, Some(0), "{said}");
+    place.write_method("idle", guest::component(";; Does nothing.\n"), json!({}));
+    let told = |words: &str| errors(&place.end(&words.split(' ').collect::<Vec<_>>(), 0));
+    let said = told("train --model model --data answers.jsonl --method idle.wasm --name idle --set train.steps=1");
     let warned = said.find("Warning the method never calls `backward`");
     assert!(warned.is_some() && warned < said.find("Done 1 step in"), "{said}");
     assert!(said.contains("Warning no adapter was written"), "{said}");
-    assert!(!place.path().join("runs/idle/adapter_model.safetensors").exists());
-    let (code, said) = told("check idle.wasm");
-    assert_eq!(code, Some(0), "{said}");
+    assert!(!place.path("runs/idle/adapter_model.safetensors").exists());
+    let said = told("check idle.wasm");
     assert!(said.contains("Warning the method never calls `backward`"), "{said}");
-    let (code, said) = told("verify runs/idle");
-    assert_eq!(code, Some(0), "{said}");
+    told("verify runs/idle");
 }
 
 #[test]
 fn what_a_method_used_and_by_which_table_of_costs_stands_in_the_run() {
     let place = workspace();
-    let mut command = Command::new(transcript::BINARY);
-    command.current_dir(place.path()).args(["train", "--model", "model", "--data", "answers.jsonl", "--name", "used"]);
-    assert!(command.args(["--method", "lora", "--set", "train.steps=2"]).output().unwrap().status.success());
-    let text = |name: &str| std::fs::read_to_string(place.path().join("runs/used").join(name)).unwrap();
+    let run = ["train", "--model", "model", "--data", "answers.jsonl", "--name", "used"];
+    place.succeed(&[&run[..], &["--method", "lora", "--set", "train.steps=2"]].concat());
+    let text = |name: &str| place.read(&format!("runs/used/{name}"));
     let last: serde_json::Value = serde_json::from_str(text("metrics.jsonl").lines().last().unwrap()).unwrap();
     let total = &last["used"]["total"];
     assert!(total["host-calls"].as_u64().unwrap() > 10 && total["passes"].as_u64().unwrap() >= 4, "{last}");
     assert!(total["model-work"].as_u64().unwrap() > 1_000_000 && last["used"]["slowest"]["operation"].is_string());
     assert!(text("README.md").contains("calls to the host"));
     let costs = text("run.lock").lines().find_map(|line| line.strip_prefix("costs = ").map(str::to_owned));
-    let inspected = Command::new(transcript::BINARY).args(["inspect", "lora", "--json"]).output().unwrap();
+    let inspected = place.end(&["inspect", "lora", "--json"], 0);
     let inspected: serde_json::Value = serde_json::from_slice(&inspected.stdout).unwrap();
     assert_eq!(costs, Some(inspected["costs"].to_string()));
     assert_eq!(inspected["limits"]["handles"], 16_384);
@@ -263,36 +217,21 @@ fn what_a_method_used_and_by_which_table_of_costs_stands_in_the_run() {
 #[test]
 fn a_limit_that_is_not_known_is_refused_with_the_nearest_and_a_known_one_is_shown() {
     let place = workspace();
-    let check = |limit: &str| {
-        std::fs::write(
-            place.path().join("run.toml"),
-            "model.path = \"model\"\ndata.path = \"answers.jsonl\"\nmethod.use = \"lora\"\n",
-        )
-        .unwrap();
-        let mut command = Command::new(transcript::BINARY);
-        command.current_dir(place.path()).args(["check", "run.toml", "--set", limit]);
-        let output = command.output().unwrap();
-        (
-            output.status.code(),
-            String::from_utf8_lossy(&output.stderr).into_owned() + &String::from_utf8_lossy(&output.stdout),
-        )
-    };
-    let (code, said) = check("limits.grph-depth=5");
-    assert_eq!(code, Some(2), "{said}");
+    place.write("run.toml", "model.path = \"model\"\ndata.path = \"answers.jsonl\"\nmethod.use = \"lora\"\n");
+    let check = |limit: &str, code: i32| text(&place.end(&["check", "run.toml", "--set", limit], code));
+    let said = check("limits.grph-depth=5", 2);
     assert!(said.contains("did you mean `graph-depth`?"), "{said}");
-    let (code, said) = check("limits.linear-memory=1048576");
-    assert_eq!(code, Some(0), "{said}");
+    let said = check("limits.linear-memory=1048576", 0);
     assert!(said.contains("linear-memory 1.0 MiB"), "{said}");
 }
 
 /// A run of 20 steps with everything that could lead a resumed one astray.
-fn train(place: &Path, name: &str, resume: bool) -> Command {
-    let mut command = Command::new(transcript::BINARY);
-    command.current_dir(place).args(["train", "--model", "model", "--data", "answers.jsonl", "--name", name]);
+fn train(place: &Workspace, name: &str, resume: bool) -> Command {
+    let mut command = place.tunebox(&["train", "--model", "model", "--data", "answers.jsonl", "--name", name]);
     for set in ["steps=20", "save-every=5", "batch=2", "accumulation=2", "warmup=3", "adapter.dropout=0.1", "seed=3"] {
         command.args(["--set", &format!("train.{set}")]);
     }
     command.args(["--set", "data.max-length=96"]).args(resume.then_some("--resume"));
-    command.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null());
+    command.stdout(Stdio::null()).stderr(Stdio::null());
     command
 }

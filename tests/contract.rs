@@ -7,53 +7,24 @@ mod released;
 mod track;
 mod viewer;
 
-use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use std::process::Command;
 
+use crate::support::golden::root;
 use crate::support::transcript;
+use crate::support::workspace::Workspace;
 
-/// The repository.
-fn root() -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).to_owned()
-}
-
-/// A folder with the tiny model and a few records for it.
-fn workspace() -> tempfile::TempDir {
-    let (place, sample) = (tempfile::tempdir().unwrap(), root().join("runtime/training/sample"));
-    fs::create_dir(place.path().join("model")).unwrap();
-    for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
-        fs::copy(sample.join("model").join(name), place.path().join("model").join(name)).unwrap();
-    }
-    let data = fs::read_to_string(sample.join("lora.jsonl")).unwrap();
-    let few: Vec<&str> = data.lines().take(40).collect();
-    fs::write(place.path().join("answers.jsonl"), few.join("\n") + "\n").unwrap();
-    place
-}
-
-/// Writes a component with a manifest that names a version of the contract.
-fn write_method(place: &Path, name: &str, mut bytes: Vec<u8>, interface: &str) {
-    let manifest = serde_json::json!({
-        "name": name, "version": "0.1.0", "description": "A method of a test",
-        "shape": "supervised", "settings": [], "metrics": [], "interface": interface,
-    });
-    let manifest = manifest.to_string();
-    tunebox_package::section::append(&mut bytes, tunebox_package::manifest::SECTION, manifest.as_bytes());
-    fs::write(place.join(format!("{name}.wasm")), bytes).unwrap();
-}
-
-/// A run of some steps over the records of [`place`].
-fn train(place: &Path, method: &Path, steps: u32) -> Command {
-    let mut command = Command::new(transcript::BINARY);
-    command.current_dir(place).args(["train", "--model", "model", "--data", "answers.jsonl", "--name", "run"]);
-    command.arg("--method").arg(method).args(["--set", &format!("train.steps={steps}")]).env("NO_COLOR", "1");
+/// A run of some steps over the sample's answers.
+fn train(place: &Workspace, method: &Path, steps: u32) -> Command {
+    let mut command = place.tunebox(&["train", "--model", "model", "--data", "answers.jsonl", "--name", "run"]);
+    command.arg("--method").arg(method).args(["--set", &format!("train.steps={steps}")]);
     command
 }
 
-/// Plays a page of `tests/contract` in a place.
-fn play(page: &str, place: &Path) {
+/// Plays a page of `tests/contract` in a folder.
+fn play(page: &str, place: &Workspace) {
     let page = root().join("tests/contract").join(page);
-    if let Err(difference) = transcript::compare(&page, place) {
+    if let Err(difference) = transcript::compare(&page, place.folder()) {
         panic!("{}\n{difference}\n`BLESS=1 cargo test` writes what came out", page.display());
     }
 }

@@ -5,44 +5,37 @@
 #![cfg(target_os = "linux")]
 
 use std::io::{BufRead, BufReader};
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Stdio};
 use std::sync::mpsc::{Receiver, channel};
 use std::time::Duration;
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::Value;
-use tempfile::TempDir;
 
-use crate::support::transcript::METHOD_TARGET;
-
-const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
-const TEMPORARY: &str = env!("CARGO_TARGET_TMPDIR");
+use crate::support::processes::send;
+use crate::support::workspace::{Workspace, text};
 
 /// The longest that anything is waited for: a build on a busy machine.
 const PATIENCE: Duration = Duration::from_secs(300);
 
 /// The method that `tunebox new calm` wrote, and the person who works on it.
 struct Author {
-    place: TempDir,
+    place: Workspace,
     /// The source as it was written.
     first: String,
 }
 
 impl Author {
     fn new() -> Self {
-        let mut author = Self { place: tempfile::tempdir().unwrap(), first: String::new() };
-        author.succeed(&["new", "calm"]);
+        let mut author = Self { place: Workspace::empty(), first: String::new() };
+        author.place.succeed(&["new", "calm"]);
         author.first = std::fs::read_to_string(author.source()).unwrap();
         author
     }
 
-    fn path(&self, name: &str) -> PathBuf {
-        self.place.path().join(name)
-    }
-
     fn source(&self) -> PathBuf {
-        self.path("calm/src/lib.rs")
+        self.place.path("calm/src/lib.rs")
     }
 
     fn save(&self, text: &str) {
@@ -55,44 +48,15 @@ impl Author {
         self.first.replace(old, new)
     }
 
-    fn command(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(BINARY);
-        command.args(words).current_dir(self.place.path()).env("NO_COLOR", "1");
-        command.env("TUNEBOX_HOME", self.path("home")).env("TUNEBOX_CACHE", Path::new(TEMPORARY).join("compiled"));
-        command.env("CARGO_TARGET_DIR", METHOD_TARGET).stdin(Stdio::null());
-        command
-    }
-
-    /// Does what a command says, which must succeed.
-    fn succeed(&self, words: &[&str]) {
-        let output = self.command(words).output().unwrap();
-        assert!(output.status.success(), "{words:?}: {}", output_text(&output));
-    }
-
-    /// The steps in the metrics of a run, without what depends on the machine.
-    fn steps(&self, run: &str) -> Vec<Value> {
-        let text = std::fs::read_to_string(self.path(&format!("runs/{run}/metrics.jsonl"))).unwrap();
-        let rows = text.lines().map(|line| serde_json::from_str::<Value>(line).unwrap());
-        let mut steps: Vec<Value> = rows.filter(|row| row.get("epoch").is_some()).collect();
-        for row in &mut steps {
-            row.as_object_mut().unwrap().retain(|name, _| !name.contains("second"));
-        }
-        steps
-    }
-
     /// Whether a run of six steps came to the bits of one in which the first source did all of them.
     fn came_to_the_same(&self, run: &str) {
         self.save(&self.first);
-        self.succeed(&["build", "calm"]);
-        self.succeed(&["train", "calm/run.toml", "--name", "straight", "--set", "train.steps=6"]);
-        assert_eq!(self.steps(run), self.steps("straight"));
-        let adapter = |run: &str| std::fs::read(self.path(&format!("runs/{run}/adapter_model.safetensors"))).unwrap();
-        assert!(adapter(run) == adapter("straight"), "the adapters differ");
+        self.place.succeed(&["build", "calm"]);
+        self.place.succeed(&["train", "calm/run.toml", "--name", "straight", "--set", "train.steps=6"]);
+        let steps = |run: &str| self.place.metrics(&format!("runs/{run}"));
+        assert_eq!(steps(run), steps("straight"));
+        assert!(self.place.adapter(run) == self.place.adapter("straight"), "the adapters differ");
     }
-}
-
-fn output_text(output: &Output) -> String {
-    format!("{}{}", String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr))
 }
 
 /// A run of `tunebox dev calm`, and what it tells.
@@ -104,7 +68,7 @@ struct Dev {
 impl Dev {
     fn start(author: &Author, more: &[&str]) -> Self {
         let words = [&["dev", "calm", "--json"], more].concat();
-        let mut child = author.command(&words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        let mut child = author.place.tunebox(&words).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
         let lines = BufReader::new(child.stdout.take().unwrap()).lines();
         let (send, told) = channel();
         std::thread::spawn(move || {
@@ -143,7 +107,7 @@ impl Dev {
 
     /// Ctrl-C: the exit code, and what is told after it.
     fn interrupt(mut self) -> (Option<i32>, Vec<Value>) {
-        kill_process(Pid::from_child(&self.child), Signal::INT).unwrap();
+        send(self.child.id(), Signal::INT);
         let code = self.child.wait().unwrap().code();
         (code, self.told.iter().collect())
     }
@@ -191,7 +155,7 @@ fn a_changed_source_goes_into_the_run_and_one_that_is_wrong_does_not_end_it() {
 
     let (code, _) = dev.interrupt();
     assert_eq!(code, Some(130));
-    let text = std::fs::read_to_string(author.path("runs/long/metrics.jsonl")).unwrap();
+    let text = std::fs::read_to_string(author.place.path("runs/long/metrics.jsonl")).unwrap();
     assert_eq!(text.lines().filter(|line| line.contains("\"method\"")).count(), 1, "every version is written down");
 }
 
@@ -226,7 +190,7 @@ fn a_run_that_is_left_while_it_waits_goes_on_by_the_next_version() {
     let (code, after) = dev.interrupt();
     assert_eq!(code, Some(130));
     assert!(after.iter().all(|event| event["event"] != "error"), "it is said twice: {after:?}");
-    assert!(author.path("runs/left/steps/000002/state.json").is_file());
+    assert!(author.place.path("runs/left/steps/000002/state.json").is_file());
 
     author.save(&author.first);
     let dev = Dev::start(&author, &[&words[..], &["--resume"]].concat());
@@ -249,7 +213,7 @@ fn a_source_that_is_broken_at_the_start_is_waited_for_and_a_run_without_a_step_l
     dev.fails_with("too early");
     dev.read_until("waiting");
     // Whatever is told of it, the run goes on as it began.
-    let run_file = author.path("calm/run.toml");
+    let run_file = author.place.path("calm/run.toml");
     let text = std::fs::read_to_string(&run_file).unwrap();
     std::fs::write(&run_file, text + "\n# Another.\n").unwrap();
     let (told, _) = dev.read_until("run-file-changed");
@@ -270,8 +234,7 @@ fn what_is_no_folder_of_a_method_is_not_waited_for() {
         (["build", "calm/run.toml"], "`calm/run.toml` is a file; expected the folder of a method"),
         (["dev", "--method=calm"], "unexpected argument '--method'"),
     ] {
-        let output = author.command(&words).output().unwrap();
-        assert_eq!(output.status.code(), Some(2), "{words:?}");
-        assert!(output_text(&output).contains(told), "{words:?}: {}", output_text(&output));
+        let said = text(&author.place.end(&words, 2));
+        assert!(said.contains(told), "{words:?}: {said}");
     }
 }

@@ -6,10 +6,11 @@
 use std::collections::BTreeMap;
 use std::fmt::Write as _;
 use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 
 use crate::support::absent::absent;
 use crate::support::golden::assert_file;
+use crate::support::workspace::{self, text};
 use serde_json::Value;
 use tunebox_compute::device;
 use tunebox_foundation::explain::Explain as _;
@@ -22,7 +23,7 @@ const TOLERANCE: f64 = 1e-3;
 const TIMES: [&str; 2] = ["tokens-per-second", "seconds"];
 
 /// A folder for runs of the sample.
-struct Workspace(tempfile::TempDir);
+struct Workspace(workspace::Workspace);
 
 impl Workspace {
     /// Fails as absent if there is no GPU.
@@ -30,12 +31,11 @@ impl Workspace {
         if let Err(error) = device::parse("cuda") {
             absent("cuda", &error.why().unwrap_or_default());
         }
-        Self(tempfile::tempdir().unwrap())
+        Self(workspace::Workspace::empty())
     }
 
     fn tunebox(&self, words: &[&str]) -> Command {
-        let mut command = Command::new(env!("CARGO_BIN_EXE_tunebox"));
-        command.current_dir(self.0.path()).args(words).env("NO_COLOR", "1").stdin(Stdio::null());
+        let mut command = self.0.tunebox(words);
         // On a machine without a driver a worker is confined, and may not read the stand-in for one.
         command.args((words[0] == "train" || words.contains(&"--replay")).then_some("--in-process"));
         command
@@ -52,7 +52,7 @@ impl Workspace {
     }
 
     fn run(&self, name: &str) -> PathBuf {
-        self.0.path().join("runs").join(name)
+        self.0.path("runs").join(name)
     }
 
     /// What each step of a run told, times left out.
@@ -65,10 +65,6 @@ impl Workspace {
         };
         text.lines().map(row).collect()
     }
-}
-
-fn text(output: &Output) -> String {
-    [&output.stdout, &output.stderr].map(|stream| String::from_utf8_lossy(stream).into_owned()).concat()
 }
 
 /// Asserts that a command ends well; what it said.

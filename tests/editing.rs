@@ -5,9 +5,3 @@
 
 mod directions;
 mod models;
-
-use std::path::{Path, PathBuf};
-
-fn root() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}

@@ -4,7 +4,6 @@
 mod runs;
 
 use std::ops::Range;
-use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
@@ -14,15 +13,14 @@ use tunebox_compute::{Device, Tensor};
 use tunebox_model::generate::Completion;
 use tunebox_model::policy::{Seeds, View};
 use tunebox_model::rows::Rows;
-use tunebox_package::{Reference, section};
+use tunebox_package::Reference;
 use tunebox_sandbox::{Completions, Engine, Error, Limits, Responder, Response, Turn};
 
+use crate::support::golden::root;
+use crate::support::guest;
+use crate::support::manifested::manifested;
 use crate::support::tiny_policy::tiny_policy;
-use crate::support::tiny_run::{TestObserver, Workspace};
-
-fn root() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
+use crate::support::tiny_run::Workspace;
 
 /// An environment written as text; `body` is what `respond` does. Its parameters are start and length of the prompt,
 /// the answer and the turns, of twelve bytes each. `$say` answers with a text in memory, `$end` with a reward, `$over`
@@ -47,12 +45,8 @@ fn written(body: &str) -> Vec<u8> {
           (func $again (export "tunebox:method/respond@0.2.0#respond")
             (param $prompt i32) (param i32) (param $answer i32) (param i32) (param $turns i32) (param $count i32) (result i32) {body}))"#
     );
-    let mut module = wat::parse_str(module).unwrap();
-    let mut resolve = wit_parser::Resolve::default();
-    let (package, _) = resolve.push_dir(root().join("wit")).unwrap();
-    let world = resolve.select_world(&[package], Some("environment")).unwrap();
-    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8).unwrap();
-    wit_component::ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()
+    let (resolve, world) = guest::read_world(&root().join("wit"), "environment");
+    guest::encode(&module, &resolve, world)
 }
 
 /// Says `Go on.` twice, then ends with a reward that depends on the length of the last completion.
@@ -169,15 +163,10 @@ fn workspace(body: &str, name: &str) -> Workspace {
     place.write("model/generation_config.json", &json!({ "eos_token_id": [256] }).to_string());
     let prompt = |number: usize| {
         let prompt = [json!({ "role": "user", "content": format!("Say {number}{}", "!".repeat(number % 5)) })];
-        format!("{}\n", json!({ "prompt": prompt, "answer": "x" }))
+        json!({ "prompt": prompt, "answer": "x" })
     };
-    place.write("data.jsonl", &(0..8).map(prompt).collect::<String>());
-    let mut component = written(body);
-    let manifest = json!({
-        "name": name, "version": "1.0.0", "description": "Written by a stranger", "world": "environment",
-        "shape": "turns", "settings": [], "metrics": [], "interface": "0.2.0",
-    });
-    section::append(&mut component, "tunebox:manifest", manifest.to_string().as_bytes());
+    place.write_lines("data.jsonl", (0..8).map(prompt));
+    let component = manifested(name, written(body), json!({ "world": "environment", "shape": "turns" }));
     std::fs::write(place.path("environment.wasm"), component).unwrap();
     place
 }
@@ -186,7 +175,7 @@ fn workspace(body: &str, name: &str) -> Workspace {
 fn settings(place: &Workspace, method: &str) -> Vec<String> {
     let settings =
         ["data.max-length=140", "method.completions=4", "train.steps=3", "train.batch=4", "train.rate=0.001"];
-    let own = [format!("method.use={method}"), format!("environment.use={}", place.path("environment.wasm").display())];
+    let own = [format!("method.use={method}"), place.set("environment.use", "environment.wasm")];
     settings.map(str::to_owned).into_iter().chain(own).collect()
 }
 
@@ -195,5 +184,5 @@ fn train(body: &str, name: &str, more: &[&str]) -> Result<Workspace, tunebox_tra
     let place = workspace(body, name);
     let settings = settings(&place, "grpo");
     let settings: Vec<&str> = settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
-    place.train(name, &settings, &mut TestObserver::new()).map(|_| place)
+    place.train(name, &settings).map(|_| place)
 }

@@ -31,13 +31,13 @@ fn escape(escape: &str) -> (String, String) {
         .unwrap();
     fs::create_dir(place.path(".ssh")).unwrap();
     fs::write(place.path(".ssh/id"), "secret").unwrap();
-    let method = format!("method.use={}", place.path("stranger.wasm").display());
+    let method = place.set("method.use", "stranger.wasm");
     let small = ["limits.device-bytes=16777216", "limits.linear-memory=16777216", "limits.activation-bytes=16777216"];
     let names = [method.as_str(), "train.steps=2", "run.name=escaped", "limits.step-wall-seconds=0.5"];
     let settings = place.settings(&[&names[..], &small].concat());
     let script = "exec \"$0\" --exact escapes::worker --ignored --nocapture \"$@\" 3>&1 >/dev/null";
     let program = child::Program::at("/bin/sh").with("-c").with(script).with(std::env::current_exe().unwrap());
-    let program = program.with(format!("escape={escape}")).with(format!("place={}", place.path("").display()));
+    let program = program.with(format!("escape={escape}")).with(place.set("place", ""));
     let stop = AtomicBool::new(false);
     let error = execute(settings.unwrap(), Some(&program), &mut TestObserver::new(), &stop).unwrap_err();
     assert_eq!(error.exit(), Exit::Sandbox, "{error}");

@@ -63,13 +63,17 @@ fn names(folder: &Path) -> Vec<String> {
 }
 
 #[test]
-fn files_inputs_tests_and_the_page_name_the_same_targets() {
+fn files_inputs_dictionaries_tests_and_the_page_name_the_same_targets() {
     let root = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/src/targets"));
     let listed: Vec<&str> = TARGETS.iter().map(|target| target.name).collect();
     let files: Vec<String> = names(root).into_iter().filter(|name| name != "mod").collect();
     assert_eq!(files, listed, "files of `src/targets`");
     assert_eq!(names(folder("").as_path()), listed, "folders of `corpus`");
     assert_eq!(TESTED, listed, "tests of `tests/fuzz.rs`");
+    // The others read programs, not text.
+    let with_words: Vec<&str> =
+        listed.iter().copied().filter(|name| !["operations", "session"].contains(name)).collect();
+    assert_eq!(names(folder("../words").as_path()), with_words, "dictionaries of `words`");
     let page = std::fs::read_to_string(concat!(env!("CARGO_MANIFEST_DIR"), "/README.md")).unwrap();
     for name in listed {
         assert!(page.contains(&format!("| `{name}` |")), "`{name}` is not in `tests/fuzz/README.md`");

@@ -17,11 +17,11 @@ use std::process::{Command, Stdio};
 
 use crate::support::golden;
 use crate::support::golden_rows::{self, Row};
+use crate::support::transcript::BINARY;
+use crate::support::workspace::text;
 use tunebox_foundation::explain::Explain;
 use tunebox_package::{Error as PackageError, Manifest};
 use tunebox_sandbox::{Engine, Method};
-
-const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 
 /// How far a loss or a gradient may be from the Rust component's.
 const TOLERANCE: f64 = 1e-6;
@@ -57,9 +57,8 @@ fn command(command: &str, folder: &Path) -> Command {
 /// Gives a command that must succeed to the shell, in a folder with a home and a cache of its own; what it says.
 fn play(line: &str, folder: &Path) -> String {
     let output = command(line, folder).output().unwrap();
-    let said = [&output.stdout, &output.stderr].map(|stream| String::from_utf8_lossy(stream).into_owned()).concat();
-    assert!(output.status.success(), "`{line}`: {said}");
-    said
+    assert!(output.status.success(), "`{line}`: {}", text(&output));
+    text(&output)
 }
 
 /// The numbers of a name in the metrics of a run, step by step.

@@ -5,13 +5,13 @@
 mod faults;
 mod refusals;
 
-use std::path::{Path, PathBuf};
-use std::process::{Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Command, Stdio};
 
 use crate::support::absent::absent;
-
-const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
+use crate::support::golden::root;
+use crate::support::transcript::BINARY;
+use crate::support::workspace::text;
 
 /// The method and the settings of a run that trains on answers.
 const LORA: [&str; 6] = ["--data", "answers.jsonl", "--method", "lora", "--set", "data.max-length=96"];
@@ -63,36 +63,25 @@ impl Mpi {
 }
 
 /// A folder with a tiny model and data for runs of which each step has several parts that ranks can divide.
-struct Workspace(tempfile::TempDir);
+struct Workspace(crate::support::workspace::Workspace);
 
 impl Workspace {
     fn new() -> Self {
-        let workspace = Self(tempfile::tempdir().unwrap());
-        let sample = Path::new(ROOT).join("runtime/training/sample");
-        for folder in ["model", "tmp"] {
-            std::fs::create_dir(workspace.path(folder)).unwrap();
-        }
-        for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
-            std::fs::copy(sample.join("model").join(name), workspace.path("model").join(name)).unwrap();
-        }
-        for (from, to, count) in
-            [("lora.jsonl", "answers.jsonl", 64), ("lora.jsonl", "fewer.jsonl", 63), ("grpo.jsonl", "sums.jsonl", 64)]
-        {
-            let lines = std::fs::read_to_string(sample.join(from)).unwrap();
-            let lines: Vec<&str> = lines.lines().take(count).collect();
-            std::fs::write(workspace.path(to), lines.join("\n") + "\n").unwrap();
-        }
-        workspace
+        let place = crate::support::workspace::Workspace::with_sample(64);
+        place.copy_records("lora.jsonl", "fewer.jsonl", 63);
+        place.copy_records("grpo.jsonl", "sums.jsonl", 64);
+        std::fs::create_dir(place.path("tmp")).unwrap();
+        Self(place)
     }
 
     fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.0.path(name)
     }
 
     /// A command in this folder, which is stopped if it takes too long.
     fn command(&self, words: &[&str]) -> Command {
         let mut command = Command::new("timeout");
-        command.args(["--kill-after=20", PATIENCE]).args(words).current_dir(self.0.path());
+        command.args(["--kill-after=20", PATIENCE]).args(words).current_dir(self.0.folder());
         command.env("TUNEBOX_CACHE", self.path("cache")).env("TMPDIR", self.path("tmp")).env("NO_COLOR", "1");
         command.env("OMPI_ALLOW_RUN_AS_ROOT", "1").env("OMPI_ALLOW_RUN_AS_ROOT_CONFIRM", "1").env_remove("TUNEBOX_MPI");
         command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
@@ -115,12 +104,7 @@ impl Workspace {
             assert!(text(&output).contains(&format!("Ranks {count}, here")), "{}", text(&output));
         }
         assert_eq!(self.rank_folders(), 0, "{name}");
-        self.adapter_of(name)
-    }
-
-    /// The bytes of the adapter of a finished run.
-    fn adapter_of(&self, name: &str) -> Vec<u8> {
-        std::fs::read(self.path(&format!("runs/{name}/adapter_model.safetensors"))).unwrap()
+        self.0.adapter(name)
     }
 
     /// The number of temporary folders of ranks other than 0.
@@ -143,11 +127,6 @@ fn train_words<'words>(name: &'words str, more: &[&'words str]) -> Vec<&'words s
     words.extend(sets.iter().flat_map(|set| ["--set", set]));
     words.extend(more);
     words
-}
-
-/// What a command wrote to both of its outputs.
-fn text(output: &Output) -> String {
-    [&output.stdout[..], &output.stderr].map(String::from_utf8_lossy).concat()
 }
 
 #[test]
@@ -193,7 +172,7 @@ fn processes_with_the_variables_of_torchrun_train_to_the_bytes_of_one_process() 
         assert!(output.status.success(), "rank {rank}: {}", text(&output));
         assert_eq!(text(&output).is_empty(), rank == 1, "rank {rank}: {}", text(&output));
     }
-    assert!(workspace.adapter_of("ranks") == alone, "the adapters differ");
+    assert!(workspace.0.adapter("ranks") == alone, "the adapters differ");
 }
 
 #[test]
@@ -202,7 +181,7 @@ fn ranks_of_slurm_train_to_the_bytes_of_one_process() {
     let workspace = Workspace::new();
     Mpi::Mpich.require();
     let alone = workspace.adapter(None, "alone", &LORA);
-    let (script, folder) = (Path::new(ROOT).join("tests/launchers/slurm.sh"), workspace.path("slurm"));
+    let (script, folder) = (root().join("tests/launchers/slurm.sh"), workspace.path("slurm"));
     let run = |name: &str, mpi: &str, library: &str| {
         let command = [&["srun", "--ntasks=2", mpi, BINARY], &train_words(name, &LORA)[..]].concat().join(" ");
         format!("TUNEBOX_MPI={library} {command}")
@@ -217,9 +196,9 @@ fn ranks_of_slurm_train_to_the_bytes_of_one_process() {
         absent("slurm", String::from_utf8_lossy(&output.stderr).trim());
     }
     assert!(output.status.success() && text(&output).contains("Ranks 2, here"), "{}", text(&output));
-    assert!(workspace.adapter_of("pmi2") == alone, "PMI-2: the adapters differ");
+    assert!(workspace.0.adapter("pmi2") == alone, "PMI-2: the adapters differ");
     let has_pmix = !text(&output).contains("can not load PMIx library");
-    assert!(!has_pmix || workspace.adapter_of("pmix") == alone, "PMIx: the adapters differ");
+    assert!(!has_pmix || workspace.0.adapter("pmix") == alone, "PMIx: the adapters differ");
 }
 
 /// A port on which nothing listens.

@@ -11,6 +11,8 @@ use serde_json::{Map, Value, json};
 use tunebox_model::Configuration;
 use tunebox_model::families::weight_shapes;
 
+use crate::support::workspace::{Workspace, errors};
+
 /// How far the peak may lie from what was estimated, as a share of it.
 const TOLERANCE: f64 = 0.15;
 
@@ -69,24 +71,17 @@ fn measured(model: &Path, arguments: &[&str]) -> (f64, f64) {
 /// Whether a run fits whose step is about so many records, all counted as long as the one that is long: the exit code of
 /// the check, and what it says.
 fn fit(records: usize, arguments: &[&str]) -> (Option<i32>, String) {
-    let folder = tempfile::tempdir().unwrap();
-    let sample = Path::new(env!("CARGO_MANIFEST_DIR")).join("../training/sample/model");
-    let model = folder.path().join("model");
-    std::fs::create_dir(&model).unwrap();
-    for name in ["tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
-        std::fs::copy(sample.join(name), model.join(name)).unwrap();
-    }
-    let mut config: Value = serde_json::from_slice(&std::fs::read(sample.join("config.json")).unwrap()).unwrap();
+    let place = Workspace::with_model();
+    let mut config: Value = serde_json::from_str(&place.read("model/config.json")).unwrap();
     config["max_position_embeddings"] = 8192.into();
-    std::fs::write(model.join("config.json"), config.to_string()).unwrap();
+    place.write("model/config.json", &config.to_string());
     let record = |text: &str| format!("{}\n", json!({ "text": text }));
     let data = record(&"very long ".repeat(10_000)) + &record("short").repeat(records - 1);
-    std::fs::write(folder.path().join("data.jsonl"), data).unwrap();
+    place.write("data.jsonl", &data);
     let run = "model.path = \"model\"\ndata.path = \"data.jsonl\"\ndata.max-length = 8192\nmethod.use = \"lora\"\n";
-    std::fs::write(folder.path().join("run.toml"), format!("{run}train.batch = 65536\n")).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_tunebox"));
-    let output = command.current_dir(folder.path()).args(["check", "run.toml"]).args(arguments).output().unwrap();
-    (output.status.code(), String::from_utf8(output.stderr).unwrap())
+    place.write("run.toml", &format!("{run}train.batch = 65536\n"));
+    let output = place.tunebox(&["check", "run.toml"]).args(arguments).output().unwrap();
+    (output.status.code(), errors(&output))
 }
 
 #[test]

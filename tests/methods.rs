@@ -7,16 +7,10 @@ use std::collections::BTreeMap;
 
 use crate::support::given_scores::GivenScores;
 use crate::support::golden::assert_section;
-use crate::support::golden_rows::{self, name, package};
-use crate::support::tiny_run::{TestObserver, Workspace};
+use crate::support::golden_rows::{self, begin, metric, name, package};
+use crate::support::tiny_run::{Workspace, numbers};
 use serde_json::json;
-use tunebox_package::{Value as Given, resolve_settings};
-use tunebox_sandbox::{Engine, Error, Grants, Limits, Session, SessionSettings, StepReport};
-
-fn metric(report: &StepReport, name: &str) -> f64 {
-    let found = report.metrics.iter().find(|(other, ..)| other == name);
-    found.unwrap_or_else(|| panic!("no metric `{name}` in {:?}", report.metrics)).1
-}
+use tunebox_sandbox::{Engine, Error, Grants, Limits};
 
 /// Within 1e-5 of the number, or of `floor` where that is more.
 fn assert_near(found: f64, wanted: f64, floor: f64, what: &str) {
@@ -98,8 +92,7 @@ fn workspace(method: &str) -> Workspace {
             _ => json!({ "prompt": prompt, "chosen": format!("{answer}"), "rejected": other }),
         }
     };
-    let text: String = (0..16).map(|number| format!("{}\n", line(number))).collect();
-    place.write("data.jsonl", &text);
+    place.write_lines("data.jsonl", (0..16).map(line));
     place
 }
 
@@ -131,7 +124,7 @@ fn an_update_is_the_same_however_its_records_fall_into_micro_batches() {
             let own =
                 [method.as_str(), "train.steps=1", "train.clip=1e-9", "data.shuffle=false", &batch, &accumulation];
             let run = batch.replace(['.', '='], "-");
-            place.train(&run, &[&own[..], settings].concat(), &mut TestObserver::new()).unwrap();
+            place.train(&run, &[&own[..], settings].concat()).unwrap();
             let row = place.metrics(&run).remove(0);
             let numbers = ["loss", "gradient-norm"].map(|name| row[name].as_f64().unwrap());
             (numbers, place.bytes(&run, "adapter_model.safetensors"))
@@ -151,16 +144,7 @@ fn an_update_is_the_same_however_its_records_fall_into_micro_batches() {
 
 /// How far the weights of one adapter are from another's, over the length of the update: the factors B begin at 0.
 fn apart(one: &[u8], other: &[u8]) -> f64 {
-    let read = |bytes: &[u8]| {
-        let file = safetensors::SafeTensors::deserialize(bytes).unwrap();
-        let mut names: Vec<String> =
-            file.names().into_iter().filter(|name| name.contains("lora_B")).map(str::to_owned).collect();
-        names.sort();
-        let number = |bytes: &[u8]| f64::from(f32::from_le_bytes(bytes.try_into().unwrap()));
-        let numbers =
-            names.iter().flat_map(|name| file.tensor(name).unwrap().data().chunks(4).map(number).collect::<Vec<_>>());
-        numbers.collect::<Vec<f64>>()
-    };
+    let read = |bytes: &[u8]| numbers(bytes, "lora_B").into_iter().map(f64::from).collect::<Vec<f64>>();
     let (one, other) = (read(one), read(other));
     let length = |numbers: Vec<f64>| numbers.iter().map(|number| number * number).sum::<f64>().sqrt();
     length(one.iter().zip(&other).map(|(a, b)| a - b).collect()) / length(other)
@@ -183,7 +167,7 @@ fn losses_begin_where_the_policy_is_the_reference() {
         let place = workspace(method);
         let own = [format!("method.use={method}"), format!("method.loss={loss}"), "train.steps=1".into()];
         let own: Vec<&str> = own.iter().map(String::as_str).collect();
-        place.train("start", &own, &mut TestObserver::new()).unwrap();
+        place.train("start", &own).unwrap();
         let row = place.metrics("start").remove(0);
         let number = |name: &str| row[name].as_f64().unwrap();
         assert_near(number("loss"), wanted, 0.0, loss);
@@ -198,48 +182,28 @@ fn losses_begin_where_the_policy_is_the_reference() {
 fn optimal_transport_refuses_a_part_of_an_update() {
     let place = workspace("dpo");
     let own = ["method.use=dpo", "method.loss=aot", "train.batch=4", "train.accumulation=2", "train.steps=1"];
-    let error = place.train("parts", &own, &mut TestObserver::new()).unwrap_err();
+    let error = place.train("parts", &own).unwrap_err();
     let tunebox_training::Error::Step { source, .. } = error else { panic!("{error}") };
     assert!(source.to_string().contains("set `train.accumulation = 1` and `train.batch = 8`"), "{source}");
-    place
-        .train(
-            "whole",
-            &["method.use=dpo", "method.loss=aot", "train.batch=8", "train.steps=1"],
-            &mut TestObserver::new(),
-        )
-        .unwrap();
+    place.train("whole", &["method.use=dpo", "method.loss=aot", "train.batch=8", "train.steps=1"]).unwrap();
 }
 
 #[test]
 fn settings_that_make_no_sense_together_are_refused_before_the_first_step() {
     let engine = Engine::new().unwrap();
-    let refused = |method: &str, settings: &[(&str, Given)]| {
+    for (method, settings, words) in [
+        ("dpo", json!({ "loss": "sigmod" }), "`sigmod` is not a loss"),
+        ("dpo", json!({ "label-smoothing": 0.1 }), "`cdpo`"),
+        ("dpo", json!({ "loss": "exo-pair" }), "above 0"),
+        ("cpo", json!({ "loss": "hinge", "label-smoothing": 0.1 }), "must be 0"),
+    ] {
         let package = package(method);
-        let given: toml::Table = settings.iter().map(|(name, value)| ((*name).to_owned(), toml(value))).collect();
-        let settings = resolve_settings(&package.manifest, &given).unwrap();
         let component = engine.admit(&package.bytes, method, &Grants::default(), &Limits::default()).unwrap();
         let (train_state, ..) = GivenScores::over(BTreeMap::new(), false);
-        let mut session = Session::start(&component, train_state, SessionSettings::default()).unwrap();
-        match session.init(&settings).unwrap_err() {
-            refusal @ Error::Refused { .. } => refusal.to_string(),
-            other => panic!("{other}"),
+        match begin(&component, &package.manifest, settings.as_object().unwrap(), train_state).err().unwrap() {
+            refusal @ Error::Refused { .. } => assert!(refusal.to_string().contains(words), "{settings}: {refusal}"),
+            other => panic!("{settings}: {other}"),
         }
-    };
-    let text = |text: &str| Given::Text(text.to_owned());
-    assert!(refused("dpo", &[("loss", text("sigmod"))]).contains("`sigmod` is not a loss"));
-    assert!(refused("dpo", &[("label-smoothing", Given::Number(0.1))]).contains("`cdpo`"));
-    assert!(refused("dpo", &[("loss", text("exo-pair"))]).contains("above 0"));
-    let both = [("loss", text("hinge")), ("label-smoothing", Given::Number(0.1))];
-    assert!(refused("cpo", &both).contains("must be 0"));
-}
-
-fn toml(value: &Given) -> toml::Value {
-    match value {
-        Given::Boolean(value) => (*value).into(),
-        Given::Integer(value) => (*value).into(),
-        Given::Number(value) => (*value).into(),
-        Given::Text(value) => value.clone().into(),
-        list => panic!("no built-in method has a setting like {list:?}"),
     }
 }
 

@@ -1,28 +1,14 @@
 //! What a method does with tokens of its own: rows, columns, stop texts, allowed tokens, and activations with a gradient.
 //! The method is in `own_tokens/method`.
 
-use std::path::Path;
-use std::sync::OnceLock;
-
 use serde_json::json;
 use tunebox_foundation::explain::Explain;
-use tunebox_package::build::{self, Options};
 
+use crate::support::built::built;
 use crate::support::tiny_run::{TestObserver, Workspace};
 
-/// The path of the method of this test, built once.
-fn own_tokens() -> &'static str {
-    static PATH: OnceLock<(tempfile::TempDir, String)> = OnceLock::new();
-    let (_, path) = PATH.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let output = folder.path().join("own-tokens.wasm");
-        let options = Options { output: Some(output.clone()), ..Options::default() };
-        let source = Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/own_tokens/method"));
-        build::build(source, &options, &mut |_| {}).unwrap_or_else(|error| panic!("{error}"));
-        (folder, output.display().to_string())
-    });
-    path
-}
+/// The method of this test.
+const METHOD: &str = "tests/own_tokens/method";
 
 /// A folder with records whose answers are as long as their lists; the last record has no list.
 fn workspace(lists: [usize; 2]) -> Workspace {
@@ -30,8 +16,7 @@ fn workspace(lists: [usize; 2]) -> Workspace {
     // A token of the tiny tokenizer is a byte; the end token follows the answer.
     let record = |numbers: usize| json!({"prompt": "one", "completion": " two", "advantage": vec![0.5; numbers]});
     let absent = json!({"prompt": "one", "completion": " more than that"});
-    let lines = [record(lists[0]), record(lists[1]), absent].map(|record| format!("{record}\n"));
-    place.write("data.jsonl", &lines.concat());
+    place.write_lines("data.jsonl", [record(lists[0]), record(lists[1]), absent]);
     place
 }
 
@@ -39,8 +24,8 @@ const STEPS: [&str; 3] = ["train.steps=4", "train.batch=3", "data.max-length=64"
 
 #[test]
 fn a_method_reads_columns_of_tokens_and_makes_and_samples_rows_as_it_says() {
-    let (place, own) = (workspace([5, 5]), format!("method.use={}", own_tokens()));
-    place.train("tokens", &[&STEPS[..], &[&own]].concat(), &mut TestObserver::new()).unwrap();
+    let (place, own) = (workspace([5, 5]), built(METHOD));
+    place.train("tokens", &[&STEPS[..], &[&own]].concat()).unwrap();
     let rows = place.metrics("tokens");
     let metric = |name: &str| rows.iter().map(|row| row[name].as_f64().unwrap()).collect::<Vec<_>>();
     assert_eq!(metric("difference"), [0.0; 4], "rows of the same tokens have the same scores");
@@ -57,10 +42,10 @@ fn a_method_reads_columns_of_tokens_and_makes_and_samples_rows_as_it_says() {
 
 #[test]
 fn a_list_of_another_length_than_the_answer_is_refused_by_its_line() {
-    let (place, own) = (workspace([5, 4]), format!("method.use={}", own_tokens()));
+    let (place, own) = (workspace([5, 4]), built(METHOD));
     let settings = [&STEPS[..], &["train.batch=1", "data.shuffle=false", &own]].concat();
     let mut observer = TestObserver::new();
-    let error = place.train("wrong", &settings, &mut observer).unwrap_err();
+    let error = place.train_with("wrong", &settings, &mut observer).unwrap_err();
     let wanted = "data.jsonl` has 4 numbers in `advantage`, one for each of its 5 target tokens is wanted";
     assert!(error.to_string().contains("the record in line 2 of `"), "{error}");
     assert!(error.to_string().ends_with(wanted), "{error} {:?}", error.explanation());
@@ -69,18 +54,18 @@ fn a_list_of_another_length_than_the_answer_is_refused_by_its_line() {
 
 #[test]
 fn a_column_that_no_record_has_is_refused_by_its_name() {
-    let (place, own) = (workspace([5, 5]), format!("method.use={}", own_tokens()));
+    let (place, own) = (workspace([5, 5]), built(METHOD));
     let settings = [&STEPS[..], &[&own, "method.column=reward"]].concat();
-    let error = place.train("absent", &settings, &mut TestObserver::new()).unwrap_err();
+    let error = place.train("absent", &settings).unwrap_err();
     let wanted = "the records have no column `reward` with a number for each token";
     assert!(error.to_string().ends_with(wanted), "{error}");
 }
 
 #[test]
 fn numbers_past_the_maximum_length_are_cut_with_their_tokens() {
-    let (place, own) = (workspace([5, 5]), format!("method.use={}", own_tokens()));
+    let (place, own) = (workspace([5, 5]), built(METHOD));
     let settings = ["train.steps=1", "train.batch=3", "data.max-length=6", "method.tokens=3"];
-    place.train("cut", &[&settings[..], &[&own]].concat(), &mut TestObserver::new()).unwrap();
+    place.train("cut", &[&settings[..], &[&own]].concat()).unwrap();
     let row = &place.metrics("cut")[0];
     assert_eq!((row["advantages"].as_f64(), row["absent"].as_f64()), (Some(3.0), Some(3.0)));
 }

@@ -1,55 +1,20 @@
 //! Methods that update the parameters themselves: their optimizers agree with the host's, their state is saved, and what would
 //! be lost is refused. The method is in `own_updates/method`; the examples Muon and MeZO train too.
 
-use std::path::{Path, PathBuf};
-use std::sync::OnceLock;
-
 use safetensors::SafeTensors;
 use tunebox_foundation::explain::Explain;
-use tunebox_package::build::{self, Options};
 
-use crate::support::tiny_run::{TestObserver, Workspace};
+use crate::support::built::built;
+use crate::support::tiny_run::{Workspace, numbers};
 
-/// The repository.
-fn root() -> PathBuf {
-    Path::new(concat!(env!("CARGO_MANIFEST_DIR"), "/../..")).to_owned()
-}
-
-/// Builds the method in a folder of the repository into `place`; returns its path.
-fn built(place: &Path, folder: &str, name: &str) -> String {
-    let output = place.join(format!("{name}.wasm"));
-    let options = Options { output: Some(output.clone()), ..Options::default() };
-    let built = build::build(&root().join(folder), &options, &mut |_| {});
-    built.unwrap_or_else(|error| panic!("{error}"));
-    output.display().to_string()
-}
-
-/// The method of this test, built once.
-fn own_updates() -> &'static str {
-    static PATH: OnceLock<(tempfile::TempDir, String)> = OnceLock::new();
-    let (_, path) = PATH.get_or_init(|| {
-        let folder = tempfile::tempdir().unwrap();
-        let path = built(folder.path(), "tests/own_updates/method", "own-updates");
-        (folder, path)
-    });
-    path
-}
+/// The method of this test.
+const METHOD: &str = "tests/own_updates/method";
 
 /// Trains six steps of two micro-batches; returns the adapter's numbers.
 fn adapter(place: &Workspace, name: &str, more: &[&str]) -> Vec<f32> {
     let steps = ["train.steps=6", "train.batch=2", "train.accumulation=2", "train.warmup=2"];
-    place.train(name, &[&steps, more].concat(), &mut TestObserver::new()).unwrap();
-    numbers(place, name)
-}
-
-/// All numbers of a run's adapter, in the order of the names.
-fn numbers(place: &Workspace, name: &str) -> Vec<f32> {
-    let bytes = place.bytes(name, "adapter_model.safetensors");
-    let file = SafeTensors::deserialize(&bytes).unwrap();
-    let mut names = file.names();
-    names.sort_unstable();
-    let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
-    names.iter().flat_map(|name| file.tensor(name).unwrap().data().chunks(4).map(number).collect::<Vec<_>>()).collect()
+    place.train(name, &[&steps, more].concat()).unwrap();
+    numbers(&place.bytes(name, "adapter_model.safetensors"), "")
 }
 
 /// The largest distance between numbers, as a share of the largest number.
@@ -61,7 +26,7 @@ fn distance(one: &[f32], other: &[f32]) -> f32 {
 
 #[test]
 fn adamw_in_the_method_agrees_with_the_hosts() {
-    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    let (place, own) = (Workspace::new(), built(METHOD));
     let host = adapter(&place, "host", &["train.clip=0"]);
     // The SDK computes in another order; six steps apart, that is a few units of the last place.
     for (name, at_once) in [("flat", "true"), ("each", "false")] {
@@ -76,7 +41,7 @@ fn adamw_in_the_method_agrees_with_the_hosts() {
 
 #[test]
 fn the_hosts_other_optimizers_agree_with_those_of_the_sdk() {
-    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    let (place, own) = (Workspace::new(), built(METHOD));
     for (name, more, tolerance) in
         [("lion", &[][..], 2e-6), ("muon", &[], 1e-4), ("sgd", &["train.momentum=0.9"], 2e-6)]
     {
@@ -90,7 +55,7 @@ fn the_hosts_other_optimizers_agree_with_those_of_the_sdk() {
 
 #[test]
 fn every_optimizer_of_the_sdk_resumes_to_the_same_bits() {
-    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    let (place, own) = (Workspace::new(), built(METHOD));
     let mut trained = Vec::new();
     for by in ["adamw", "lion", "muon", "sgd", "sam"] {
         let by_setting = format!("method.by={by}");
@@ -99,9 +64,9 @@ fn every_optimizer_of_the_sdk_resumes_to_the_same_bits() {
         let halved = format!("{by}-halved");
         let steps = ["train.steps=6", "train.batch=2", "train.accumulation=2", "train.warmup=2"];
         let all = [&steps, &settings[..]].concat();
-        place.train(&halved, &all, &mut TestObserver { stop_after: Some(3), ..TestObserver::new() }).unwrap();
-        place.resume(&halved, &all, &mut TestObserver::new()).unwrap();
-        assert_eq!(numbers(&place, &halved), whole, "{by}");
+        place.stop(&halved, &all, 3);
+        place.resume(&halved, &all).unwrap();
+        assert_eq!(numbers(&place.bytes(&halved, "adapter_model.safetensors"), ""), whole, "{by}");
         let extra = |run: &str| place.bytes(run, "extra_parameters.safetensors");
         assert_eq!(extra(&halved), extra(by), "{by}");
         trained.push(whole);
@@ -113,7 +78,7 @@ fn every_optimizer_of_the_sdk_resumes_to_the_same_bits() {
 
 #[test]
 fn an_extra_parameter_is_trained_and_saved() {
-    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
+    let (place, own) = (Workspace::new(), built(METHOD));
     adapter(&place, "extra", &[&own]);
     let offsets: Vec<f64> = place.metrics("extra").iter().map(|row| row["offset"].as_f64().unwrap()).collect();
     // w ← w − 0.1 · 2(w − 1), from 0.5.
@@ -121,7 +86,7 @@ fn an_extra_parameter_is_trained_and_saved() {
     assert!(offsets.iter().zip(wanted).all(|(one, two)| (one - two).abs() < 1e-6), "{offsets:?}");
     let bytes = place.bytes("extra", "extra_parameters.safetensors");
     assert_eq!(SafeTensors::deserialize(&bytes).unwrap().tensor("offset").unwrap().shape(), [2]);
-    let lock = String::from_utf8(place.bytes("extra", "run.lock")).unwrap();
+    let lock = place.text("extra", "run.lock");
     assert!(lock.contains("extra_parameters.safetensors"), "{lock}");
     let norms = place.metrics("extra").iter().map(|row| row["norm"] == row["gradient-norm"]).collect::<Vec<_>>();
     assert_eq!(norms, [true; 6], "the run reports the norm that `done` returned");
@@ -129,27 +94,18 @@ fn an_extra_parameter_is_trained_and_saved() {
 
 #[test]
 fn the_extra_parameter_of_the_best_validation_ships_with_its_adapter() {
-    let (place, own) = (Workspace::new(), format!("method.use={}", own_updates()));
-    let record = |question: &str, answer: &str| {
-        let line = serde_json::json!({ "prompt": question, "completion": answer });
-        format!("{line}\n")
-    };
-    place.write("data.jsonl", &(record("What is 1 and 1?", "It is 2.") + &record("What is 2 and 2?", "It is 4.")));
-    let held_out = record("What is 3 and 3?", "It is 6, as you know.") + &record("Who is there?", "Nobody is here!");
-    place.write("held-out.jsonl", &held_out);
-    let held_out = format!("data.validation={}", place.path("held-out.jsonl").display());
+    let (place, own) = (Workspace::new(), built(METHOD));
+    let held_out = place.write_unlike();
     let settings = [own.as_str(), &held_out, "method.clip=1", "train.steps=40", "train.validate-every=5"];
     let settings = [&settings[..], &["train.batch=2", "train.rate=0.02", "train.schedule=constant"]].concat();
-    let summary = place.train("best", &settings, &mut TestObserver::new()).unwrap();
+    let summary = place.train("best", &settings).unwrap();
     let shipped = summary.outcome.unwrap().shipped;
     assert!(shipped < 40, "{shipped}");
     let rows = place.metrics("best");
     let offset = |step: u64| {
         rows.iter().find(|row| row["step"] == step && row.contains_key("offset")).unwrap()["offset"].as_f64().unwrap()
     };
-    let bytes = place.bytes("best", "extra_parameters.safetensors");
-    let file = SafeTensors::deserialize(&bytes).unwrap();
-    let found = f32::from_le_bytes(file.tensor("offset").unwrap().data()[..4].try_into().unwrap());
+    let found = numbers(&place.bytes("best", "extra_parameters.safetensors"), "offset")[0];
     assert!((f64::from(found) - offset(shipped)).abs() < 1e-6, "{found} {}", offset(shipped));
     assert!((f64::from(found) - offset(40)).abs() > 1e-6, "{found} {}", offset(40));
     place.replay("best", &[own]);
@@ -158,9 +114,9 @@ fn the_extra_parameter_of_the_best_validation_ships_with_its_adapter() {
 #[test]
 fn a_gradient_that_no_update_used_ends_the_run() {
     let place = Workspace::new();
-    let own = format!("method.use={}", own_updates());
+    let own = built(METHOD);
     for (run, forgets) in [("all", "method.forgets=true"), ("extra", "method.forgets-extra=true")] {
-        let error = place.train(run, &[&own, forgets], &mut TestObserver::new()).unwrap_err();
+        let error = place.train(run, &[&own, forgets]).unwrap_err();
         assert_eq!(error.to_string(), "`own-updates` made no update of the gradient that it computed in step 1");
         assert!(error.hint().unwrap().contains("`optimizer.done`"));
     }
@@ -169,7 +125,7 @@ fn a_gradient_that_no_update_used_ends_the_run() {
 #[test]
 fn settings_of_the_hosts_optimizer_are_refused_where_it_has_none() {
     let place = Workspace::new();
-    let own = format!("method.use={}", own_updates());
+    let own = built(METHOD);
     for key in ["train.clip=1", "train.weight-decay=0.1", "train.optimizer=lion", "train.momentum=0.9"] {
         let error = place.plan("unused", &[&own, key]).err().unwrap();
         let name = key.split('=').next().unwrap();
@@ -181,9 +137,8 @@ fn settings_of_the_hosts_optimizer_are_refused_where_it_has_none() {
 #[test]
 fn the_example_muon_learns() {
     let place = Workspace::new();
-    let path = built(&place.path(""), "examples/13-muon", "muon");
-    let own = format!("method.use={path}");
-    place.train("muon", &[&own, "train.steps=8", "train.rate=0.02"], &mut TestObserver::new()).unwrap();
+    let own = built("examples/13-muon");
+    place.train("muon", &[&own, "train.steps=8", "train.rate=0.02"]).unwrap();
     let losses: Vec<f64> = place.metrics("muon").iter().map(|row| row["loss"].as_f64().unwrap()).collect();
     assert!(losses[7] < losses[0] - 0.05, "{losses:?}");
 }
@@ -191,10 +146,9 @@ fn the_example_muon_learns() {
 #[test]
 fn the_example_mezo_learns_without_a_gradient_and_replays() {
     let place = Workspace::new();
-    let path = built(&place.path(""), "examples/14-mezo", "mezo");
-    let own = format!("method.use={path}");
+    let own = built("examples/14-mezo");
     let settings = [own.as_str(), "train.steps=60", "train.batch=16", "train.rate=0.002", "train.schedule=constant"];
-    place.train("mezo", &settings, &mut TestObserver::new()).unwrap();
+    place.train("mezo", &settings).unwrap();
     let losses: Vec<f64> = place.metrics("mezo").iter().map(|row| row["loss"].as_f64().unwrap()).collect();
     assert!(losses[59] < losses[0], "{losses:?}");
     place.replay("mezo", &[own]);

@@ -8,5 +8,6 @@ mod registry;
 mod support {
     pub(crate) mod absent;
     pub(crate) mod fake_registry;
+    pub(crate) mod folders;
     pub(crate) mod real_registry;
 }

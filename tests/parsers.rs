@@ -5,36 +5,26 @@
 mod data;
 mod memory;
 
-use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::path::PathBuf;
+use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 use serde_json::{Value, json};
 
-use crate::support::transcript::BINARY;
-
-const SAMPLE: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../runtime/training/sample");
+use crate::support::processes::{send, wait_for, wait_until_gone};
+use crate::support::workspace::{Workspace, errors};
 
 /// The time that any command may take: that of the watchdog, times what a machine with much else to do is slower.
 const PATIENCE: Duration = Duration::from_secs(180);
 
 /// The tiny model with other files of a stranger, and a little data.
-struct Stranger(tempfile::TempDir);
+struct Stranger(Workspace);
 
 impl Stranger {
     fn new() -> Self {
-        let place = tempfile::tempdir().unwrap();
-        let sample = Path::new(SAMPLE);
-        std::fs::create_dir(place.path().join("model")).unwrap();
-        for name in ["config.json", "tokenizer.json", "tokenizer_config.json", "model.safetensors"] {
-            std::fs::copy(sample.join("model").join(name), place.path().join("model").join(name)).unwrap();
-        }
-        let data = std::fs::read_to_string(sample.join("lora.jsonl")).unwrap();
-        let few: Vec<&str> = data.lines().take(8).collect();
-        std::fs::write(place.path().join("answers.jsonl"), few.join("\n") + "\n").unwrap();
-        let run = "model.path = \"model\"\ndata.path = \"answers.jsonl\"\nmethod.use = \"lora\"\n";
-        std::fs::write(place.path().join("run.toml"), run).unwrap();
+        let place = Workspace::with_sample(8);
+        place.write("run.toml", "model.path = \"model\"\ndata.path = \"answers.jsonl\"\nmethod.use = \"lora\"\n");
         Self(place)
     }
 
@@ -55,15 +45,13 @@ impl Stranger {
         place
     }
 
+    /// The path of a file of the model.
     fn path(&self, file: &str) -> PathBuf {
-        self.0.path().join("model").join(file)
+        self.0.path("model").join(file)
     }
 
     fn command(&self, words: &str) -> Command {
-        let mut command = Command::new(BINARY);
-        command.current_dir(self.0.path()).args(words.split(' ')).env("NO_COLOR", "1");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
-        command
+        self.0.tunebox(&words.split(' ').collect::<Vec<_>>())
     }
 
     /// Runs the commands at once. Asserts that each ends in time with exit code 2 or 3 and one error in words. Returns the
@@ -73,7 +61,7 @@ impl Stranger {
         let children: Vec<_> = commands.iter().map(|words| self.command(words).spawn().unwrap()).collect();
         let end = |(child, words): (Child, &&str)| {
             let output = child.wait_with_output().unwrap();
-            let told = text(&output);
+            let told = errors(&output);
             let code = output.status.code().unwrap_or_default();
             assert!([2, 3].contains(&code) && told.matches("error[").count() == 1, "{words}: {code}, {told}");
             assert!(!told.contains("panicked") && begun.elapsed() < PATIENCE, "{words}: {told}");
@@ -81,10 +69,6 @@ impl Stranger {
         };
         children.into_iter().zip(commands).map(end).collect()
     }
-}
-
-fn text(output: &Output) -> String {
-    String::from_utf8_lossy(&output.stderr).into_owned()
 }
 
 /// Every way to render a template.
@@ -219,14 +203,14 @@ fn padding_of_a_tokenizer_to_a_terabyte_is_not_used() {
     });
     for words in READING {
         let output = place.command(words).output().unwrap();
-        assert!(output.status.success(), "{words}: {}", text(&output));
+        assert!(output.status.success(), "{words}: {}", errors(&output));
     }
 }
 
 #[test]
 fn files_that_take_far_more_memory_than_they_are_long_are_refused() {
     let place = Stranger::new();
-    std::fs::write(place.0.path().join("answers.jsonl"), "x\n".repeat(100_001)).unwrap();
+    std::fs::write(place.0.path("answers.jsonl"), "x\n".repeat(100_001)).unwrap();
     for told in place.refuse(&["check run.toml --set data.skip-bad=true"]) {
         assert!(told.contains("more than 100000 lines of `answers.jsonl` are wrong"), "{told}");
     }
@@ -242,31 +226,22 @@ fn headers_that_lie_about_their_size_end_in_words() {
     std::fs::write(place.path("model.safetensors"), (1_u64 << 60).to_le_bytes()).unwrap();
     place.refuse(&READING);
     let header = [b"GGUF".as_slice(), &3_u32.to_le_bytes(), &(1_u64 << 60).to_le_bytes(), &(1_u64 << 60).to_le_bytes()];
-    std::fs::write(place.0.path().join("lies.gguf"), header.concat()).unwrap();
+    std::fs::write(place.0.path("lies.gguf"), header.concat()).unwrap();
     place.refuse(&["score lies.gguf --text hello", "train --model lies.gguf --data answers.jsonl --set train.steps=1"]);
 }
 
 /// Waits for the process that carries out a command.
-fn find_inner(command: &Child) -> Pid {
-    let begun = Instant::now();
-    loop {
-        let listed = std::fs::read_to_string(format!("/proc/{0}/task/{0}/children", command.id())).unwrap();
-        if let Some(inner) = listed.split(' ').next().and_then(|number| number.parse().ok()) {
-            return Pid::from_raw(inner).unwrap();
-        }
-        assert!(begun.elapsed() < PATIENCE, "no process of the command");
-        std::thread::sleep(Duration::from_millis(1));
-    }
+fn find_inner(command: &mut Child) -> u32 {
+    let children = format!("/proc/{0}/task/{0}/children", command.id());
+    let first = || std::fs::read_to_string(&children).ok()?.split(' ').next()?.parse().ok();
+    wait_for(command, "a process of the command", first)
 }
 
-/// Waits until the status of a process, as `/proc` shows it, contains `wanted`.
-fn await_status(process: Pid, wanted: &str) {
-    let path = format!("/proc/{}/status", process.as_raw_nonzero());
-    let begun = Instant::now();
-    while !std::fs::read_to_string(&path).unwrap().contains(wanted) {
-        assert!(begun.elapsed() < PATIENCE, "the process does not come to `{wanted}`");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+/// Waits for the process that carries out a command, and until its status, as `/proc` shows it, contains `wanted`.
+fn await_status(command: &mut Child, wanted: &str) -> u32 {
+    let inner = find_inner(command);
+    let status = || std::fs::read_to_string(format!("/proc/{inner}/status")).ok();
+    wait_for(command, wanted, || status()?.contains(wanted).then_some(inner))
 }
 
 #[test]
@@ -275,9 +250,7 @@ fn a_command_reads_a_model_confined_and_without_the_secrets_of_its_caller() {
     let mut command = place.command("chat model");
     command.env("HF_TOKEN", "secret").env("AWS_SECRET_ACCESS_KEY", "secret").env("HF_ENDPOINT", "https://a:secret@b");
     let mut child = command.stdin(Stdio::piped()).spawn().unwrap();
-    let inner = find_inner(&child);
-    await_status(inner, "Seccomp:\t2");
-    let inner = format!("/proc/{}", inner.as_raw_nonzero());
+    let inner = format!("/proc/{}", await_status(&mut child, "Seccomp:\t2"));
     let environment = std::fs::read(format!("{inner}/environ")).unwrap();
     let environment = String::from_utf8_lossy(&environment);
     let has_path = environment.split('\0').any(|variable| variable.starts_with("PATH="));
@@ -288,41 +261,32 @@ fn a_command_reads_a_model_confined_and_without_the_secrets_of_its_caller() {
     }
     drop(child.stdin.take());
     let output = child.wait_with_output().unwrap();
-    assert!(output.status.success(), "{}", text(&output));
+    assert!(output.status.success(), "{}", errors(&output));
 }
 
 #[test]
 fn a_command_that_is_killed_is_told_and_one_that_is_interrupted_ends_as_before() {
     let place = Stranger::with_template(&searches());
     let begin = || {
-        let child = place.command(RENDERING[0]).spawn().unwrap();
-        let inner = find_inner(&child);
+        let mut child = place.command(RENDERING[0]).spawn().unwrap();
         // It ends with its parent by then.
-        await_status(inner, "NoNewPrivs:\t1");
+        let inner = await_status(&mut child, "NoNewPrivs:\t1");
         (child, inner)
     };
     let (child, inner) = begin();
-    kill_process(inner, Signal::KILL).unwrap();
+    send(inner, Signal::KILL);
     let output = child.wait_with_output().unwrap();
     assert_eq!(output.status.code(), Some(3));
-    let told = text(&output);
+    let told = errors(&output);
     assert!(told.contains("error[process]: the process of this command was killed (signal 9, SIGKILL)"), "{told}");
     for (signal, code) in [(Signal::INT, 130), (Signal::TERM, 143)] {
         let (child, _) = begin();
-        kill_process(Pid::from_child(&child), signal).unwrap();
+        send(child.id(), signal);
         let output = child.wait_with_output().unwrap();
-        assert_eq!((output.status.code(), text(&output).as_str()), (Some(code), ""));
+        assert_eq!((output.status.code(), errors(&output).as_str()), (Some(code), ""));
     }
     let (mut child, inner) = begin();
     child.kill().unwrap();
     child.wait().unwrap();
-    let begun = Instant::now();
-    let is_alive = || {
-        std::fs::read_to_string(format!("/proc/{}/stat", inner.as_raw_nonzero()))
-            .is_ok_and(|stat| !stat.contains(") Z "))
-    };
-    while is_alive() {
-        assert!(begun.elapsed() < PATIENCE, "the command goes on without its parent");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until_gone(inner);
 }

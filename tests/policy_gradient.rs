@@ -8,19 +8,13 @@ mod losses;
 mod peer;
 mod training;
 
-use std::path::PathBuf;
 use std::sync::Arc;
 
 use serde_json::{Map, Value as Json};
 use tunebox_model::rows::Rows;
-use tunebox_package::{Reference, resolve_settings};
-use tunebox_sandbox::{
-    Batch, Engine, Error, Grants, Limits, Question, RunHooks, Session, SessionSettings, StepReport, TrainState,
-};
+use tunebox_sandbox::{Batch, Engine, Error, Grants, Limits, Question, RunHooks, Session, TrainState};
 
-fn root() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
-}
+use crate::support::golden_rows::{begin, package};
 
 /// A batch of prompts.
 fn batch(prompts: Vec<Vec<u32>>) -> Batch {
@@ -41,24 +35,13 @@ fn session<H: RunHooks>(
     settings: &Map<String, Json>,
     train_state: TrainState<H>,
 ) -> Result<Session<H>, Error> {
-    let package = Reference::parse(method, &root()).unwrap().open().unwrap();
-    let settings = resolve_settings(&package.manifest, &toml::Table::try_from(settings).unwrap()).unwrap();
-    let engine = Engine::new()?;
-    let method = engine.admit(&package.bytes, method, &Grants::default(), &Limits::default())?;
-    let own = SessionSettings { metric_names: package.manifest.metrics, ..SessionSettings::default() };
-    let mut session = Session::start(&method, train_state, own)?;
-    session.init(&settings)?;
-    Ok(session)
+    let package = package(method);
+    let method = Engine::new()?.admit(&package.bytes, method, &Grants::default(), &Limits::default())?;
+    begin(&method, &package.manifest, settings, train_state)
 }
 
 fn with(settings: &Map<String, Json>, more: Json) -> Map<String, Json> {
     let mut settings = settings.clone();
     settings.extend(more.as_object().unwrap().clone());
     settings
-}
-
-/// The last value under a name: that of the last update.
-fn metric(report: &StepReport, name: &str) -> f64 {
-    let found = report.metrics.iter().rev().find(|(other, ..)| other == name);
-    found.unwrap_or_else(|| panic!("no metric `{name}` in {:?}", report.metrics)).1
 }

@@ -24,16 +24,22 @@ mod support {
     #[expect(dead_code, reason = "another program uses the rest")]
     pub(crate) mod fake_registry;
     pub(crate) mod fake_run;
+    pub(crate) mod folders;
     pub(crate) mod given_scores;
     pub(crate) mod golden;
     #[expect(dead_code, reason = "another program uses the rest")]
     pub(crate) mod golden_rows;
     pub(crate) mod guest;
+    pub(crate) mod manifested;
     pub(crate) mod method_table;
     pub(crate) mod picture;
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "tests for Linux use the rest"))]
+    pub(crate) mod processes;
     #[expect(dead_code, reason = "another program uses the rest")]
     pub(crate) mod real_registry;
     pub(crate) mod renamed;
     pub(crate) mod tiny_policy;
     pub(crate) mod transcript;
+    #[cfg_attr(not(target_os = "linux"), expect(dead_code, reason = "tests for Linux use the rest"))]
+    pub(crate) mod workspace;
 }

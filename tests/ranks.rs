@@ -4,33 +4,15 @@
 use std::collections::BTreeMap;
 use std::net::TcpListener;
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 use std::sync::{Arc, Mutex};
 use std::time::Duration;
 
 use tunebox_foundation::explain::Explain as _;
 use tunebox_ranks::{Launch, Launcher, connect};
-use tunebox_training::{Connection, Error, Event, Observer, RunSettings, Summary, execute_on_ranks};
+use tunebox_training::{Connection, Error, RunSettings, Summary, execute_on_ranks};
 
 use crate::support::tiny_run::{TestObserver, Workspace, records};
-
-/// Watches a rank, and may stop the run after a step.
-struct Watcher<'a> {
-    stop: &'a AtomicBool,
-    stop_after: Option<u64>,
-    events: usize,
-}
-
-impl Observer for Watcher<'_> {
-    fn event(&mut self, event: &Event) {
-        self.events += 1;
-        if let Event::Step(step) = event
-            && self.stop_after == Some(step.step)
-        {
-            self.stop.store(true, Ordering::Relaxed);
-        }
-    }
-}
 
 /// What a rank returned, and how many events it sent.
 type Ended = (Result<Summary, Error>, usize);
@@ -47,13 +29,13 @@ fn execute(settings: Vec<RunSettings>, stop_after: Option<u64>) -> Vec<Ended> {
             scope.spawn(move || {
                 let connection = Connection::open(connect(&launch, timeout).unwrap(), timeout).unwrap();
                 let connection = Arc::new(Mutex::new(connection));
-                let stop = AtomicBool::new(false);
-                let mut watcher = Watcher { stop: &stop, stop_after, events: 0 };
-                let result = execute_on_ranks(settings, None, &mut watcher, &stop, &connection);
+                let mut watcher = TestObserver { stop_after, ..TestObserver::new() };
+                let stop = watcher.stop;
+                let result = execute_on_ranks(settings, None, &mut watcher, stop, &connection);
                 let mut connection = Arc::into_inner(connection).unwrap().into_inner().unwrap();
                 let result = connection.finish(result, |error| (error.explanation(), error.exit()));
                 connection.close(1);
-                (result, watcher.events)
+                (result, watcher.events.len())
             })
         };
         let threads: Vec<_> = settings.into_iter().enumerate().map(start).collect();
@@ -100,7 +82,7 @@ fn check_method(method: &str, more: &[&str]) {
     let settings = |count: usize| {
         let own = [
             format!("method.use={method}"),
-            format!("run.folder={}", place.path("runs").display()),
+            place.set("run.folder", "runs"),
             format!("run.name={count}"),
             "run.hourly-price=0".into(),
         ];
@@ -195,7 +177,7 @@ fn errors(settings: Vec<RunSettings>) -> Vec<String> {
 fn a_rank_with_another_run_is_refused_by_name_before_the_first_step() {
     let place = Workspace::new();
     place.write("other.jsonl", &records(17));
-    let other = format!("data.path={}", place.path("other.jsonl").display());
+    let other = place.set("data.path", "other.jsonl");
     let cases = [
         (vec![other.as_str()], "the data file is another"),
         (vec!["train.rate=0.02"], "`train.rate` was `0.01`, is `0.02`"),
@@ -212,7 +194,7 @@ fn a_rank_with_another_run_is_refused_by_name_before_the_first_step() {
 #[test]
 fn a_rank_that_cannot_plan_ends_the_others_with_its_words() {
     let place = Workspace::new();
-    let missing = format!("data.path={}", place.path("absent.jsonl").display());
+    let missing = place.set("data.path", "absent.jsonl");
     let ended = execute(vec![settings(&place, "one", &[]), settings(&place, "one", &[&missing])], None);
     let first = ended[0].0.as_ref().unwrap_err();
     assert!(first.to_string().starts_with("rank 1 on ") && first.to_string().contains("failed: "), "{first}");

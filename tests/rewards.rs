@@ -7,14 +7,16 @@
 mod models;
 
 use std::collections::{BTreeMap, BTreeSet};
-use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
-use crate::support::tiny_run::{TestObserver, Workspace};
+use crate::support::golden::root;
+use crate::support::guest;
+use crate::support::manifested::manifested;
+use crate::support::tiny_run::Workspace;
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Exit, Explain};
-use tunebox_package::{Reference, builtin, resolve_settings, section};
+use tunebox_package::{Reference, builtin, resolve_settings};
 use tunebox_sandbox::{CodeOptions, Compiling, Engine, Error, Judge, Limits, Verdict};
 
 /// One line of the file.
@@ -25,10 +27,6 @@ struct Row {
     answer: String,
     completion: String,
     reward: Option<f64>,
-}
-
-fn root() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../.."))
 }
 
 fn judge(engine: &Engine, name: &str, settings: &Map<String, Json>) -> Result<Judge, Error> {
@@ -89,12 +87,8 @@ fn hostile(body: &str) -> Vec<u8> {
           (func (export "tunebox:method/verify@0.2.0#init") (param i32 i32) (result i32) (i32.const 0))
           (func $again (export "tunebox:method/verify@0.2.0#verify") (param i32 i32 i32 i32 i32 i32) (result i32) {body}))"#
     );
-    let mut module = wat::parse_str(module).unwrap();
-    let mut resolve = wit_parser::Resolve::default();
-    let (package, _) = resolve.push_dir(root().join("wit")).unwrap();
-    let world = resolve.select_world(&[package], Some("verifier")).unwrap();
-    wit_component::embed_component_metadata(&mut module, &resolve, world, wit_component::StringEncoding::UTF8).unwrap();
-    wit_component::ComponentEncoder::default().validate(true).module(&module).unwrap().encode().unwrap()
+    let (resolve, world) = guest::read_world(&root().join("wit"), "verifier");
+    guest::encode(&module, &resolve, world)
 }
 
 #[test]
@@ -227,20 +221,14 @@ fn train_with(body: &str, name: &str) -> Result<Workspace, tunebox_training::Err
 /// Trains as [`train_with`] does, under further settings; if `is_validated`, with the data for validation as well.
 fn train_more(body: &str, name: &str, more: &[&str], is_validated: bool) -> Result<Workspace, tunebox_training::Error> {
     let place = Workspace::new();
-    let prompt = |number: usize| format!("{}\n", json!({ "prompt": format!("Say {number}"), "answer": "x" }));
-    place.write("data.jsonl", &(0..8).map(prompt).collect::<String>());
-    let mut component = hostile(body);
-    let manifest = json!({
-        "name": name, "version": "1.0.0", "description": "Written by a stranger", "world": "verifier",
-        "shape": "completion", "settings": [], "metrics": [], "interface": "0.2.0",
-    });
-    section::append(&mut component, "tunebox:manifest", manifest.to_string().as_bytes());
-    std::fs::write(place.path("judge.wasm"), component).unwrap();
-    let verifier = format!("verifier.0.use={}", place.path("judge.wasm").display());
+    let prompt = |number: usize| json!({ "prompt": format!("Say {number}"), "answer": "x" });
+    place.write_lines("data.jsonl", (0..8).map(prompt));
+    let component = manifested(name, hostile(body), json!({ "world": "verifier", "shape": "completion" }));
+    let verifier = place.write_component("verifier.0.use", "judge.wasm", &component);
     let settings = ["method.use=grpo", "method.completions=4", "data.max-length=40", "train.steps=2", &verifier];
-    let validation = format!("data.validation={}", place.path("data.jsonl").display());
+    let validation = place.set("data.validation", "data.jsonl");
     let validation = if is_validated { vec![validation.as_str()] } else { Vec::new() };
-    place.train(name, &[&settings, more, &validation].concat(), &mut TestObserver::new()).map(|_| place)
+    place.train(name, &[&settings, more, &validation].concat()).map(|_| place)
 }
 
 #[test]

@@ -12,7 +12,7 @@ mod revising;
 mod said;
 mod strangers;
 
-use crate::support::tiny_run::{TestObserver, Workspace};
+use crate::support::tiny_run::Workspace;
 
 const ADAPTER: &str = "adapter_model.safetensors";
 
@@ -29,7 +29,7 @@ const HARD: [&str; 8] = [
 ];
 
 fn whole(place: &Workspace) -> Vec<u8> {
-    place.train("whole", &HARD, &mut TestObserver::new()).unwrap();
+    place.train("whole", &HARD).unwrap();
     place.bytes("whole", ADAPTER)
 }
 

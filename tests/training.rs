@@ -17,6 +17,7 @@ mod twin_bench;
 
 /// What the modules share.
 mod support {
+    pub(crate) mod built;
     pub(crate) mod fixed_completions;
     pub(crate) mod given_rollout;
     pub(crate) mod given_scores;
@@ -24,6 +25,7 @@ mod support {
     pub(crate) mod golden;
     pub(crate) mod golden_rows;
     pub(crate) mod guest;
+    pub(crate) mod manifested;
     pub(crate) mod noise;
     pub(crate) mod reward_models;
     pub(crate) mod tiny_policy;

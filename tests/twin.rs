@@ -8,6 +8,8 @@ use std::path::Path;
 use std::process::{Command, Output, Stdio};
 
 use crate::support::absent::absent;
+use crate::support::folders::method_folder;
+use crate::support::transcript::BINARY;
 use serde_json::Value;
 use tempfile::TempDir;
 
@@ -15,7 +17,6 @@ use tempfile::TempDir;
 const TRAINED: u64 = 116_736;
 
 const ROOT: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../..");
-const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
 
 fn tunebox(words: &[&str]) -> Command {
     let mut command = Command::new(BINARY);
@@ -86,23 +87,9 @@ fn a_method_that_edits_at_the_end_and_its_twin_leave_the_same() {
     assert!(tested["bits"].as_u64().unwrap() > 32 * 10_000, "{tested}");
 }
 
-/// A folder outside of the repository with a method whose step holds `body`. Cargo tells two folders that build into one
-/// by their names.
-fn method_folder(name: &str, body: &str) -> TempDir {
-    let place = tempfile::tempdir().unwrap();
-    let sdk = Path::new(ROOT).join("sdk/rust").canonicalize().unwrap();
-    let manifest = format!(
-        "[package]\nname = {name:?}\nversion = \"0.1.0\"\nedition = \"2024\"\ndescription = \"A calm method\"\nlicense = \
-         \"Apache-2.0\"\n\n[lib]\ncrate-type = [\"cdylib\"]\n\n[dependencies]\ntunebox = {{ path = {sdk:?} }}\n\n[workspace]\n"
-    );
-    std::fs::create_dir(place.path().join("src")).unwrap();
-    std::fs::write(place.path().join("Cargo.toml"), manifest).unwrap();
-    std::fs::copy(Path::new(ROOT).join("Cargo.lock"), place.path().join("Cargo.lock")).unwrap();
-    std::fs::write(place.path().join("src/lib.rs"), SOURCE.replace("BODY", body)).unwrap();
-    // What the smaller workspace does not have goes out of the lock file.
-    let mut cargo = Command::new(tunebox_package::toolchain::find().unwrap().cargo);
-    assert!(cargo.args(["update", "--workspace", "--quiet"]).current_dir(place.path()).status().unwrap().success());
-    place
+/// A folder outside of the repository with a method whose step holds `body`.
+fn folder(name: &str, body: &str) -> TempDir {
+    method_folder(name, &SOURCE.replace("BODY", body))
 }
 
 const SOURCE: &str = r#"//! A calm method.
@@ -141,7 +128,7 @@ method! { Calm, shape: "supervised", metrics: ["loss"] }
 #[test]
 fn a_method_that_asks_what_it_is_compiled_for_is_found_out() {
     // What it reports is the same, and so is the number of its calls: only the weights tell.
-    let folder = method_folder("shifty", r#"let loss = loss * if cfg!(target_arch = "wasm32") { 1.0 } else { -1.0 };"#);
+    let folder = folder("shifty", r#"let loss = loss * if cfg!(target_arch = "wasm32") { 1.0 } else { -1.0 };"#);
     let output = run_tests(folder.path(), "3", &[]);
     let said = text(&output.stderr);
     assert_eq!(output.status.code(), Some(1), "{said}");
@@ -151,7 +138,7 @@ fn a_method_that_asks_what_it_is_compiled_for_is_found_out() {
 
 #[test]
 fn a_twin_that_panics_is_shown_with_file_and_line() {
-    let folder = method_folder("nervous", r#"assert!(cfg!(target_arch = "wasm32"), "only calm in a component");"#);
+    let folder = folder("nervous", r#"assert!(cfg!(target_arch = "wasm32"), "only calm in a component");"#);
     let line = SOURCE.lines().position(|line| line.contains("BODY")).unwrap() + 1;
     let output = run_tests(folder.path(), "3", &[]);
     let said = text(&output.stderr);
@@ -169,7 +156,7 @@ fn a_debugger_stops_in_the_method_at_its_line() {
     if !traced.is_ok_and(|output| text(&output.stdout).contains("exited normally")) {
         absent("gdb", "none that may trace a process");
     }
-    let folder = method_folder("watched", "");
+    let folder = folder("watched", "");
     let line = SOURCE.lines().position(|line| line.contains("backward(&loss)?;")).unwrap() + 1;
     let words = ["test", folder.path().to_str().unwrap(), "--steps", "1", "--debug"];
     let mut host = tunebox(&words).stdout(Stdio::null()).spawn().unwrap();
@@ -187,7 +174,7 @@ fn a_debugger_stops_in_the_method_at_its_line() {
 
 #[test]
 fn a_test_of_the_authors_that_fails_is_the_answer() {
-    let folder = method_folder("wrong", "");
+    let folder = folder("wrong", "");
     let path = folder.path().join("src/lib.rs");
     let source = std::fs::read_to_string(&path).unwrap();
     std::fs::write(&path, format!("{source}\n#[test]\nfn calm_is_half() {{\n    assert_eq!(1, 2);\n}}\n")).unwrap();

@@ -3,11 +3,12 @@
 use tunebox_foundation::explain::Explain;
 use tunebox_package::build::{self, Options};
 
-use super::{METHOD, folder_with_source};
+use super::METHOD;
+use crate::support::folders::method_folder;
 
 #[test]
 fn a_mistake_in_a_method_is_shown_with_its_line() {
-    let folder = folder_with_source(&METHOD.replace("self.half", "self.halve"));
+    let folder = method_folder("calm", &METHOD.replace("self.half", "self.halve"));
     let error = build::compile(folder.path(), &Options::default(), &mut |_| {}).unwrap_err();
     let line = METHOD.lines().position(|line| line.contains("self.half")).unwrap() + 1;
     assert_eq!(error.to_string(), "no field `halve` on type `&mut Calm` [E0609]");
@@ -18,14 +19,14 @@ fn a_mistake_in_a_method_is_shown_with_its_line() {
 
 #[test]
 fn a_default_that_is_no_choice_does_not_compile() {
-    let folder = folder_with_source(&METHOD.replace("\"gentle\"", "\"rough\""));
+    let folder = method_folder("calm", &METHOD.replace("\"gentle\"", "\"rough\""));
     let error = build::compile(folder.path(), &Options::default(), &mut |_| {}).unwrap_err();
     assert!(error.to_string().contains("the default is none of the choices"), "{error}");
 }
 
 #[test]
 fn a_default_outside_its_range_is_one_error_with_its_line_before_anything_is_written() {
-    let folder = folder_with_source(&METHOD.replace("default = 0.5", "default = 1.5"));
+    let folder = method_folder("calm", &METHOD.replace("default = 0.5", "default = 1.5"));
     let error = build::build(folder.path(), &Options::default(), &mut |_| {}).unwrap_err();
     assert_eq!(error.to_string(), "the default is 1.5, it must be at most 1.0");
     let line = METHOD.lines().position(|line| line.contains("default = 0.5")).unwrap() + 1;
@@ -37,7 +38,7 @@ fn a_default_outside_its_range_is_one_error_with_its_line_before_anything_is_wri
 
 #[test]
 fn a_crate_without_a_method_is_told_what_is_missing() {
-    let folder = folder_with_source("//! Nothing.\npub use tunebox::Tensor;\n");
+    let folder = method_folder("calm", "//! Nothing.\npub use tunebox::Tensor;\n");
     let error = build::compile(folder.path(), &Options::default(), &mut |_| {}).unwrap_err();
     assert_eq!(error.to_string(), "the crate compiles, but it declares no method");
 }
@@ -45,7 +46,7 @@ fn a_crate_without_a_method_is_told_what_is_missing() {
 #[test]
 fn a_method_that_imports_something_else_is_refused() {
     let clock = "#[link(wasm_import_module = \"env\")]\nunsafe extern \"C\" { safe fn clock() -> f32; }\n";
-    let folder = folder_with_source(&format!("{}{clock}", METHOD.replace("self.half", "self.half * clock()")));
+    let folder = method_folder("calm", &format!("{}{clock}", METHOD.replace("self.half", "self.half * clock()")));
     let error = build::compile(folder.path(), &Options::default(), &mut |_| {}).unwrap_err();
     let what = error.to_string();
     assert!(what == "the compiled method does not fit the contract" || what.ends_with("which no host gives"), "{what}");

@@ -40,7 +40,7 @@ fn run(command: &mut Command, folder: &Path) -> String {
 #[ignore = "needs llama.cpp"]
 fn llama_cpp_gives_the_greedy_text_of_the_run() {
     let (python, place) = (python(), workspace());
-    let tunebox = |words: &[&str]| run(Command::new(BINARY).args(words), place.path());
+    let tunebox = |words: &[&str]| run(Command::new(BINARY).args(words), place.folder());
     tunebox(&["train", "--model", "model", "--data", "answers.jsonl", "--steps", "12", "--name", "x"]);
     let answer =
         |question| tunebox(&["generate", "runs/x", question, "--temperature", "0", "--max-tokens", "64", "--quiet"]);
@@ -50,7 +50,7 @@ fn llama_cpp_gives_the_greedy_text_of_the_run() {
         tunebox(&["export", "runs/x", "--to", "gguf", "--type", format, "--out", &file]);
         let mut peer = Command::new(&python);
         peer.arg(root().join("tests/peers/greedy.py")).arg(&file).args(QUESTIONS);
-        let answers: Vec<String> = serde_json::from_str(&run(&mut peer, place.path())).unwrap();
+        let answers: Vec<String> = serde_json::from_str(&run(&mut peer, place.folder())).unwrap();
         assert_eq!(answers, wanted, "{format}");
     }
 }

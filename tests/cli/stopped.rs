@@ -1,47 +1,27 @@
 //! Runs and answers that are stopped from outside, and go on.
 
 use std::io::{BufRead, BufReader, Write};
-use std::path::Path;
-use std::process::{Child, Command, Stdio};
+use std::process::Stdio;
 use std::time::{Duration, Instant};
 
+use rustix::process::Signal;
+
 use super::{train, workspace};
-use crate::support::transcript;
-
-/// Waits until a run has written the metrics of so many steps.
-fn await_step(place: &Path, name: &str, step: usize, child: &mut Child) {
-    let metrics = place.join("runs").join(name).join("metrics.jsonl");
-    let begun = Instant::now();
-    while std::fs::read_to_string(&metrics).map_or(0, |text| text.lines().count()) < step {
-        assert!(child.try_wait().unwrap().is_none(), "the run ended before step {step}");
-        assert!(begun.elapsed() < Duration::from_secs(120), "step {step} does not come");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-/// Sends a signal by the shell's own `kill`, which needs no unsafe code.
-fn signal(child: &Child, name: &str) {
-    let status = Command::new("sh").args(["-c", &format!("kill -{name} {}", child.id())]).status().unwrap();
-    assert!(status.success());
-}
-
-fn adapter(place: &Path, name: &str) -> Vec<u8> {
-    std::fs::read(place.join("runs").join(name).join("adapter_model.safetensors")).unwrap()
-}
+use crate::support::processes::{send, wait_for};
+use crate::support::workspace::Workspace;
 
 #[test]
 fn a_run_that_is_interrupted_or_killed_and_resumed_ends_in_the_bits_of_one_that_was_not() {
     let place = workspace();
-    let place = place.path();
-    assert!(train(place, "whole", false).status().unwrap().success());
-    for (name, how, code) in [("interrupted", "INT", Some(130)), ("killed", "KILL", None)] {
-        let mut child = train(place, name, false).spawn().unwrap();
-        await_step(place, name, 8, &mut child);
-        signal(&child, how);
+    assert!(train(&place, "whole", false).status().unwrap().success());
+    for (name, how, code) in [("interrupted", Signal::INT, Some(130)), ("killed", Signal::KILL, None)] {
+        let mut child = train(&place, name, false).spawn().unwrap();
+        wait_for(&mut child, "its eighth step", || (place.steps(name) >= 8).then_some(()));
+        send(child.id(), how);
         assert_eq!(child.wait().unwrap().code(), code, "{name}");
-        assert!(!place.join("runs").join(name).join("adapter_model.safetensors").exists(), "{name} was not stopped");
-        assert!(train(place, name, true).status().unwrap().success(), "{name} does not resume");
-        assert!(adapter(place, name) == adapter(place, "whole"), "{name}: the adapters differ");
+        assert!(!place.path(&format!("runs/{name}/adapter_model.safetensors")).exists(), "{name} was not stopped");
+        assert!(train(&place, name, true).status().unwrap().success(), "{name} does not resume");
+        assert!(place.adapter(name) == place.adapter("whole"), "{name}: the adapters differ");
     }
 }
 
@@ -50,12 +30,12 @@ const ENDLESS_ANSWER: &str = "65536";
 
 /// Has the model of a workspace write on for ever: no token has the name of one that ends answers, and its window is
 /// large.
-fn never_end(place: &Path) {
+fn never_end(place: &Workspace) {
     let change = |name: &str, from: &str, to: &str| {
-        let path = place.join("model").join(name);
-        let text = std::fs::read_to_string(&path).unwrap();
+        let file = format!("model/{name}");
+        let text = place.read(&file);
         assert!(text.contains(from), "{name}: {text}");
-        std::fs::write(path, text.replace(from, to)).unwrap();
+        place.write(&file, &text.replace(from, to));
     };
     change("config.json", "\"max_position_embeddings\": 256", "\"max_position_embeddings\": 300000");
     change("config.json", "\"eos_token_id\": 2", "\"eos_token_id\": null");
@@ -76,11 +56,10 @@ fn await_line(lines: &mut impl BufRead, beginning: &str) {
 #[test]
 fn ctrl_c_stops_an_answer_and_the_conversation_goes_on() {
     let place = workspace();
-    never_end(place.path());
-    let answers = std::fs::File::create(place.path().join("answers.txt")).unwrap();
-    let written = || std::fs::metadata(place.path().join("answers.txt")).unwrap().len();
-    let mut command = Command::new(transcript::BINARY);
-    command.current_dir(place.path()).args(["chat", "model", "--temperature", "0", "--max-tokens", ENDLESS_ANSWER]);
+    never_end(&place);
+    let answers = std::fs::File::create(place.path("answers.txt")).unwrap();
+    let written = || std::fs::metadata(place.path("answers.txt")).unwrap().len();
+    let mut command = place.tunebox(&["chat", "model", "--temperature", "0", "--max-tokens", ENDLESS_ANSWER]);
     let mut child = command.stdin(Stdio::piped()).stdout(answers).stderr(Stdio::piped()).spawn().unwrap();
     let (mut input, mut messages) = (child.stdin.take().unwrap(), BufReader::new(child.stderr.take().unwrap()));
     for question in ["What does a cow say?", "What does a dog say?"] {
@@ -90,7 +69,7 @@ fn ctrl_c_stops_an_answer_and_the_conversation_goes_on() {
             assert!(begun.elapsed() < Duration::from_secs(120), "no answer begins");
             std::thread::sleep(Duration::from_millis(1));
         }
-        signal(&child, "INT");
+        send(child.id(), Signal::INT);
         // The help comes once the answer has ended.
         writeln!(input, "/help").unwrap();
         await_line(&mut messages, "Ctrl-C ");

@@ -2,21 +2,22 @@
 
 use std::fs;
 use std::path::Path;
-use std::process::Command;
 
-use serde_json::Value;
+use serde_json::{Value, json};
 use tempfile::TempDir;
 use tunebox_foundation::explain::Explain;
+use tunebox_package::Reference;
 use tunebox_package::build::{Built, Options, Record, build};
-use tunebox_package::{Reference, toolchain};
 
-use super::{form, play, root, train, workspace, write_method};
+use super::{form, play, train};
+use crate::support::folders::method_folder;
 use crate::support::guest;
 use crate::support::transcript::METHOD_TARGET;
+use crate::support::workspace::Workspace;
 
 /// Two steps of nothing, then a fault in a function of its own. It asks for `learn`, so there is an adapter to save.
 const TRIPS: &str = r#"
-(import "tunebox:method/learn@0.2.0" "rate" (func $rate (result f64)))
+(import "tunebox:method/learn@0.2.0" "rate" (func (result f64)))
 (global $steps (mut i32) (i32.const 0))
 (func $stumble (unreachable))
 (func $step (param i32) (result i32)
@@ -27,14 +28,13 @@ const TRIPS: &str = r#"
 
 /// Counts for some tenths of a second in a function of its own, then asks the host for something.
 pub(super) const COUNTS: &str = r#"
-(import "tunebox:method/learn@0.2.0" "rate" (func $rate (result f64)))
 (func $churn (param $turns i32)
   (loop $again
     (local.set $turns (i32.sub (local.get $turns) (i32.const 1)))
     (br_if $again (local.get $turns))))
 (func $step (param i32) (result i32)
   (call $churn (i32.const 200000000))
-  (drop (call $rate))
+  (drop (call $learn/rate))
   ;; The viewer shows what lies between samples, so that the last call needs one after it.
   (call $churn (i32.const 200000000))
   (call $done))
@@ -42,10 +42,10 @@ pub(super) const COUNTS: &str = r#"
 
 #[test]
 fn a_person_sees_what_there_is_to_see() {
-    let place = workspace();
-    write_method(place.path(), "trips", guest::component(TRIPS), "0.2.0");
-    write_method(place.path(), "counts", guest::component(COUNTS), "0.2.0");
-    play("inside.md", place.path());
+    let place = Workspace::with_sample(40);
+    place.write_method("trips", guest::component(TRIPS), json!({}));
+    place.write_method("counts", guest::component(COUNTS), json!({}));
+    play("inside.md", &place);
 }
 
 /// The profile in a file, which has the form that a viewer reads.
@@ -58,15 +58,15 @@ fn profile(path: &Path) -> Value {
 
 #[test]
 fn a_profile_names_the_functions_of_a_method_and_what_it_asked_the_host() {
-    let place = workspace();
-    write_method(place.path(), "counts", guest::component(COUNTS), "0.2.0");
-    let mut command = train(place.path(), Path::new("counts.wasm"), 2);
+    let place = Workspace::with_sample(40);
+    place.write_method("counts", guest::component(COUNTS), json!({}));
+    let mut command = train(&place, Path::new("counts.wasm"), 2);
     let output = command.args(["--in-process", "--guest-profile", "counts.json"]).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success(), "{told}");
     assert!(told.contains("counts.json") && told.contains("https://profiler.firefox.com"), "{told}");
 
-    let profile = profile(&place.path().join("counts.json"));
+    let profile = profile(&place.path("counts.json"));
     let thread = &profile["threads"][0];
     assert_eq!(thread["name"], "counts");
     assert!(thread["samples"]["length"].as_u64().unwrap() >= 3, "{}", thread["samples"]);
@@ -77,11 +77,11 @@ fn a_profile_names_the_functions_of_a_method_and_what_it_asked_the_host() {
 
 #[test]
 fn a_built_in_method_has_a_profile_without_being_asked_for_trust() {
-    let place = workspace();
-    let mut command = train(place.path(), Path::new("lora"), 2);
+    let place = Workspace::with_sample(40);
+    let mut command = train(&place, Path::new("lora"), 2);
     let output = command.args(["--guest-profile", "lora.json", "--json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stdout));
-    let profile = profile(&place.path().join("lora.json"));
+    let profile = profile(&place.path("lora.json"));
     assert!(form::names(&profile, "markers").contains(&"model.score-for-learning"));
     let told = String::from_utf8_lossy(&output.stdout).into_owned();
     let event = told.lines().find(|line| line.contains("\"profile\"")).unwrap();
@@ -133,24 +133,11 @@ impl Method for Busy {
 method! { Busy, shape: "supervised", metrics: [] }
 "#;
 
-/// A folder with a method in it, locked to the repository's versions, which shares what was compiled before it.
+/// A folder with a method in it, which shares what was compiled before it.
 fn folder(source: &str) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    let sdk = root().join("sdk/rust").canonicalize().unwrap();
-    let manifest = format!(
-        "[package]\nname = 'busy'\nversion = '0.1.0'\nedition = '2024'\ndescription = 'Works'\n\n\
-         [lib]\ncrate-type = ['cdylib']\n\n[dependencies]\ntunebox = {{ path = '{}' }}\n\n[workspace]\n",
-        sdk.display()
-    );
-    fs::create_dir(folder.path().join("src")).unwrap();
+    let folder = method_folder("busy", source);
     fs::create_dir(folder.path().join(".cargo")).unwrap();
     fs::write(folder.path().join(".cargo/config.toml"), format!("build.target-dir = {METHOD_TARGET:?}\n")).unwrap();
-    fs::write(folder.path().join("Cargo.toml"), manifest).unwrap();
-    fs::write(folder.path().join("src/lib.rs"), source).unwrap();
-    fs::copy(root().join("Cargo.lock"), folder.path().join("Cargo.lock")).unwrap();
-    let toolchain = toolchain::find().unwrap();
-    let mut cargo = Command::new(toolchain.cargo);
-    assert!(cargo.args(["update", "--workspace", "--quiet"]).current_dir(folder.path()).status().unwrap().success());
     folder
 }
 
@@ -175,8 +162,8 @@ fn a_debug_build_shows_functions_with_file_and_line_and_is_the_same_in_every_fol
     assert!(!built.bytes.windows(path.len()).any(|window| window == path), "a path of this machine is in it");
     assert!(Reference::parse("./", here.path()).unwrap().open().is_ok());
 
-    let place = workspace();
-    let mut command = train(place.path(), &built.path, 4);
+    let place = Workspace::with_sample(40);
+    let mut command = train(&place, &built.path, 4);
     let output = command.args(["--in-process", "--guest-profile", "busy.json"]).output().unwrap();
     let told = String::from_utf8_lossy(&output.stderr).into_owned();
     assert_eq!(output.status.code(), Some(3), "{told}");
@@ -189,7 +176,7 @@ fn a_debug_build_shows_functions_with_file_and_line_and_is_the_same_in_every_fol
     // Of what the SDK puts between the host and the method, no more than what the author's own lines called.
     assert!(from.lines().count() <= 6, "{told}");
 
-    let profile = profile(&place.path().join("busy.json"));
+    let profile = profile(&place.path("busy.json"));
     let functions = form::names(&profile, "funcTable");
     // Whether the compiler puts it into its caller or not.
     assert!(functions.iter().any(|name| name.contains("churn at src/lib.rs:")), "{functions:?}");

@@ -8,7 +8,7 @@ use tunebox_package::digest::sha256;
 use wit_component::semver_check;
 use wit_parser::{Resolve, UnresolvedPackageGroup};
 
-use super::root;
+use crate::support::golden::root;
 
 /// Every released version, and what `sha256sum *.wit | sha256sum` says in its folder. None is released yet.
 const RELEASED: [(&str, &str); 0] = [];
@@ -118,16 +118,11 @@ fn test_track() -> TempDir {
 
 /// The contract in a folder of its own, with a text in a file replaced.
 pub(super) fn changed(file: &str, from: &str, to: &str) -> TempDir {
-    let folder = tempfile::tempdir().unwrap();
-    for (name, text) in files(&root().join("wit")) {
-        let text = if name == file {
-            assert_eq!(text.matches(from).count(), 1, "`{from}` in `{name}`");
-            text.replace(from, to)
-        } else {
-            text
-        };
-        fs::write(folder.path().join(name), text).unwrap();
-    }
+    let folder = test_track();
+    let path = folder.path().join(file);
+    let text = fs::read_to_string(&path).unwrap();
+    assert_eq!(text.matches(from).count(), 1, "`{from}` in `{file}`");
+    fs::write(path, text.replace(from, to)).unwrap();
     folder
 }
 

@@ -3,13 +3,16 @@
 use std::fs;
 use std::path::Path;
 
+use serde_json::json;
 use tunebox_package::{Manifest, read_manifest, resolve_settings};
 use tunebox_sandbox::{Engine, Grants, Judge, Limits, Session, SessionSettings, Value, Verdict};
 use wit_component::{ComponentEncoder, StringEncoding, dummy_module, embed_component_metadata};
 use wit_parser::{ManglingAndAbi, Resolve};
 
 use super::released::changed;
-use super::{play, root, train, workspace, write_method};
+use super::{play, train};
+use crate::support::golden::root;
+use crate::support::workspace::Workspace;
 use crate::support::{attack, fake_run, guest};
 
 /// A component that was built for the first version of the track.
@@ -45,10 +48,10 @@ fn a_method_of_the_track_still_learns() {
 
 #[test]
 fn the_program_trains_by_a_method_of_the_track() {
-    let place = workspace();
-    let output = train(place.path(), &root().join("tests/tracks/0.2/lora.wasm"), 2).output().unwrap();
+    let place = Workspace::with_sample(40);
+    let output = train(&place, &root().join("tests/tracks/0.2/lora.wasm"), 2).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let metrics = fs::read_to_string(place.path().join("runs/run/metrics.jsonl")).unwrap();
+    let metrics = fs::read_to_string(place.path("runs/run/metrics.jsonl")).unwrap();
     assert!(metrics.lines().count() >= 2 && metrics.contains("\"loss\""), "{metrics}");
 }
 
@@ -166,11 +169,11 @@ fn a_verifier_of_the_future_is_refused_by_its_version() {
 
 #[test]
 fn a_person_is_told_which_version_a_method_needs() {
-    let place = workspace();
+    let place = Workspace::with_sample(40);
     let imports =
         |name: &str| wat::parse_str(format!("(component (import \"tunebox:method/{name}\" (instance)))")).unwrap();
-    write_method(place.path(), "telepathy", imports("telepathy@0.2.3"), "0.2.3");
-    write_method(place.path(), "tensors", imports("tensor@0.3.0"), "0.2.0");
-    write_method(place.path(), "tomorrow", guest::component(""), "0.3.0");
-    play("refused.md", place.path());
+    place.write_method("telepathy", imports("telepathy@0.2.3"), json!({ "interface": "0.2.3" }));
+    place.write_method("tensors", imports("tensor@0.3.0"), json!({}));
+    place.write_method("tomorrow", guest::component(""), json!({ "interface": "0.3.0" }));
+    play("refused.md", &place);
 }

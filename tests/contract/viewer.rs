@@ -4,12 +4,13 @@
 use std::path::Path;
 use std::process::{Command, Stdio};
 
-use serde_json::Value;
+use serde_json::{Value, json};
 
 use super::inside::COUNTS;
-use super::{train, workspace, write_method};
+use super::train;
 use crate::support::absent::require;
 use crate::support::guest;
+use crate::support::workspace::Workspace;
 
 /// A viewer with an open profile, which ends with this.
 struct Viewer {
@@ -58,12 +59,12 @@ fn column<'a>(list: &'a Value, key: &str) -> Vec<&'a str> {
 #[test]
 #[ignore = "needs profiler-cli"]
 fn the_public_viewer_shows_the_functions_of_a_method_and_what_it_asked_the_host() {
-    let place = workspace();
-    write_method(place.path(), "counts", guest::component(COUNTS), "0.2.0");
-    let mut command = train(place.path(), Path::new("counts.wasm"), 2);
+    let place = Workspace::with_sample(40);
+    place.write_method("counts", guest::component(COUNTS), json!({}));
+    let mut command = train(&place, Path::new("counts.wasm"), 2);
     let output = command.args(["--in-process", "--guest-profile", "counts.json"]).output().unwrap();
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let viewer = Viewer::open(&place.path().join("counts.json"));
+    let viewer = Viewer::open(&place.path("counts.json"));
 
     let samples = viewer.thread_report("samples");
     assert_eq!(samples["friendlyThreadName"], "counts", "{samples}");

@@ -3,16 +3,16 @@
 use std::collections::BTreeMap;
 use std::sync::Arc;
 
-use serde_json::Value as Json;
+use serde_json::{Value as Json, json};
 use tunebox_model::decoder::Site;
 use tunebox_model::edit::Role;
 use tunebox_model::policy::View;
 use tunebox_model::rows::Rows;
-use tunebox_package::{Reference, resolve_settings};
-use tunebox_sandbox::{Batch, Engine, Error as SandboxError, Grants, Limits, Session, SessionSettings, StepReport};
+use tunebox_sandbox::{Batch, Engine, Error as SandboxError, Grants, Limits, Session, StepReport};
 
-use super::root;
 use crate::support::given_stream::{GivenStream, REFUSAL, given_stream};
+use crate::support::golden::root;
+use crate::support::golden_rows::{begin, metric, package};
 
 /// A table of `golden/editing.json`.
 fn golden(name: &str) -> Vec<Vec<f32>> {
@@ -28,13 +28,11 @@ fn golden(name: &str) -> Vec<Vec<f32>> {
 /// Takes a method through batches of given activations: its session, and what it reported at the end.
 fn given(
     method: &str,
-    settings: &[(&str, &str)],
+    settings: &Json,
     sides: [&str; 2],
     batches: usize,
 ) -> (Result<StepReport, SandboxError>, Session<GivenStream>) {
-    let package = Reference::parse(method, &root()).unwrap().open().unwrap();
-    let given = settings.iter().map(|(name, value)| ((*name).to_owned(), toml_value(value))).collect();
-    let values = resolve_settings(&package.manifest, &given).unwrap();
+    let package = package(method);
     let grants = Grants::default().with("weights").with("text");
     let admitted = Engine::new().unwrap().admit(&package.bytes, method, &grants, &Limits::default()).unwrap();
     let (mut table, mut named) = (BTreeMap::new(), Vec::new());
@@ -43,11 +41,8 @@ fn given(
         table.extend((start..).zip(rows.iter().cloned()));
         named.push((side.to_owned(), rows_of(start, rows.len())));
     }
-    let metric_names = package.manifest.metrics.clone();
-    let mut session =
-        Session::start(&admitted, given_stream(&table), SessionSettings { metric_names, ..SessionSettings::default() })
-            .unwrap();
-    session.init(&values).unwrap();
+    let settings = settings.as_object().unwrap();
+    let mut session = begin(&admitted, &package.manifest, settings, given_stream(&table)).unwrap();
     for _ in 0..batches {
         session.step(Batch { sides: named.clone(), size: 4, ..Batch::default() }).unwrap();
     }
@@ -60,10 +55,6 @@ fn rows_of(first: u32, count: usize) -> Arc<Rows> {
     Arc::new(Rows::new(ids, vec![vec![false, true]; count]).unwrap())
 }
 
-fn toml_value(text: &str) -> toml::Value {
-    format!("value = {text}").parse::<toml::Table>().unwrap().remove("value").unwrap()
-}
-
 fn assert_near(found: &[f32], wanted: &[f32], name: &str) {
     assert_eq!(found.len(), wanted.len(), "{name}");
     for (found, wanted) in found.iter().zip(wanted) {
@@ -73,11 +64,10 @@ fn assert_near(found: &[f32], wanted: &[f32], name: &str) {
 
 #[test]
 fn steering_directions_are_those_of_the_reference() {
-    let all = [("\"mean\"", false, "mean"), ("\"mean\"", true, "mean-unit")];
-    let components = [("\"pca\"", false, "pca"), ("\"pca-centred\"", false, "pca-centred")];
+    let all = [("mean", false, "mean"), ("mean", true, "mean-unit")];
+    let components = [("pca", false, "pca"), ("pca-centred", false, "pca-centred")];
     for (direction, unit, name) in all.into_iter().chain(components) {
-        let unit = unit.to_string();
-        let settings = [("direction", direction), ("unit", &unit), ("hold-out", "0"), ("from", "0"), ("to", "1")];
+        let settings = json!({ "direction": direction, "unit": unit, "hold-out": 0, "from": 0.0, "to": 1.0 });
         let (report, mut session) = given("steer", &settings, ["positive", "negative"], 1);
         report.unwrap();
         let published = &session.train_state().published;
@@ -88,8 +78,8 @@ fn steering_directions_are_those_of_the_reference() {
 
 #[test]
 fn the_same_pairs_twice_give_the_same_directions() {
-    for direction in ["\"mean\"", "\"pca\"", "\"pca-centred\""] {
-        let settings = [("direction", direction), ("hold-out", "0")];
+    for direction in ["mean", "pca", "pca-centred"] {
+        let settings = json!({ "direction": direction, "hold-out": 0 });
         let vectors = |batches| {
             let (report, mut session) = given("steer", &settings, ["positive", "negative"], batches);
             report.unwrap();
@@ -139,12 +129,12 @@ fn unit(vector: &[f32]) -> Vec<f32> {
 
 #[test]
 fn an_abliterated_direction_is_the_difference_of_means_with_or_without_the_harmless_part() {
-    for (without, wanted) in [("false", vec![2.0, -1.0, 2.0]), ("true", golden("projected")[0].clone())] {
-        let settings = [("projected", without), ("hold-out", "2"), ("strength", "0.5"), ("to", "1.0")];
+    for (without, wanted) in [(false, vec![2.0, -1.0, 2.0]), (true, golden("projected")[0].clone())] {
+        let settings = json!({ "projected": without, "hold-out": 2, "strength": 0.5, "to": 1.0 });
         let (report, mut session) = given("abliterate", &settings, ["harmful", "harmless"], 2);
         let report = report.unwrap();
-        assert_near(&unit(&session.train_state().published[&0].vector), &unit(&wanted), without);
-        let (_, mut untouched) = given("abliterate", &[], ["harmful", "harmless"], 1);
+        assert_near(&unit(&session.train_state().published[&0].vector), &unit(&wanted), &without.to_string());
+        let (_, mut untouched) = given("abliterate", &json!({}), ["harmful", "harmless"], 1);
         for place in WRITERS {
             let wanted = projected(&matrix(&mut untouched, place), place.0, &unit(&wanted), 0.5);
             assert_near(&matrix(&mut session, place).concat(), &wanted.concat(), &format!("{place:?}"));
@@ -152,7 +142,7 @@ fn an_abliterated_direction_is_the_difference_of_means_with_or_without_the_harml
         for place in READERS {
             assert_eq!(matrix(&mut session, place), matrix(&mut untouched, place), "{place:?}");
         }
-        let metric = |name: &str| report.metrics.iter().find(|(known, ..)| known == name).unwrap().1;
+        let metric = |name: &str| metric(&report, name);
         let policy = &session.train_state().policy;
         let refusals = policy.next_token(&View::Policy, &rows_of(10, 2), &[REFUSAL]).unwrap();
         let refusals = refusals.flatten_all().unwrap().to_vec1::<f32>().unwrap();
@@ -167,13 +157,13 @@ fn an_abliterated_direction_is_the_difference_of_means_with_or_without_the_harml
 #[test]
 fn an_abliteration_can_be_an_adapter_or_the_direction_alone() {
     let (report, mut session) =
-        given("abliterate", &[("apply", "\"adapter\""), ("hold-out", "2")], ["harmful", "harmless"], 2);
+        given("abliterate", &json!({ "apply": "adapter", "hold-out": 2 }), ["harmful", "harmless"], 2);
     report.unwrap();
     assert!(session.train_state().policy.edits_are_an_adapter());
-    let (_, mut untouched) = given("abliterate", &[], ["harmful", "harmless"], 1);
+    let (_, mut untouched) = given("abliterate", &json!({}), ["harmful", "harmless"], 1);
     let changed = WRITERS.map(|place| matrix(&mut session, place) != matrix(&mut untouched, place));
     assert_eq!(changed, [false, true, true, true, true], "the embedding has no adapter");
-    let settings = [("apply", "\"direction\""), ("hold-out", "2")];
+    let settings = json!({ "apply": "direction", "hold-out": 2 });
     let (report, mut session) = given("abliterate", &settings, ["harmful", "harmless"], 2);
     report.unwrap();
     assert!(!session.train_state().policy.is_edited());
@@ -182,10 +172,10 @@ fn an_abliteration_can_be_an_adapter_or_the_direction_alone() {
 
 #[test]
 fn an_abliteration_without_prompts_to_judge_by_says_what_is_missing() {
-    let (report, _) = given("abliterate", &[], ["harmful", "harmless"], 1);
+    let (report, _) = given("abliterate", &json!({}), ["harmful", "harmless"], 1);
     assert!(report.unwrap_err().to_string().contains("kept out:"));
     let (report, mut session) =
-        given("abliterate", &[("divergence", "0.001"), ("hold-out", "2")], ["harmful", "harmless"], 2);
+        given("abliterate", &json!({ "divergence": 0.001, "hold-out": 2 }), ["harmful", "harmless"], 2);
     assert!(report.unwrap_err().to_string().contains("raise `divergence`"));
     assert!(!session.train_state().policy.is_edited());
 }

@@ -14,16 +14,10 @@ use tunebox_model::generate::{Sampling, generate};
 use tunebox_model::rows::Rows;
 use tunebox_model::vectors::Vectors;
 use tunebox_model::{Model, Policy, PolicySettings, Source, View};
-use tunebox_training::{Error, Event, Observer, RunSettings, plan, run};
+use tunebox_training::{Error, RunSettings, plan, run};
 
-use super::root;
-
-/// Hears nothing.
-struct IgnoreEvents;
-
-impl Observer for IgnoreEvents {
-    fn event(&mut self, _: &Event) {}
-}
+use crate::support::golden::root;
+use crate::support::tiny_run::TestObserver;
 
 /// A run of the sample, with its own file for the method.
 fn sample(runs: &Path, method: &str, name: &str, more: &[&str]) -> Result<PathBuf, Error> {
@@ -37,7 +31,7 @@ fn sample(runs: &Path, method: &str, name: &str, more: &[&str]) -> Result<PathBu
     ];
     list.extend(more.iter().map(|text| (*text).to_owned()));
     let settings = RunSettings::load(&folder.join(format!("{method}.toml")), &list)?;
-    let summary = run(plan(settings)?, &mut IgnoreEvents, &AtomicBool::new(false))?;
+    let summary = run(plan(settings)?, &mut TestObserver::new(), &AtomicBool::new(false))?;
     assert!(!summary.interrupted);
     Ok(runs.join(name))
 }

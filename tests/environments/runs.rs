@@ -19,7 +19,7 @@ fn methods_that_sample_learn_from_the_rewards_of_episodes_unchanged() {
         let place = workspace(TALKS, "talks");
         let settings = settings(&place, method);
         let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-        place.train(method, &settings, &mut TestObserver::new()).unwrap();
+        place.train(method, &settings).unwrap();
         let rows = place.metrics(method);
         assert_eq!(rows.len(), 3);
         for row in &rows {
@@ -35,20 +35,19 @@ fn a_stopped_run_goes_on_in_the_same_episodes_and_a_replay_has_the_same_bits() {
     let place = workspace(TALKS, "talks");
     let settings = settings(&place, "grpo");
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    place.train("whole", &settings, &mut TestObserver::new()).unwrap();
-    let mut watcher = TestObserver { stop_after: Some(1), ..TestObserver::new() };
-    place.train("halved", &settings, &mut watcher).unwrap();
-    place.resume("halved", &settings, &mut TestObserver::new()).unwrap();
+    place.train("whole", &settings).unwrap();
+    place.stop("halved", &settings, 1);
+    place.resume("halved", &settings).unwrap();
     assert!(adapter(&place, "whole") == adapter(&place, "halved"));
     let rewards = |run: &str| place.metrics(run).iter().map(|row| row["reward"].clone()).collect::<Vec<_>>();
     assert_eq!(rewards("whole"), rewards("halved"));
 
-    let own = format!("environment.use={}", place.path("environment.wasm").display());
+    let own = place.set("environment.use", "environment.wasm");
     let (inputs, _) = place.replay("halved", std::slice::from_ref(&own));
     assert!(inputs.iter().any(|one| one.what == "environment.sha256" && one.is_same()), "{inputs:?}");
     let digest = Reference::environment("./environment.wasm", &place.path("")).unwrap().open().unwrap().digest;
     for file in ["run.lock", "README.md"] {
-        let text = String::from_utf8(place.bytes("whole", file)).unwrap();
+        let text = place.text("whole", file);
         assert!(text.contains("talks") && text.contains(&digest), "{file}: {text}");
     }
 }
@@ -62,7 +61,7 @@ fn accumulation_changes_no_episode() {
         let more =
             [format!("train.batch={batch}"), format!("train.accumulation={accumulation}"), "train.steps=1".into()];
         let all: Vec<&str> = settings.iter().chain(&more).map(String::as_str).collect();
-        place.train(&name, &all, &mut TestObserver::new()).unwrap();
+        place.train(&name, &all).unwrap();
         let row = place.metrics(&name).remove(0);
         ["reward-talks-mean", "completions-mean-length"].map(|name| number(&row, name))
     });
@@ -74,11 +73,10 @@ fn another_environment_is_another_run() {
     let place = workspace(TALKS, "talks");
     let settings = settings(&place, "grpo");
     let settings: Vec<&str> = settings.iter().map(String::as_str).collect();
-    let mut watcher = TestObserver { stop_after: Some(1), ..TestObserver::new() };
-    place.train("changed", &settings, &mut watcher).unwrap();
+    place.stop("changed", &settings, 1);
     let other = workspace("(call $end (f32.const 1))", "talks");
     std::fs::copy(other.path("environment.wasm"), place.path("environment.wasm")).unwrap();
-    let error = place.resume("changed", &settings, &mut TestObserver::new()).unwrap_err();
+    let error = place.resume("changed", &settings).unwrap_err();
     assert_eq!(error.to_string(), "the run `changed` cannot go on: the environment is another");
 }
 
@@ -148,10 +146,10 @@ fn verifiers_judge_what_the_model_wrote_last() {
 #[test]
 fn held_out_prompts_are_answered_by_the_environment_as_well() {
     let place = workspace(TALKS, "talks");
-    let held_out = format!("data.validation={}", place.path("data.jsonl").display());
+    let held_out = place.set("data.validation", "data.jsonl");
     let settings = settings(&place, "rlvr");
     let all: Vec<&str> = settings.iter().map(String::as_str).chain([held_out.as_str()]).collect();
-    place.train("looking", &all, &mut TestObserver::new()).unwrap();
+    place.train("looking", &all).unwrap();
     let rows = place.metrics("looking");
     let look = rows.iter().find(|row| row.contains_key("validation-pass-at-1")).unwrap();
     assert!(number(look, "validation-pass-at-1") > 0.0, "{look:?}");

@@ -26,8 +26,10 @@ status=0
 for target in "${targets[@]}"; do
   mkdir -p "$place/$target/found" "$place/$target/findings"
   log="$place/$target/log"
+  words=()
+  if [ -f "words/$target.dict" ]; then words=("-dict=words/$target.dict"); fi
   TUNEBOX_FUZZ_TARGET="$target" "$binary" -max_total_time="$seconds" -timeout=20 -rss_limit_mb=3000 \
-    -malloc_limit_mb=1500 -max_len=4096 -print_final_stats=1 -artifact_prefix="$place/$target/findings/" \
+    -malloc_limit_mb=1500 -max_len=4096 -print_final_stats=1 -artifact_prefix="$place/$target/findings/" "${words[@]}" \
     "$place/$target/found" "corpus/$target" >"$log" 2>&1 || status=1
   executions="$(grep -o 'number_of_executed_units: [0-9]*' "$log" | grep -o '[0-9]*$' || echo 0)"
   echo "$target: $executions executions, $(find "$place/$target/findings" -type f | wc -l) findings in $place/$target/findings"

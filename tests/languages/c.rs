@@ -9,6 +9,7 @@ use tunebox_sandbox::{Engine, Grants, Limits};
 
 use super::{assert_same_numbers, commands, interfaces, play, print_uncaptured};
 use crate::support::absent::absent;
+use crate::support::folders::copy;
 use crate::support::golden::root;
 
 const PAGE: &str = "examples/11-c/README.md";
@@ -30,7 +31,7 @@ fn bindings(folder: &Path) {
     let world = resolve.select_world(&[package], Some("method")).unwrap();
     let mut files = wit_bindgen_core::Files::default();
     wit_bindgen_c::Opts::default().build().generate(&mut resolve, world, &mut files).unwrap();
-    fs::create_dir(folder).unwrap();
+    fs::create_dir_all(folder).unwrap();
     for (name, bytes) in files.iter() {
         fs::write(folder.join(name), bytes).unwrap();
     }
@@ -49,15 +50,7 @@ fn compile(clang: &str, folder: &Path) {
 /// The example's files in a folder of their own.
 fn copied() -> tempfile::TempDir {
     let folder = tempfile::tempdir().unwrap();
-    for part in ["", "include"] {
-        fs::create_dir_all(folder.path().join(part)).unwrap();
-        for entry in fs::read_dir(root().join("examples/11-c").join(part)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_file() {
-                fs::copy(&path, folder.path().join(part).join(path.file_name().unwrap())).unwrap();
-            }
-        }
-    }
+    copy(&root().join("examples/11-c"), folder.path());
     folder
 }
 

@@ -10,7 +10,9 @@ use tunebox_sandbox::{
 
 use super::python::require_compiler;
 use super::{command, commands, interfaces, play};
+use crate::support::folders::copy;
 use crate::support::golden::root;
+use crate::support::workspace::text;
 
 const FOLDER: &str = "examples/16-code";
 
@@ -77,15 +79,7 @@ const WRONG: [(&str, &str); 8] = [
 fn built() -> (TempDir, Vec<u8>) {
     require_compiler();
     let place = tempfile::tempdir().unwrap();
-    for part in ["", "src", "tests"] {
-        fs::create_dir_all(place.path().join(FOLDER).join(part)).unwrap();
-        for entry in fs::read_dir(root().join(FOLDER).join(part)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_file() && path.extension().is_none_or(|extension| extension != "wasm") {
-                fs::copy(&path, place.path().join(FOLDER).join(part).join(path.file_name().unwrap())).unwrap();
-            }
-        }
-    }
+    copy(&root().join(FOLDER), &place.path().join(FOLDER));
     let page = commands(&format!("{FOLDER}/README.md"));
     let [build, test] = [0, 1].map(|number| play(&page[number], place.path()));
     assert!(build.contains("passes-tests.wasm"), "{build}");
@@ -122,16 +116,15 @@ fn code_that_attacks_its_verifier_gets_no_reward_and_spoils_no_other() {
 }
 
 /// Builds a folder with a module; the component, or what the program says where it fails.
-fn build_module(text: &str) -> Result<Vec<u8>, String> {
+fn build_module(source: &str) -> Result<Vec<u8>, String> {
     require_compiler();
     let place = tempfile::tempdir().unwrap();
     fs::create_dir(place.path().join("src")).unwrap();
-    fs::write(place.path().join("src/halves.py"), text).unwrap();
+    fs::write(place.path().join("src/halves.py"), source).unwrap();
     let project = "[project]\nname = \"halves\"\nversion = \"0.1.0\"\ndescription = \"Halves numbers\"\n";
     fs::write(place.path().join("pyproject.toml"), project).unwrap();
     let output = command("tunebox build .", place.path()).output().unwrap();
-    let said = [&output.stdout, &output.stderr].map(|stream| String::from_utf8_lossy(stream).into_owned()).concat();
-    if output.status.success() { Ok(fs::read(place.path().join("halves.wasm")).unwrap()) } else { Err(said) }
+    if output.status.success() { Ok(fs::read(place.path().join("halves.wasm")).unwrap()) } else { Err(text(&output)) }
 }
 
 #[test]

@@ -17,6 +17,7 @@ use tunebox_sandbox::{Engine, Error, Grants, Limits, Method};
 
 use super::{TOLERANCE, assert_same_numbers, command, commands, interfaces, numbers, play, print_uncaptured, rows_of};
 use crate::support::absent::absent;
+use crate::support::folders::copy;
 use crate::support::golden::root;
 use crate::support::golden_rows::{Row, package};
 
@@ -41,15 +42,8 @@ pub(crate) fn require_compiler() {
 /// A folder with the example and the part of the repository that its run file names, and what the page says to do there.
 fn copied() -> (TempDir, [String; 3]) {
     let place = tempfile::tempdir().unwrap();
-    let sample = "runtime/training/sample";
-    for part in [FOLDER, &format!("{FOLDER}/src"), sample, &format!("{sample}/model")] {
-        fs::create_dir_all(place.path().join(part)).unwrap();
-        for entry in fs::read_dir(root().join(part)).unwrap() {
-            let path = entry.unwrap().path();
-            if path.is_file() && path.extension().is_none_or(|extension| extension != "wasm") {
-                fs::copy(&path, place.path().join(part).join(path.file_name().unwrap())).unwrap();
-            }
-        }
+    for part in [FOLDER, "runtime/training/sample"] {
+        copy(&root().join(part), &place.path().join(part));
     }
     let commands = <[String; 3]>::try_from(commands(&format!("{FOLDER}/README.md")));
     (place, commands.unwrap_or_else(|other| panic!("the page has other commands: {other:?}")))

@@ -1,14 +1,13 @@
 //! Ranks that are interrupted, killed or stopped: the run ends on all of them, and resumes to the same bytes.
 
 use std::process::{Child, Output};
-use std::time::{Duration, Instant};
 
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::Signal;
 
-use super::{BINARY, GRPO, LORA, Mpi, Workspace, text, train_words};
-
-/// How long is waited for what must come.
-const PATIENCE: Duration = Duration::from_secs(240);
+use super::{GRPO, LORA, Mpi, Workspace, train_words};
+use crate::support::processes::{is_worker, processes, send, status, wait_for, wait_until_gone};
+use crate::support::transcript::BINARY;
+use crate::support::workspace::text;
 
 /// Steps enough that a run is reached before it ends.
 const LONG: [&str; 2] = ["--set", "train.steps=24"];
@@ -35,8 +34,9 @@ impl<'place> Run<'place> {
         let mut launcher = workspace.train(Some((Mpi::Open, 3)), &train_words(name, more)).spawn().unwrap();
         let ranks = [0, 1, 2].map(|rank| {
             wait_for(&mut launcher, "a rank with a worker", || {
-                let parent = find_process(|process| is_rank(workspace, process, rank))?;
-                Some((parent, find_process(|process| is_worker(process, parent))?))
+                let parent = processes().find(|process| is_rank(workspace, *process, rank))?;
+                let is_below = |process| status(process).is_some_and(|(_, above)| above == parent);
+                Some((parent, processes().find(|process| is_below(*process) && is_worker(*process))?))
             })
         });
         Self { workspace, name, launcher, ranks }
@@ -44,9 +44,8 @@ impl<'place> Run<'place> {
 
     /// Waits until the run has written this many lines of metrics.
     fn wait_for_step(mut self, step: usize) -> Self {
-        let metrics = self.workspace.path(&format!("runs/{}/metrics.jsonl", self.name));
-        let lines = || std::fs::read_to_string(&metrics).map_or(0, |text| text.lines().count());
-        wait_for(&mut self.launcher, "a step", || (lines() >= step).then_some(()));
+        let steps = || self.workspace.0.steps(self.name);
+        wait_for(&mut self.launcher, "a step", || (steps() >= step).then_some(()));
         self
     }
 
@@ -56,39 +55,9 @@ impl<'place> Run<'place> {
         send(if part == Part::Parent { parent } else { worker }, signal);
         let output = self.launcher.wait_with_output().unwrap();
         let text = text(&output);
-        let begun = Instant::now();
-        for process in self.ranks.into_iter().flat_map(|(parent, worker)| [parent, worker]) {
-            while status(process).is_some_and(|(state, _)| state != 'Z') {
-                assert!(begun.elapsed() < PATIENCE, "process {process} is left: {text}");
-                std::thread::sleep(Duration::from_millis(20));
-            }
-        }
+        self.ranks.into_iter().flat_map(|(parent, worker)| [parent, worker]).for_each(wait_until_gone);
         (output, text)
     }
-}
-
-/// Waits for something of a running child.
-fn wait_for<T>(child: &mut Child, what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let begun = Instant::now();
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(child.try_wait().unwrap().is_none(), "the run ended before: {what}");
-        assert!(begun.elapsed() < PATIENCE, "it does not come: {what}");
-        std::thread::sleep(Duration::from_millis(1));
-    }
-}
-
-fn send(process: u32, signal: Signal) {
-    kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), signal).unwrap();
-}
-
-/// The first process of which `is_wanted` is true.
-fn find_process(is_wanted: impl Fn(u32) -> bool) -> Option<u32> {
-    let entries = std::fs::read_dir("/proc").unwrap();
-    let numbers = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    numbers.into_iter().find(|process| is_wanted(*process))
 }
 
 /// Whether a process is the one that the launcher started for this rank.
@@ -100,19 +69,6 @@ fn is_rank(workspace: &Workspace, process: u32, rank: usize) -> bool {
     has("environ", format!("TMPDIR={}", workspace.path("tmp").display()))
         && has("environ", format!("OMPI_COMM_WORLD_RANK={rank}"))
         && has("cmdline", "train".to_owned())
-}
-
-/// Whether a process is the worker below `parent`.
-fn is_worker(process: u32, parent: u32) -> bool {
-    status(process).is_some_and(|(_, above)| above == parent)
-        && std::fs::read(format!("/proc/{process}/cmdline")).is_ok_and(|words| words.ends_with(b"\0worker\0"))
-}
-
-/// The state of a process, and its parent.
-fn status(process: u32) -> Option<(char, u32)> {
-    let text = std::fs::read_to_string(format!("/proc/{process}/stat")).ok()?;
-    let mut fields = text.rsplit_once(") ")?.1.split(' ');
-    Some((fields.next()?.chars().next()?, fields.next()?.parse().ok()?))
 }
 
 /// Resumes a run on this many ranks of Open MPI, or alone, to the bytes of `whole`.
@@ -144,7 +100,7 @@ fn an_interrupted_run_resumes_on_fewer_ranks() {
         resume(&workspace, count, (name, &more), &whole);
     }
     let replay = workspace.command(&[BINARY, "verify", "runs/term-2", "--replay"]).output().unwrap();
-    assert!(replay.status.success() && super::text(&replay).contains("every bit"), "{}", super::text(&replay));
+    assert!(replay.status.success() && text(&replay).contains("every bit"), "{}", text(&replay));
 }
 
 #[test]

@@ -1,7 +1,11 @@
 //! Ranks that do not belong together, and methods that break their limits on every rank.
 
-use super::{BINARY, LORA, Mpi, ROOT, Workspace, text, train_words};
+use serde_json::json;
+
+use super::{LORA, Mpi, Workspace, train_words};
 use crate::support::guest;
+use crate::support::transcript::BINARY;
+use crate::support::workspace::text;
 
 #[test]
 #[ignore = "needs Open MPI"]
@@ -49,15 +53,13 @@ fn a_library_of_another_mpi_is_refused() {
 #[ignore = "needs Open MPI"]
 fn a_hostile_method_ends_as_on_one_rank() {
     let (mpi, workspace) = (Mpi::Open.require(), Workspace::new());
-    let attack = |name: &str| std::fs::read_to_string(format!("{ROOT}/tests/{name}")).unwrap();
-    let trap = "(func $step (param i32) (result i32) (unreachable))".to_owned();
     let cases = [
-        ("loops", attack("cli/loops.wat"), "used up its time at step 4"),
-        ("grows", attack("cli/grows.wat"), "memory"),
-        ("traps", trap, "trap"),
+        ("loops", include_str!("../cli/loops.wat"), "used up its time at step 4"),
+        ("grows", include_str!("../cli/grows.wat"), "memory"),
+        ("traps", "(func $step (param i32) (result i32) (unreachable))", "trap"),
     ];
     for (name, body, limit) in cases {
-        write_method(&workspace, name, &body);
+        write_method(&workspace, name, body);
         let method = format!("{name}.wasm");
         let more = ["--data", "answers.jsonl", "--method", &method, "--set", "limits.step-seconds=1"];
         let end = |under: Option<(Mpi, usize)>, run: &str| {
@@ -74,14 +76,7 @@ fn a_hostile_method_ends_as_on_one_rank() {
 
 /// Writes a method that is not built in, from the body of its module, as `NAME.wasm`.
 fn write_method(workspace: &Workspace, name: &str, body: &str) {
-    let mut bytes = guest::component(body);
-    let manifest = serde_json::json!({
-        "name": name, "version": "0.1.0", "description": "A hostile method", "update": "host",
-        "shape": "supervised", "settings": [], "metrics": ["loss"], "interface": "0.2.0",
-    });
-    let section = tunebox_package::manifest::SECTION;
-    tunebox_package::section::append(&mut bytes, section, manifest.to_string().as_bytes());
-    std::fs::write(workspace.path(&format!("{name}.wasm")), bytes).unwrap();
+    workspace.0.write_method(name, guest::component(body), json!({ "metrics": ["loss"] }));
 }
 
 /// The first line of the error in a text.

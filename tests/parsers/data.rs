@@ -20,7 +20,7 @@ fn reading(file: &str) -> [String; 3] {
 /// Reads a file with this content in every way, and asserts that each error contains `wanted`.
 fn refuse(name: &str, bytes: &[u8], wanted: &str) {
     let place = Stranger::new();
-    std::fs::write(place.0.path().join(name), bytes).unwrap();
+    std::fs::write(place.0.path(name), bytes).unwrap();
     let commands = reading(name);
     for told in place.refuse(&commands.each_ref().map(String::as_str)) {
         assert!(told.contains("error[data]: ") && told.contains(wanted), "{name}: {told}");
@@ -71,7 +71,7 @@ fn tables_that_are_cut_off_or_lie_are_refused() {
 fn text_of_a_data_file_does_not_act_on_the_terminal() {
     let place = Stranger::new();
     let record = r#"{"prompt": "\u001b[2JName a river.", "completion": "\u001b]0;x\u0007The Rhine."}"#;
-    std::fs::write(place.0.path().join("acts.jsonl"), record).unwrap();
+    std::fs::write(place.0.path("acts.jsonl"), record).unwrap();
     let output = place.command("data acts.jsonl --model model").output().unwrap();
     let told = String::from_utf8_lossy(&output.stdout);
     assert!(output.status.success() && told.contains("\\u{1b}[2JName a river."), "{told}");

@@ -5,13 +5,14 @@ use std::time::Duration;
 
 use serde_json::{Value, json};
 
-use super::{Stranger, find_inner, text};
+use super::{Stranger, find_inner};
+use crate::support::workspace::errors;
 
 #[test]
 fn texts_too_long_for_the_memory_that_encoding_takes_are_refused_before_it() {
     let place = Stranger::new();
     let line = json!({ "text": "a ".repeat(5_000_000) }).to_string();
-    std::fs::write(place.0.path().join("answers.jsonl"), line).unwrap();
+    std::fs::write(place.0.path("answers.jsonl"), line).unwrap();
     for told in place.refuse(&["check run.toml", "train run.toml", "score model --file answers.jsonl"]) {
         assert!(told.contains(" bytes; at most 4194304 are encoded"), "{told}");
     }
@@ -23,7 +24,7 @@ fn texts_too_long_for_the_memory_that_encoding_takes_are_refused_before_it() {
 /// An adapter of rank 10⁸ whose file is a hole behind its header; the header has the shapes of that rank if `lies`.
 fn write_large_adapter(place: &Stranger, lies: bool) {
     const RANK: usize = 100_000_000;
-    let folder = place.0.path().join("adapter");
+    let folder = place.0.path("adapter");
     std::fs::create_dir_all(&folder).unwrap();
     let config = json!({ "peft_type": "LORA", "r": RANK, "lora_alpha": 1, "target_modules": ["q_proj"],
         "base_model_name_or_path": "model" });
@@ -55,7 +56,7 @@ fn an_adapter_that_claims_more_than_its_file_or_the_memory_holds_is_refused_befo
         write_large_adapter(&place, lies);
         for words in ["score model --adapter adapter --text hi", "train run.toml --set model.adapter=adapter"] {
             let output = place.command(words).output().unwrap();
-            let told = text(&output);
+            let told = errors(&output);
             assert_eq!(output.status.code(), Some(2), "{words}: {told}");
             assert!(told.contains(wanted), "{words}: {told}");
         }
@@ -64,7 +65,7 @@ fn an_adapter_that_claims_more_than_its_file_or_the_memory_holds_is_refused_befo
 
 /// The most memory that the process of a command has taken, in bytes, until it ends.
 fn peak_of(mut command: Child) -> u64 {
-    let inner = find_inner(&command).as_raw_nonzero();
+    let inner = find_inner(&mut command);
     let mut most = 0;
     while command.try_wait().unwrap().is_none() {
         let status = std::fs::read_to_string(format!("/proc/{inner}/status")).unwrap_or_default();
@@ -91,7 +92,7 @@ fn the_texts_of_all_completions_that_are_judged_are_not_in_memory_together() {
     });
     let prompt =
         |number: usize| format!("{}\n", json!({ "prompt": "<|im_start|>".repeat(1 + number % 3), "answer": "x" }));
-    std::fs::write(place.0.path().join("answers.jsonl"), (0..8).map(prompt).collect::<String>()).unwrap();
+    std::fs::write(place.0.path("answers.jsonl"), (0..8).map(prompt).collect::<String>()).unwrap();
     let sets = "--set method.use=grpo --set method.completions=100 --set train.batch=8 --set data.max-length=64 \
         --set verifier.0.use=overlong --set verifier.0.length=40 --set verifier.0.buffer=40 \
         --set verifier.0.unit=characters --set train.steps=1 --set limits.activation-bytes=100000000";

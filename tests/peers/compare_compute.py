@@ -12,7 +12,7 @@ import argparse, json, os, subprocess, sys, tempfile, typing
 
 HERE = os.path.dirname(os.path.abspath(__file__))
 sys.path.insert(0, os.path.join(HERE, "speed"))
-import machine, sides
+import machine, shared, sides
 from report import Report
 
 
@@ -66,13 +66,11 @@ def ours(kind, compute, folder):
     """The curves of tunebox."""
     own, adapter = KINDS[kind], os.path.join(folder, f"{kind}-adapter")
     method = os.path.join(folder, own.method) if kind == "grpo" else own.method
-    settings = [f"method.use={method}", f"model.adapter={adapter}", "data.shuffle=false", f"train.compute={compute}", f"train.steps={own.updates}",
-                f"train.batch={own.batch}", f"train.rate={own.rate}", f"run.name={kind}-{compute}", f"run.folder={folder}"]
+    settings = [f"method.use={method}", f"model.adapter={adapter}", f"train.compute={compute}", f"train.steps={own.updates}",
+                f"train.batch={own.batch}", f"train.rate={own.rate}"]
     if kind == "grpo":
         settings += ["method.beta=0.04"]
-    start = [a.program, "train", "--quiet", "--model", os.path.abspath(model), "--data", os.path.join(folder, f"{kind}.jsonl")]
-    subprocess.run(start + [word for setting in settings for word in ("--set", setting)], check=True, stdout=subprocess.DEVNULL)
-    rows = [json.loads(line) for line in open(os.path.join(folder, f"{kind}-{compute}", "metrics.jsonl"))]
+    rows = shared.train(a.program, model, os.path.join(folder, f"{kind}.jsonl"), folder, f"{kind}-{compute}", settings)
     return {key: [row[key] for row in rows if "loss" in row] for key in own.keys}
 
 

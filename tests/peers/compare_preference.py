@@ -3,7 +3,8 @@
 Usage: compare_preference.py TUNEBOX MODEL ADAPTER_DIR TRL.json        TUNEBOX is the program
 Fails where a loss differs by more than 3e-4 of itself, or a gradient norm by more than 1e-3.
 """
-import json, os, subprocess, sys, tempfile
+import json, os, sys, tempfile
+import shared
 
 program, model, adapter, peer = sys.argv[1:5]
 peer = json.load(open(peer))
@@ -26,12 +27,9 @@ with tempfile.TemporaryDirectory() as folder:
             file.write(json.dumps({"prompt": r["prompt"], "completion": r["rejected" if i % 2 else "chosen"], "label": i % 2 == 0}) + "\n")
     for name, wanted in peer["methods"].items():
         data = labeled if name == "kto" else chosen if name.startswith("gkd") else os.path.join(HERE, "pairs.jsonl")
-        settings = SETTINGS[name] + [f"model.adapter={os.path.abspath(adapter)}", "data.shuffle=false", "train.compute=f32", f"train.steps={peer['steps']}",
-            f"train.batch={peer['batch']}", f"train.rate={peer['rate']}", f"train.optimizer={peer['optimizer']}",
-            f"run.name={name}", f"run.folder={folder}"]
-        start = [program, "train", "--quiet", "--model", os.path.abspath(model), "--data", data]
-        subprocess.run(start + [x for s in settings for x in ("--set", s)], check=True, stdout=subprocess.DEVNULL)
-        rows = [json.loads(line) for line in open(os.path.join(folder, name, "metrics.jsonl"))]
+        settings = SETTINGS[name] + [f"model.adapter={os.path.abspath(adapter)}", "train.compute=f32", f"train.steps={peer['steps']}",
+            f"train.batch={peer['batch']}", f"train.rate={peer['rate']}", f"train.optimizer={peer['optimizer']}"]
+        rows = shared.train(program, model, data, folder, name, settings)
         rows = [row for row in rows if "loss" in row]
         off = lambda key: max(abs(row[key] - w) / abs(w) for row, w in zip(rows, wanted[key], strict=True))
         worst[name] = {key: off(key) for key in ("loss", "gradient-norm")}

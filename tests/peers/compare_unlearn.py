@@ -4,10 +4,11 @@ Usage: compare_unlearn.py TUNEBOX METHOD MODEL ADAPTER        METHOD is the buil
 A direction of length 1e-20 is 0 beside activations, so both sides pull the rejected texts of pairs.jsonl to 0 and hold the chosen
 ones to the base model. Fails where a loss differs by more than 3e-4 of itself, or a gradient norm by more than 1e-3.
 """
-import json, os, subprocess, sys, tempfile
+import json, os, sys, tempfile
 import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
+import shared
 
 program, method, model_folder, adapter = [sys.argv[1]] + [os.path.abspath(path) for path in sys.argv[2:5]]
 HERE = os.path.dirname(os.path.abspath(__file__))
@@ -21,11 +22,9 @@ with tempfile.TemporaryDirectory() as folder:
         for keep, forget in zip(texts["positive"], texts["negative"]):
             file.write(json.dumps({"positive": keep, "negative": forget}) + "\n")
     settings = [f"method.layer={LAYER}", "method.length=1e-20", f"method.keep={KEEP}", f"model.adapter={adapter}",
-                "model.reference=base", "data.shuffle=false", "train.compute=f32", f"train.steps={STEPS}", f"train.batch={BATCH}",
-                f"train.rate={RATE}", "train.schedule=constant", "train.warmup=0", "train.clip=0", "run.name=r", f"run.folder={folder}"]
-    start = [program, "train", "--quiet", "--method", method, "--model", model_folder, "--data", data]
-    subprocess.run(start + [x for s in settings for x in ("--set", s)], check=True, stdout=subprocess.DEVNULL)
-    rows = [json.loads(line) for line in open(os.path.join(folder, "r", "metrics.jsonl"))]
+                "model.reference=base", "train.compute=f32", f"train.steps={STEPS}", f"train.batch={BATCH}",
+                f"train.rate={RATE}", "train.schedule=constant", "train.warmup=0", "train.clip=0", f"method.use={method}"]
+    rows = shared.train(program, model_folder, data, folder, "r", settings)
     rows = [row for row in rows if "redirected" in row]
 
 tokenizer = AutoTokenizer.from_pretrained(model_folder)

@@ -5,6 +5,7 @@ FORMAT is hf (transformers), peft, mlx (mlx-lm), gguf or gguf-lora (llama.cpp by
 folder for peft and mlx, a GGUF file for gguf-lora. Prints the differences; a package that is not installed is named and skipped.
 """
 import json, sys
+import shared
 
 format, path, scores = sys.argv[1:4]
 base = sys.argv[4] if len(sys.argv) > 4 else None
@@ -20,12 +21,7 @@ def of_transformers():
         from peft import PeftModel
         model = PeftModel.from_pretrained(model, path)
     model.eval()
-
-    def score(ids):
-        with torch.no_grad():
-            ids = torch.tensor(ids)
-            return model(ids[None]).logits[0].double().log_softmax(-1)[torch.arange(len(ids) - 1), ids[1:]].tolist()
-    return score
+    return lambda ids: shared.logprobs(model, ids).tolist()
 
 
 def of_mlx():
@@ -44,18 +40,10 @@ def of_mlx():
 
 def of_llama_cpp():
     """As of_transformers, by llama.cpp: one request for each token, which returns the probabilities of all tokens."""
-    import xllamacpp
-    params = xllamacpp.CommonParams()
-    params.model.path = path if format == "gguf" else base
-    if format == "gguf-lora":
-        adapter = xllamacpp.CommonAdapterLoraInfo()
-        adapter.path, adapter.scale = path, 1.0
-        params.lora_adapters = [adapter]
-    params.n_ctx, params.n_parallel, params.warmup, params.verbosity = 512, 1, False, 0
-    server = xllamacpp.Server(params)
+    server = shared.llama_server(path) if format == "gguf" else shared.llama_server(base, path)
+
     def request(prompt, count):
-        answer = server.handle_completions({"prompt": prompt, "max_tokens": 1, "logprobs": count, "temperature": 0, "cache_prompt": True})
-        return json.loads(answer) if isinstance(answer, (str, bytes)) else answer
+        return shared.answered(server.handle_completions({"prompt": prompt, "max_tokens": 1, "logprobs": count, "temperature": 0, "cache_prompt": True}))
     for row in rows:
         if row["text"]:
             counted = request(row["text"], 1)["usage"]["prompt_tokens"]

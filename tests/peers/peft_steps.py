@@ -8,11 +8,11 @@ Usage: peft_steps.py MODEL RECORDS.jsonl ADAPTER_DIR OUT.json [--make] [--steps 
 Records are {"prompt": text, "completion": text}; the batches are taken in the file's order.
 Prints loss, gradient norm before clipping (at 1.0) and, at the end, the norm of the whole update. `--after` saves the adapter.
 """
-import argparse, json, os
+import argparse, json
 import torch
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
-import random_adapter
+import random_adapter, shared
 
 p = argparse.ArgumentParser()
 p.add_argument("model"); p.add_argument("records"); p.add_argument("adapter"); p.add_argument("out")
@@ -23,11 +23,7 @@ p.add_argument("--save-modules"); p.add_argument("--tie", action="store_true")
 a = p.parse_args()
 if a.threads: torch.set_num_threads(a.threads)
 dtype = {"f32": torch.float32, "f64": torch.float64, "bf16": torch.bfloat16}[a.dtype]
-if a.model.endswith(".gguf"):
-    folder, name = os.path.split(os.path.abspath(a.model))
-    arguments = dict(pretrained_model_name_or_path=folder, gguf_file=name)
-else:
-    arguments = dict(pretrained_model_name_or_path=a.model)
+arguments = shared.source(a.model)
 tokenizer = AutoTokenizer.from_pretrained(**arguments)
 load = lambda: AutoModelForCausalLM.from_pretrained(**arguments, dtype=dtype)
 if a.make:

@@ -1,8 +1,8 @@
 """A folder with a Llama of random weights, in Hugging Face's layout: what speed needs of a model, without a download.
 
 Usage: random_folder.py SHAPE FOLDER [--dtype bf16] [--device cpu] [--shard-gb 4]
-SHAPE is `0.5b` (the sizes of Qwen 2.5 0.5B), `1b` (Llama 3.2 1B), `8b` (Llama 3.1 8B), `tiny`, or `8b-4`, `8b-1`, `0.5b-1`
-(so many blocks of these). Matrices are normal with deviation 0.02, drawn from a seed of their own name, norms are 1. The tokenizer knows single
+SHAPE is `0.5b` (the sizes of Qwen 2.5 0.5B), `1b` (Llama 3.2 1B), `8b` (Llama 3.1 8B), `tiny`, `8b-4`, `8b-1`, `0.5b-1`
+(so many blocks of these), or `words-32768` (4 blocks of 512 with so many words). Matrices are normal with deviation 0.02, drawn from a seed of their own name, norms are 1. The tokenizer knows single
 bytes. Needs torch, safetensors and tokenizers; `--device cuda` draws the numbers there. A folder that has its index already
 is left as it is.
 """
@@ -24,6 +24,9 @@ SHAPES = {
 }
 SHAPES |= {"8b-4": {**SHAPES["8b"], "num_hidden_layers": 4}, "8b-1": {**SHAPES["8b"], "num_hidden_layers": 1},
            "0.5b-1": {**SHAPES["0.5b"], "num_hidden_layers": 1}}
+SHAPES |= {f"words-{words}": {"hidden_size": 512, "intermediate_size": 1536, "num_hidden_layers": 4, "num_attention_heads": 8,
+                              "num_key_value_heads": 4, "head_dim": 64, "vocab_size": words, "tie_word_embeddings": True}
+           for words in (32_768, 131_072, 262_144)}
 TYPES = {"bf16": torch.bfloat16, "f16": torch.float16, "f32": torch.float32}
 BEGIN, END = "<|begin|>", "<|end|>"
 TEMPLATE = "{% for message in messages %}{{ '" + BEGIN + "' + message['role'] + '\\n' + message['content'] + '" + END + \

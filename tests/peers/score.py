@@ -3,9 +3,10 @@
 Usage: score.py MODEL OUT.json        MODEL is a folder or a .gguf file
 Needs: torch, transformers, gguf (see requirements.txt).
 """
-import json, os, sys
+import json, sys
 import torch
 from transformers import AutoModelForCausalLM, AutoTokenizer
+import shared
 
 TEXTS = [
     "The capital of France is Paris, and the capital of Italy is Rome.",
@@ -28,11 +29,7 @@ CHATS = [
 
 
 def load(path):
-    if path.endswith(".gguf"):
-        folder, name = os.path.split(os.path.abspath(path))
-        arguments = dict(pretrained_model_name_or_path=folder, gguf_file=name)
-    else:
-        arguments = dict(pretrained_model_name_or_path=path)
+    arguments = shared.source(path)
     return AutoModelForCausalLM.from_pretrained(**arguments, dtype=torch.float32).eval(), AutoTokenizer.from_pretrained(**arguments)
 
 
@@ -42,8 +39,7 @@ def main(path, out):
     result = {"texts": [], "chats": []}
     for text in TEXTS:
         ids = tokenizer(text)["input_ids"]
-        logits = model(torch.tensor([ids])).logits[0].double()
-        logprobs = logits[:-1].log_softmax(-1)[torch.arange(len(ids) - 1), torch.tensor(ids[1:])]
+        logprobs = shared.logprobs(model, ids)
         greedy = model.generate(torch.tensor([ids]), max_new_tokens=24, do_sample=False, repetition_penalty=1.0)
         result["texts"].append({"text": text, "ids": ids, "logprobs": logprobs.tolist(), "greedy": greedy[0, len(ids):].tolist()})
     if tokenizer.chat_template:

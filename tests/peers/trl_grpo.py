@@ -14,7 +14,7 @@ import torch
 from datasets import Dataset
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
-import peft, random_adapter, transformers, trl
+import peft, random_adapter, shared, transformers, trl
 from trl import GRPOConfig, GRPOTrainer
 
 p = argparse.ArgumentParser()
@@ -90,16 +90,8 @@ for number, loss, beta, compute in dict.fromkeys(losses + formats):
     trainer = GRPOTrainer(model=model, reward_funcs=reward_of(fixed), args=config, train_dataset=Dataset.from_list([{"prompt": text} for text in fixed]),
                           processing_class=tokenizer, rollout_func=rollout_of(fixed))
     if "ref" in trainer.model.peft_config: trainer.model.delete_adapter("ref")
-    values, compute_loss = [], trainer._compute_loss
-
-    def recorded(*arguments, **named):
-        values.append(compute_loss(*arguments, **named))
-        return values[-1]
-
-    trainer._compute_loss = recorded
-    trainer.train()
-    log = next(entry for entry in trainer.state.log_history if "grad_norm" in entry)
-    found["runs"].append({"set": number, "loss-type": loss, "beta": beta, "compute": compute, "loss": float(values[0]), "gradient-norm": float(log["grad_norm"]),
+    values, [log, *_] = shared.train_by_trl(trainer, "_compute_loss")
+    found["runs"].append({"set": number, "loss-type": loss, "beta": beta, "compute": compute, "loss": values[0], "gradient-norm": float(log["grad_norm"]),
                           "kl": log.get("kl"), "entropy": log["entropy"]})
     print(found["runs"][-1], flush=True)
     json.dump(found, open(a.out, "w"))

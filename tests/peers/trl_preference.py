@@ -16,7 +16,7 @@ from datasets import Dataset
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from torch.utils.data import SequentialSampler
-import peft, random_adapter, transformers, trl
+import peft, random_adapter, shared, transformers, trl
 from trl import DPOConfig, DPOTrainer, KTOConfig, KTOTrainer
 from trl.experimental.cpo import CPOConfig, CPOTrainer
 from trl.experimental.gkd import GKDConfig, GKDTrainer
@@ -84,17 +84,8 @@ for name in a.only.split(","):
         # Else the sum over own completions would be divided by the number of tokens of the data's answers.
         trainer.model_accepts_loss_kwargs = False
     trainer._get_train_sampler = lambda *_: SequentialSampler(trainer.train_dataset)
-    losses, compute = [], trainer.compute_loss
-
-    def recorded(*arguments, **named):
-        loss = compute(*arguments, **named)
-        losses.append(float(loss))
-        return loss
-
-    trainer.compute_loss = recorded
-    trainer.train()
-    norms = [float(entry["grad_norm"]) for entry in trainer.state.log_history if "grad_norm" in entry]
-    found["methods"][name] = {"loss": losses, "gradient-norm": norms}
+    losses, steps = shared.train_by_trl(trainer)
+    found["methods"][name] = {"loss": losses, "gradient-norm": [float(step["grad_norm"]) for step in steps]}
     json.dump(found, open(a.out, "w"), indent=1)
     print(name, found["methods"][name], flush=True)
     del trainer, model

@@ -16,7 +16,7 @@ from datasets import Dataset
 from peft import PeftModel
 from transformers import AutoModelForCausalLM, AutoTokenizer
 from trl import GRPOConfig, GRPOTrainer
-import random_adapter
+import random_adapter, shared
 
 p = argparse.ArgumentParser()
 p.add_argument("model"); p.add_argument("adapter"); p.add_argument("records"); p.add_argument("out"); p.add_argument("--make")
@@ -99,18 +99,7 @@ for batch in batches:
         batch["ref_per_token_logps"] = trainer._get_per_token_logps_and_entropies(trainer.model, ids, mask, batch["completion_ids"].shape[1])[0]
 coming = iter(batches * PASSES)
 trainer._generate_and_score_completions = lambda _: next(coming)
-losses, compute_loss = [], trainer._compute_loss
-
-
-def recorded(*arguments, **named):
-    loss = compute_loss(*arguments, **named)
-    losses.append(float(loss))
-    return loss
-
-
-trainer._compute_loss = recorded
-trainer.train()
-steps = [entry for entry in trainer.state.log_history if "grad_norm" in entry]
+losses, steps = shared.train_by_trl(trainer, "_compute_loss")
 found = {"loss": losses} | {key: [float(step[name]) for step in steps] for key, name in
                             (("gradient-norm", "grad_norm"), ("kl", "kl"), ("clipped", "clip_ratio/region_mean"))}
 json.dump(found, open(a.out, "w"), indent=1)

@@ -6,8 +6,10 @@ use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use tunebox_sandbox::{Error, StepReport};
 
-use super::{batch, metric, root, session, with};
+use super::{batch, session, with};
 use crate::support::given_rollout::{GivenRollout, Rollout};
+use crate::support::golden::root;
+use crate::support::golden_rows::metric;
 
 /// One line of `golden/methods/grpo.jsonl`.
 #[derive(Deserialize)]

@@ -7,8 +7,10 @@ use serde_json::{Map, json};
 use tunebox_compute::precision::Compute;
 use tunebox_model::Slice;
 
-use super::{batch, metric, root, session, with};
+use super::{batch, session, with};
 use crate::support::fixed_completions::FixedCompletions;
+use crate::support::golden::root;
+use crate::support::golden_rows::metric;
 
 /// What `peers/trl_grpo.py` wrote.
 #[derive(Deserialize)]

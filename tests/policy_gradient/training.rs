@@ -1,18 +1,16 @@
 //! Runs on a tiny random model: accumulation, stops, held-out prompts, and a method that lives outside.
 
 use serde_json::json;
-use tunebox_package::build::{self, Options};
 
-use super::root;
-use crate::support::tiny_run::{TestObserver, Workspace};
+use crate::support::built::built_path;
+use crate::support::golden::root;
+use crate::support::tiny_run::Workspace;
 
 /// A tiny random model, prompts, and a verifier that likes short answers.
 fn workspace() -> Workspace {
     let place = Workspace::new();
-    let prompt = |number: usize| {
-        format!("{}\n", json!({ "prompt": format!("Say {number}{}", "!".repeat(number % 5)), "answer": "x" }))
-    };
-    place.write("data.jsonl", &(0..16).map(prompt).collect::<String>());
+    let prompt = |number: usize| json!({ "prompt": format!("Say {number}{}", "!".repeat(number % 5)), "answer": "x" });
+    place.write_lines("data.jsonl", (0..16).map(prompt));
     place
 }
 
@@ -33,7 +31,7 @@ fn run_of(method: &str) -> Vec<String> {
 
 fn train(place: &Workspace, name: &str, settings: &[String], more: &[&str]) {
     let settings: Vec<&str> = settings.iter().map(String::as_str).chain(more.iter().copied()).collect();
-    place.train(name, &settings, &mut TestObserver::new()).unwrap();
+    place.train(name, &settings).unwrap();
 }
 
 #[test]
@@ -66,10 +64,9 @@ fn a_run_that_was_stopped_writes_the_same_completions_when_it_goes_on() {
     let settings = run_of("grpo");
     let settings: Vec<&str> =
         settings.iter().map(String::as_str).chain(["method.entropy-target=1", "train.batch=4"]).collect();
-    place.train("whole", &settings, &mut TestObserver::new()).unwrap();
-    let mut watcher = TestObserver { stop_after: Some(2), ..TestObserver::new() };
-    place.train("halved", &settings, &mut watcher).unwrap();
-    place.resume("halved", &settings, &mut TestObserver::new()).unwrap();
+    place.train("whole", &settings).unwrap();
+    place.stop("halved", &settings, 2);
+    place.resume("halved", &settings).unwrap();
 
     let adapter = |run: &str| place.bytes(run, "adapter_model.safetensors");
     assert!(adapter("whole") == adapter("halved"));
@@ -83,7 +80,7 @@ fn a_run_that_was_stopped_writes_the_same_completions_when_it_goes_on() {
 fn held_out_prompts_are_answered_and_judged_along_the_way() {
     let place = workspace();
     place.write("held-out.jsonl", "{\"prompt\": \"Say it\", \"answer\": \"\"}\n{\"prompt\": \"No\"}\n");
-    let held_out = format!("data.validation={}", place.path("held-out.jsonl").display());
+    let held_out = place.set("data.validation", "held-out.jsonl");
     train(&place, "looking", &run_of("rlvr"), &["train.validate-every=2", &held_out, "train.validate-completions=3"]);
     let rows = place.metrics("looking");
     let looks: Vec<_> = rows.iter().filter(|row| row.contains_key("validation-pass-at-1")).collect();
@@ -92,14 +89,14 @@ fn held_out_prompts_are_answered_and_judged_along_the_way() {
     assert!(looks[0].contains_key("validation-pass-at-3"));
     let step = rows.iter().find(|row| row.contains_key("pass-at-k")).unwrap();
     assert!(step.contains_key("reward-overlong-mean") && step["reward-overlong-failed"] == 0.0);
-    let lock = String::from_utf8(place.bytes("looking", "run.lock")).unwrap();
+    let lock = place.text("looking", "run.lock");
     assert!(lock.contains("[[verifier]]\nname = \"overlong\""), "{lock}");
 }
 
 #[test]
 fn held_out_prompts_without_a_verifier_are_refused_before_the_first_step() {
     let place = workspace();
-    let held_out = format!("data.validation={}", place.path("data.jsonl").display());
+    let held_out = place.set("data.validation", "data.jsonl");
     let refused = place.plan("unjudged", &["method.use=grpo", "data.max-length=40", &held_out]).err().unwrap();
     assert_eq!(refused.to_string(), "`grpo` learns from rewards, and the run has no verifier");
 }
@@ -109,10 +106,7 @@ fn a_method_that_lives_outside_learns_by_the_sdk_alone() {
     let source = std::fs::read_to_string(root().join("examples/9-rloo/src/lib.rs")).unwrap();
     assert!(source.lines().count() < 100);
     let place = workspace();
-    let options = Options { output: Some(place.path("rloo.wasm")), ..Options::default() };
-    let built = build::build(&root().join("examples/9-rloo"), &options, &mut |_| {});
-    built.unwrap_or_else(|error| panic!("{error}"));
-    train(&place, "rloo", &run_of(&place.path("rloo.wasm").display().to_string()), &["train.batch=4"]);
+    train(&place, "rloo", &run_of(&built_path("examples/9-rloo")), &["train.batch=4"]);
     let rows = place.metrics("rloo");
     assert_eq!(rows.len(), 4);
     assert!(rows.iter().all(|row| row["gradient-norm"].as_f64().unwrap() > 0.0), "{rows:?}");

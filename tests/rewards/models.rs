@@ -6,13 +6,12 @@ use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_training::{RunSettings, plan};
 
 use crate::support::reward_models::{golden, write};
-use crate::support::tiny_run::{TestObserver, Workspace};
+use crate::support::tiny_run::Workspace;
 
 /// A folder with a tiny random policy, prompts, and a reward model in `judge`.
 fn workspace(golden: &Value, change: impl Fn(&str, Tensor) -> Tensor) -> Workspace {
     let place = Workspace::new();
-    let prompt = |number: usize| format!("{}\n", json!({ "prompt": format!("Say {number}") }));
-    place.write("data.jsonl", &(0..8).map(prompt).collect::<String>());
+    place.write_lines("data.jsonl", (0..8).map(|number| json!({ "prompt": format!("Say {number}") })));
     write(&place.path("judge"), golden, change);
     place
 }
@@ -33,7 +32,7 @@ fn grpo_raises_the_mean_reward_of_a_reward_model() {
     let place = workspace(&golden("qwen2"), |_, tensor| tensor);
     let more = ["train.steps=16", "train.batch=8", "train.rate=0.03"].map(str::to_owned);
     let settings = [run_settings(&place), more.into()].concat();
-    place.train("learns", &borrowed(&settings), &mut TestObserver::new()).unwrap();
+    place.train("learns", &borrowed(&settings)).unwrap();
     let rows = place.metrics("learns");
     let rewards: Vec<f64> = rows.iter().filter_map(|row| row.get("reward-judge-mean")?.as_f64()).collect();
     let mean = |part: &[f64]| part.iter().sum::<f64>() / part.len() as f64;
@@ -47,18 +46,17 @@ fn a_run_records_its_reward_model_and_notices_another() {
     let place = workspace(&golden("qwen2"), |_, tensor| tensor);
     let settings = [run_settings(&place), vec!["train.steps=4".into(), "train.save-every=2".into()]].concat();
     let settings = borrowed(&settings);
-    let mut watcher = TestObserver { stop_after: Some(2), ..TestObserver::new() };
-    place.train("judged", &settings, &mut watcher).unwrap();
+    place.stop("judged", &settings, 2);
     let template = place.path("judge/chat_template.jinja");
     let before = std::fs::read(&template).unwrap();
     std::fs::write(&template, "{{ messages[0].content }}").unwrap();
-    let error = place.resume("judged", &settings, &mut TestObserver::new()).err().unwrap();
+    let error = place.resume("judged", &settings).err().unwrap();
     assert!(error.to_string().contains("the verifiers are others"), "{error}");
     std::fs::write(&template, before).unwrap();
-    place.resume("judged", &settings, &mut TestObserver::new()).unwrap();
+    place.resume("judged", &settings).unwrap();
     let (inputs, _) = place.replay("judged", &[]);
     assert!(inputs.iter().any(|one| one.what == "verifier.0.sha256" && one.is_same()), "{inputs:?}");
-    let card = String::from_utf8(place.bytes("judged", "README.md")).unwrap();
+    let card = place.text("judged", "README.md");
     assert!(card.contains("| reward model `judge`, SHA-256 | `"), "{card}");
 }
 
@@ -71,7 +69,7 @@ fn a_logit_that_is_no_number_is_no_verdict() {
     };
     let place = workspace(&golden("llama"), infinite);
     let settings = [run_settings(&place), vec!["train.steps=1".into()]].concat();
-    let error = place.train("infinite", &borrowed(&settings), &mut TestObserver::new()).err().unwrap();
+    let error = place.train("infinite", &borrowed(&settings)).err().unwrap();
     assert!(error.to_string().starts_with("the verifier `judge` failed on"), "{error}");
     assert!(error.why().unwrap().starts_with("its verdict is "), "{:?}", error.why());
 }
@@ -81,7 +79,7 @@ fn the_time_of_a_reward_model_counts_towards_the_step() {
     let place = workspace(&golden("llama"), |_, tensor| tensor);
     let more = ["train.steps=1", "limits.step-wall-seconds=0.001"].map(str::to_owned);
     let settings = [run_settings(&place), more.into()].concat();
-    let error = place.train("slow", &borrowed(&settings), &mut TestObserver::new()).err().unwrap();
+    let error = place.train("slow", &borrowed(&settings)).err().unwrap();
     assert_eq!(error.exit(), Exit::Sandbox, "{error}");
 }
 

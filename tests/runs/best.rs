@@ -1,12 +1,10 @@
 //! The best validation ships, whatever stopped the run on the way, and a run that no longer improves can end early.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::Path;
-use std::sync::atomic::AtomicBool;
 
 use serde_json::Value;
 use tunebox_foundation::explain::Explain;
-use tunebox_training::{Event, Observer, run};
+use tunebox_training::Event;
 
 use super::ADAPTER;
 use crate::support::tiny_run::{TestObserver, Workspace};
@@ -24,15 +22,7 @@ const HEART: [&str; 6] = [
 /// A workspace with validation data that are unlike the training data, and the setting that names them.
 fn workspace() -> (Workspace, String) {
     let place = Workspace::new();
-    let record = |(question, answer): (&str, &str)| {
-        let line = serde_json::json!({ "prompt": question, "completion": answer });
-        format!("{line}\n")
-    };
-    let train = [("What is 1 and 1?", "It is 2."), ("What is 2 and 2?", "It is 4.")];
-    let held_out = [("What is 3 and 3?", "It is 6, as you know."), ("Who is there?", "Nobody is here!")];
-    place.write("data.jsonl", &train.map(record).concat());
-    place.write("held-out.jsonl", &held_out.map(record).concat());
-    let setting = format!("data.validation={}", place.path("held-out.jsonl").display());
+    let setting = place.write_unlike();
     (place, setting)
 }
 
@@ -50,14 +40,14 @@ fn best_step(place: &Workspace, run: &str) -> u64 {
 
 /// The lock of a run.
 fn lock(place: &Workspace, run: &str) -> toml::Table {
-    String::from_utf8(place.bytes(run, "run.lock")).unwrap().parse().unwrap()
+    place.text(run, "run.lock").parse().unwrap()
 }
 
 #[test]
 fn the_best_validation_ships_and_card_metrics_lock_and_summary_name_it_beside_the_last() {
     let (place, held_out) = workspace();
     let settings = [&HEART[..], &[held_out.as_str(), "train.keep=100"]].concat();
-    let summary = place.train("best", &settings, &mut TestObserver::new()).unwrap();
+    let summary = place.train("best", &settings).unwrap();
     let (best, looks) = (best_step(&place, "best"), looks(&place, "best"));
     assert!(best > 0 && best < 40 && looks.last().unwrap().1 > 1.03 * looks[best as usize / 5].1, "{looks:?}");
 
@@ -74,7 +64,7 @@ fn the_best_validation_ships_and_card_metrics_lock_and_summary_name_it_beside_th
     assert_eq!(result["shipped"].as_integer(), Some(best as i64));
     assert_eq!(result["best-validation-loss"].as_float(), Some(low));
     assert_eq!(result["last-validation-loss"].as_float(), Some(last));
-    let card = String::from_utf8(place.bytes("best", "README.md")).unwrap();
+    let card = place.text("best", "README.md");
     let sentence = format!(
         "Shipped are the weights of step {best}, the best validation: validation loss {low:.4}; at the end, step 40, it \
          was {last:.4}."
@@ -87,10 +77,10 @@ fn the_best_validation_ships_and_card_metrics_lock_and_summary_name_it_beside_th
 fn without_keep_best_the_last_step_ships_and_is_not_praised() {
     let (place, held_out) = workspace();
     let settings = [&HEART[..], &[held_out.as_str(), "train.keep-best=false", "train.keep=1"]].concat();
-    place.train("last", &settings, &mut TestObserver::new()).unwrap();
+    place.train("last", &settings).unwrap();
     let names = std::fs::read_dir(place.path("runs/last/steps")).unwrap().count();
     assert!(place.bytes("last", ADAPTER) == place.bytes("last", &format!("steps/000040/{ADAPTER}")));
-    let card = String::from_utf8(place.bytes("last", "README.md")).unwrap();
+    let card = place.text("last", "README.md");
     assert!(card.contains("the model learned the records by heart"), "{card}");
     assert!(card.contains("Shipped are the weights of the last step"), "{card}");
     assert!(names <= 2, "{names}");
@@ -107,7 +97,7 @@ fn a_run_with_a_best_step_ends_in_the_same_bits_wherever_it_was_stopped_or_kille
         // One checkpoint is kept, so that of the best is older than all that would be.
         let settings = [&HEART[..], &[held_out.as_str(), "train.keep=1"], more].concat();
         let artifact = if kind == "full" { "model.safetensors" } else { ADAPTER };
-        place.train(kind, &settings, &mut TestObserver::new()).unwrap();
+        place.train(kind, &settings).unwrap();
         let (whole, best) = (place.bytes(kind, artifact), best_step(&place, kind));
         assert!(best > 0 && best < 30, "{kind}: {:?}", looks(&place, kind));
         let metrics = |run: &str| -> Vec<Value> {
@@ -116,17 +106,14 @@ fn a_run_with_a_best_step_ends_in_the_same_bits_wherever_it_was_stopped_or_kille
         };
         for step in [best, best + 2, 38] {
             let stopped = format!("{kind}-stopped-{step}");
-            place
-                .train(&stopped, &settings, &mut TestObserver { stop_after: Some(step), ..TestObserver::new() })
-                .unwrap();
-            place.resume(&stopped, &settings, &mut TestObserver::new()).unwrap();
+            place.stop(&stopped, &settings, step);
+            place.resume(&stopped, &settings).unwrap();
             assert!(place.bytes(&stopped, artifact) == whole, "{stopped}");
             assert_eq!(metrics(&stopped), metrics(kind), "{stopped}");
 
             let killed = format!("{kind}-killed-{step}");
-            let mut watcher = TestObserver { die_after: Some(step), ..TestObserver::new() };
-            catch_unwind(AssertUnwindSafe(|| place.train(&killed, &settings, &mut watcher))).unwrap_err();
-            place.resume(&killed, &settings, &mut TestObserver::new()).unwrap();
+            place.kill(&killed, &settings, step);
+            place.resume(&killed, &settings).unwrap();
             assert!(place.bytes(&killed, artifact) == whole, "{killed}");
         }
     }
@@ -136,7 +123,7 @@ fn a_run_with_a_best_step_ends_in_the_same_bits_wherever_it_was_stopped_or_kille
 fn a_best_checkpoint_that_cannot_be_written_leaves_the_one_before_and_the_run_resumes_to_the_same_bits() {
     let (place, held_out) = workspace();
     let settings = [&HEART[..], &[held_out.as_str()]].concat();
-    place.train("whole", &settings, &mut TestObserver::new()).unwrap();
+    place.train("whole", &settings).unwrap();
     let best = best_step(&place, "whole");
     let obstacle = place.path(&format!("runs/torn/steps/.{best:06}.partial"));
     let in_the_way = obstacle.clone();
@@ -148,10 +135,10 @@ fn a_best_checkpoint_that_cannot_be_written_leaves_the_one_before_and_the_run_re
     };
     let mut watcher = TestObserver { saved: Box::new(saved), ..TestObserver::new() };
     assert!(best > 5, "{:?}", looks(&place, "whole"));
-    place.train("torn", &settings, &mut watcher).unwrap_err();
+    place.train_with("torn", &settings, &mut watcher).unwrap_err();
     assert!(!place.path("runs/torn").join(ADAPTER).exists());
     std::fs::remove_file(obstacle).unwrap();
-    place.resume("torn", &settings, &mut TestObserver::new()).unwrap();
+    place.resume("torn", &settings).unwrap();
     assert!(place.bytes("torn", ADAPTER) == place.bytes("whole", ADAPTER), "the adapters differ");
 }
 
@@ -161,15 +148,15 @@ fn a_resumed_run_with_other_validations_is_refused_only_where_they_decide() {
     let more = "train.validate-every=7";
     for (run, keeps, is_refused) in [("keeps", "train.keep-best=true", true), ("not", "train.keep-best=false", false)] {
         let settings = [&HEART[..], &[held_out.as_str(), keeps]].concat();
-        place.train(run, &settings, &mut TestObserver { stop_after: Some(7), ..TestObserver::new() }).unwrap();
-        let resumed = place.resume(run, &[&settings[..], &[more]].concat(), &mut TestObserver::new());
+        place.stop(run, &settings, 7);
+        let resumed = place.resume(run, &[&settings[..], &[more]].concat());
         let wanted = format!("the run `{run}` cannot go on: `train.validate-every` was `5`, is `7`");
         assert_eq!(resumed.err().map(|error| error.to_string()), is_refused.then_some(wanted));
     }
     let settings = [&HEART[..], &[held_out.as_str()]].concat();
-    place.train("moved", &settings, &mut TestObserver { stop_after: Some(7), ..TestObserver::new() }).unwrap();
+    place.stop("moved", &settings, 7);
     place.write("held-out.jsonl", "{\"prompt\": \"Who?\", \"completion\": \"You.\"}\n");
-    let error = place.resume("moved", &settings, &mut TestObserver::new()).unwrap_err();
+    let error = place.resume("moved", &settings).unwrap_err();
     assert_eq!(error.to_string(), "the run `moved` cannot go on: the validation data are others");
 }
 
@@ -177,11 +164,10 @@ fn a_resumed_run_with_other_validations_is_refused_only_where_they_decide() {
 fn a_run_whose_best_checkpoint_is_gone_is_refused_before_it_goes_on() {
     let (place, held_out) = workspace();
     let settings = [&HEART[..], &[held_out.as_str(), "train.keep=1"]].concat();
-    let mut watcher = TestObserver { stop_after: Some(33), ..TestObserver::new() };
-    place.train("gone", &settings, &mut watcher).unwrap();
+    place.stop("gone", &settings, 33);
     let best = place.path(&format!("runs/gone/steps/{:06}", best_step(&place, "gone")));
     std::fs::remove_dir_all(&best).unwrap();
-    let error = place.resume("gone", &settings, &mut TestObserver::new()).unwrap_err();
+    let error = place.resume("gone", &settings).unwrap_err();
     assert!(error.to_string().ends_with("the checkpoint of its best validation is missing"), "{error}");
 }
 
@@ -189,50 +175,40 @@ fn a_run_whose_best_checkpoint_is_gone_is_refused_before_it_goes_on() {
 fn a_run_that_no_longer_improves_ends_by_its_patience_and_replays() {
     let (place, held_out) = workspace();
     let settings = [&HEART[..], &[held_out.as_str(), "train.patience=2", "train.keep=2"]].concat();
-    let summary = place.train("patient", &settings, &mut TestObserver::new()).unwrap();
+    let summary = place.train("patient", &settings).unwrap();
     let best = best_step(&place, "patient");
     assert_eq!((summary.step, summary.total), (best + 10, 40), "{:?}", looks(&place, "patient"));
     let outcome = summary.outcome.unwrap();
     assert_eq!((outcome.patience, outcome.shipped), (Some(2), best));
     let said = format!("The run ended after {} of 40 steps: 2 validations in a row brought no better score", best + 10);
-    assert!(String::from_utf8(place.bytes("patient", "README.md")).unwrap().contains(&said));
+    assert!(place.text("patient", "README.md").contains(&said));
     assert_eq!(lock(&place, "patient")["result"]["patience"].as_integer(), Some(2));
     assert_eq!(place.replay("patient", &[]).1.steps, best + 10);
 
     // Killed after its last checkpoint and before its artifact, it does no further step.
-    let mut watcher = TestObserver { stop_after: Some(best + 10), ..TestObserver::new() };
-    place.train("late", &settings, &mut watcher).unwrap();
+    place.stop("late", &settings, best + 10);
     assert!(place.bytes("late", ADAPTER) == place.bytes("patient", ADAPTER), "the stop came too late to matter");
 
     // With more patience it goes on as if it had never ended.
     let without = [&HEART[..], &[held_out.as_str(), "train.keep=2"]].concat();
-    place.resume("patient", &without, &mut TestObserver::new()).unwrap();
-    place.train("straight", &without, &mut TestObserver::new()).unwrap();
+    place.resume("patient", &without).unwrap();
+    place.train("straight", &without).unwrap();
     assert!(place.bytes("patient", ADAPTER) == place.bytes("straight", ADAPTER), "the adapters differ");
     assert_eq!(looks(&place, "patient"), looks(&place, "straight"));
     assert_eq!(place.replay("patient", &[]).1.steps, 40);
 }
 
-/// The warnings of a run.
-#[derive(Default)]
-struct Warnings(Vec<String>);
-
-impl Observer for Warnings {
-    fn event(&mut self, event: &Event) {
-        if let Event::Warning { text } = event {
-            self.0.push(text.clone());
-        }
-    }
-}
-
 #[test]
 fn a_validation_that_rises_while_the_training_loss_falls_is_a_warning_once() {
     let (place, held_out) = workspace();
-    let mut warnings = Warnings::default();
-    let plan = place.plan("warned", &[&HEART[..], &[held_out.as_str()]].concat()).unwrap();
-    run(plan, &mut warnings, &AtomicBool::new(false)).unwrap();
-    let risen: Vec<&String> = warnings.0.iter().filter(|text| text.contains("learns the records by heart")).collect();
-    assert_eq!(risen.len(), 1, "{:?}", warnings.0);
+    let mut watcher = TestObserver::new();
+    place.train_with("warned", &[&HEART[..], &[held_out.as_str()]].concat(), &mut watcher).unwrap();
+    let warnings = watcher.events.iter().filter_map(|event| match event {
+        Event::Warning { text } if text.contains("learns the records by heart") => Some(text),
+        _ => None,
+    });
+    let risen: Vec<&String> = warnings.collect();
+    assert_eq!(risen.len(), 1, "{risen:?}");
     let best = best_step(&place, "warned");
     assert!(risen[0].contains(&format!("at step {best} to ")), "{risen:?}");
     assert!(risen[0].contains(&format!("the weights of step {best} are kept and will be shipped")), "{risen:?}");
@@ -262,11 +238,11 @@ fn of_pairs_the_last_step_ships_unless_the_best_is_asked_for() {
     let place = Workspace::new();
     let pairs = "{\"prompt\": \"2+2?\", \"chosen\": \"4\", \"rejected\": \"5\"}\n".repeat(4);
     place.write("data.jsonl", &pairs);
-    let held_out = format!("data.validation={}", place.path("data.jsonl").display());
+    let held_out = place.set("data.validation", "data.jsonl");
     let settings = ["method.use=dpo", "train.steps=6", "train.validate-every=2", &held_out];
     let shipped = |run: &str, more: &[&str]| {
         let settings = [&settings[..], more].concat();
-        let outcome = place.train(run, &settings, &mut TestObserver::new()).unwrap().outcome.unwrap();
+        let outcome = place.train(run, &settings).unwrap().outcome.unwrap();
         (outcome.shipped, outcome.best.unwrap().step)
     };
     assert_eq!(shipped("pairs", &[]).0, 6);

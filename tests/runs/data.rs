@@ -1,12 +1,10 @@
 //! Data and settings that are wrong: told with their place, before anything is written.
 
-use std::sync::atomic::AtomicBool;
-
 use tunebox_foundation::explain::Explain;
 use tunebox_sandbox::Compiling;
-use tunebox_training::{Comparison, RunSettings, verify};
+use tunebox_training::{RunSettings, verify};
 
-use crate::support::tiny_run::{TestObserver, Workspace, records};
+use crate::support::tiny_run::{Workspace, records};
 
 #[test]
 fn the_seventh_line_that_is_not_json_is_named_and_nothing_is_written() {
@@ -14,7 +12,7 @@ fn the_seventh_line_that_is_not_json_is_named_and_nothing_is_written() {
     let mut lines: Vec<String> = records(9).lines().map(str::to_owned).collect();
     lines[6] = r#"{"messages": [}"#.into();
     place.write("data.jsonl", &lines.join("\n"));
-    let error = place.train("bad", &["train.steps=2"], &mut TestObserver::new()).unwrap_err().explanation();
+    let error = place.train("bad", &["train.steps=2"]).unwrap_err().explanation();
 
     assert_eq!(error.category, "data");
     assert!(error.what.starts_with("the line is not JSON"), "{}", error.what);
@@ -91,18 +89,14 @@ fn a_run_of_several_files_is_replayed_and_a_changed_file_is_found() {
     let place = Workspace::new();
     place.write("sums.csv", "question,answer\n2+2?,4\n3+3?,6\n");
     let set = files(&place, r#"[{path="PLACE/data.jsonl", weight=0.5}, {path="PLACE/sums.csv", weight=3}]"#);
-    place.train("mixed", &[&set, "train.steps=3"], &mut TestObserver::new()).unwrap();
+    place.train("mixed", &[&set, "train.steps=3"]).unwrap();
     let run = place.path("runs/mixed");
     let differences = || {
         let verification = verify(&run, &[], false, Compiling::default()).unwrap();
         verification.inputs.into_iter().filter(|one| !one.is_same()).map(|one| one.what).collect::<Vec<_>>()
     };
     assert!(differences().is_empty(), "{:?}", differences());
-    let verification = verify(&run, &[], true, Compiling::default()).unwrap();
-    let mut watcher = TestObserver::new();
-    let replay =
-        verification.replay(&std::env::temp_dir(), None, &mut watcher, &AtomicBool::new(false)).unwrap().unwrap();
-    assert!(replay.artifact.iter().all(Comparison::is_same) && replay.first_difference.is_none());
+    place.replay("mixed", &[]);
     place.write("sums.csv", "question,answer\n2+2?,4\n3+3?,7\n");
     assert_eq!(differences(), ["data.sha256", "data.tokens-sha256"]);
 }
@@ -114,8 +108,8 @@ fn a_folder_is_read_by_its_split() {
     place.write("rivers/data/train-00000-of-00002.jsonl", &records(3));
     place.write("rivers/data/train-00001-of-00002.jsonl", &records(4));
     place.write("rivers/data/validation-00000-of-00001.jsonl", &records(2));
-    let path = format!("data.path={}", place.path("rivers").display());
-    let validation = format!("data.validation={}", place.path("rivers").display());
+    let path = place.set("data.path", "rivers");
+    let validation = place.set("data.validation", "rivers");
     let plan = place.plan("folder", &[&path, &validation]).unwrap();
     assert_eq!((plan.run.data.examples.len(), plan.run.validation.unwrap().examples.len()), (7, 2));
     let error = place.plan("other", &[&path, "data.split=test"]).err().unwrap();

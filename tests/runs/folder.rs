@@ -9,14 +9,13 @@ use crate::support::tiny_run::{TestObserver, Workspace};
 #[test]
 fn a_run_that_exists_is_not_entered() {
     let place = Workspace::new();
-    place.train("first", &["train.steps=2"], &mut TestObserver::new()).unwrap();
-    let mut watcher = TestObserver { stop_after: Some(1), ..TestObserver::new() };
-    place.train("begun", &["train.steps=2"], &mut watcher).unwrap();
+    place.train("first", &["train.steps=2"]).unwrap();
+    place.stop("begun", &["train.steps=2"], 1);
     let before = place.bytes("first", ADAPTER);
     let tried =
         [("first", "train.steps=2", false), ("begun", "train.steps=2", true), ("begun", "train.steps=3", false)];
     for (name, steps, could_go_on) in tried {
-        let error = place.train(name, &[steps], &mut TestObserver::new()).unwrap_err();
+        let error = place.train(name, &[steps]).unwrap_err();
         assert_eq!(error.to_string(), format!("the run `{name}` exists already"));
         assert_eq!(error.hint().unwrap().contains("--resume"), could_go_on, "{name} {steps}");
     }
@@ -37,20 +36,20 @@ fn a_checkpoint_that_cannot_be_written_leaves_the_one_before_whole() {
     };
     let settings = ["train.steps=6", "train.save-every=2"];
     let mut watcher = TestObserver { saved: Box::new(saved), ..TestObserver::new() };
-    let error = place.train("full", &settings, &mut watcher).unwrap_err();
+    let error = place.train_with("full", &settings, &mut watcher).unwrap_err();
 
     assert!(matches!(&error, Error::Step { kept: Some((2, _)), .. }), "{error:?}");
     assert!(error.explanation().kept.unwrap().starts_with("step 2, "));
     std::fs::remove_file(obstacle).unwrap();
-    place.resume("full", &settings, &mut TestObserver::new()).unwrap();
-    place.train("smooth", &settings, &mut TestObserver::new()).unwrap();
+    place.resume("full", &settings).unwrap();
+    place.train("smooth", &settings).unwrap();
     assert!(place.bytes("full", ADAPTER) == place.bytes("smooth", ADAPTER), "the adapters differ");
 }
 
 #[test]
 fn only_the_last_checkpoints_are_kept_and_the_artifact_is_the_last_one() {
     let place = Workspace::new();
-    place.train("kept", &["train.steps=6", "train.save-every=1", "train.keep=2"], &mut TestObserver::new()).unwrap();
+    place.train("kept", &["train.steps=6", "train.save-every=1", "train.keep=2"]).unwrap();
     let mut names: Vec<_> =
         std::fs::read_dir(place.path("runs/kept/steps")).unwrap().map(|e| e.unwrap().file_name()).collect();
     names.sort();

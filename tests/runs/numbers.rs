@@ -1,13 +1,13 @@
 //! What a run computes does not depend on how it is cut up, looked at or begun.
 
 use super::{ADAPTER, HARD, losses, whole};
-use crate::support::tiny_run::{TestObserver, Workspace, records};
+use crate::support::tiny_run::{Workspace, records};
 
 #[test]
 fn two_micro_batches_of_two_are_one_batch_of_four() {
     let place = Workspace::new();
     let run = |name: &str, batch: &str, accumulation: &str| {
-        place.train(name, &["train.steps=4", batch, accumulation], &mut TestObserver::new()).unwrap();
+        place.train(name, &["train.steps=4", batch, accumulation]).unwrap();
         let rows = place.metrics(name);
         let column = |key: &str| rows.iter().map(|row| row[key].as_f64().unwrap()).collect::<Vec<f64>>();
         (column("loss"), column("gradient-norm"))
@@ -24,7 +24,7 @@ fn two_micro_batches_of_two_are_one_batch_of_four() {
 #[test]
 fn training_makes_the_loss_smaller() {
     let place = Workspace::new();
-    place.train("learns", &["train.steps=30"], &mut TestObserver::new()).unwrap();
+    place.train("learns", &["train.steps=30"]).unwrap();
     let losses = losses(&place, "learns");
 
     assert!(losses[29] < 0.5 * losses[0], "{losses:?}");
@@ -34,26 +34,24 @@ fn training_makes_the_loss_smaller() {
 fn validation_data_is_looked_at_before_during_and_after() {
     let place = Workspace::new();
     place.write("held-out.jsonl", &records(4));
-    let held_out = format!("data.validation={}", place.path("held-out.jsonl").display());
+    let held_out = place.set("data.validation", "held-out.jsonl");
     let settings = ["train.steps=6", "train.validate-every=3", &held_out];
-    place.train("looks", &settings, &mut TestObserver::new()).unwrap();
+    place.train("looks", &settings).unwrap();
     let rows = place.metrics("looks");
     let looks: Vec<_> =
         rows.iter().filter_map(|row| Some((row["step"].as_u64()?, row.get("validation-loss")?))).collect();
 
     assert_eq!(looks.iter().map(|(step, _)| *step).collect::<Vec<_>>(), [0, 3, 6]);
     assert!(looks[2].1.as_f64() < looks[0].1.as_f64());
-    let card = String::from_utf8(place.bytes("looks", "README.md")).unwrap();
+    let card = place.text("looks", "README.md");
     assert!(card.contains("Validation loss: "), "{card}");
 }
 
 #[test]
 fn looking_at_validation_data_changes_no_bit_of_the_run() {
     let place = Workspace::new();
-    let held_out = format!("data.validation={}", place.path("data.jsonl").display());
-    place
-        .train("seen", &[&HARD[..], &["train.validate-every=2", &held_out]].concat(), &mut TestObserver::new())
-        .unwrap();
+    let held_out = place.set("data.validation", "data.jsonl");
+    place.train("seen", &[&HARD[..], &["train.validate-every=2", &held_out]].concat()).unwrap();
 
     assert!(place.bytes("seen", ADAPTER) == whole(&place), "the adapters differ");
 }
@@ -61,9 +59,9 @@ fn looking_at_validation_data_changes_no_bit_of_the_run() {
 #[test]
 fn a_run_goes_on_from_the_adapter_of_another() {
     let place = Workspace::new();
-    place.train("base", &["train.steps=10"], &mut TestObserver::new()).unwrap();
-    let adapter = format!("model.adapter={}", place.path("runs/base").display());
-    place.train("next", &[&adapter, "train.steps=1"], &mut TestObserver::new()).unwrap();
+    place.train("base", &["train.steps=10"]).unwrap();
+    let adapter = place.set("model.adapter", "runs/base");
+    place.train("next", &[&adapter, "train.steps=1"]).unwrap();
 
     assert!(losses(&place, "next")[0] < 0.9 * losses(&place, "base")[0]);
 }
@@ -74,7 +72,7 @@ fn a_method_of_windows_gets_all_records_of_an_update_at_once() {
     let line = |number: u32| serde_json::json!({ "prompt": format!("{number}?"), "completion": "yes", "label": number.is_multiple_of(2) });
     place.write("data.jsonl", &(0..8).map(|number| format!("{}\n", line(number))).collect::<String>());
     let settings = ["method.use=kto", "train.batch=2", "train.accumulation=4", "train.steps=2"];
-    place.train("window", &settings, &mut TestObserver::new()).unwrap();
+    place.train("window", &settings).unwrap();
     let row = place.metrics("window").remove(1);
 
     // A mean reward of good and of bad answers in one line: both kinds were in the one call of the step.

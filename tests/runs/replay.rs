@@ -26,11 +26,10 @@ fn a_finished_run_is_replayed_to_the_same_bits_even_if_it_was_stopped_on_the_way
     let place = Workspace::new();
     whole(&place);
     assert_eq!(replayed(&place, "whole"), []);
-    let mut watcher = TestObserver { stop_after: Some(7), ..TestObserver::new() };
-    place.train("stopped", &HARD, &mut watcher).unwrap();
+    place.stop("stopped", &HARD, 7);
     let error = verify(&place.path("runs/stopped"), &[], true, Compiling::default()).err().unwrap();
     assert_eq!(error.to_string(), "the run is not finished");
-    place.resume("stopped", &HARD, &mut TestObserver::new()).unwrap();
+    place.resume("stopped", &HARD).unwrap();
     assert_eq!(replayed(&place, "stopped"), []);
     let left: Vec<_> = std::fs::read_dir(place.path("runs")).unwrap().map(|entry| entry.unwrap().file_name()).collect();
     assert_eq!(left.len(), 2, "the folder of the replay is gone: {left:?}");
@@ -40,8 +39,8 @@ fn a_finished_run_is_replayed_to_the_same_bits_even_if_it_was_stopped_on_the_way
 fn a_replay_finds_an_adapter_and_a_number_that_the_run_did_not_make() {
     let place = Workspace::new();
     whole(&place);
-    let metrics = String::from_utf8(place.bytes("whole", "metrics.jsonl")).unwrap();
-    let lock = String::from_utf8(place.bytes("whole", "run.lock")).unwrap();
+    let metrics = place.text("whole", "metrics.jsonl");
+    let lock = place.text("whole", "run.lock");
     let digest = lock.lines().rfind(|line| line.starts_with("sha256")).unwrap();
     place.write("runs/whole/metrics.jsonl", &metrics.replacen("\"step\":5,", "\"step\":5,\"secret\":1,", 1));
     place.write("runs/whole/run.lock", &lock.replace(digest, &format!("sha256 = \"{}\"", "0".repeat(64))));
@@ -52,7 +51,7 @@ fn a_replay_finds_an_adapter_and_a_number_that_the_run_did_not_make() {
 #[test]
 fn the_written_run_file_gives_the_same_run_again() {
     let place = Workspace::new();
-    place.train("one", &["train.steps=3"], &mut TestObserver::new()).unwrap();
+    place.train("one", &["train.steps=3"]).unwrap();
     let file = place.path("runs/one/run.toml");
     let settings = RunSettings::load(&file, &["run.name=two".into()]).unwrap();
     run(plan(settings).unwrap(), &mut TestObserver::new(), &AtomicBool::new(false)).unwrap();

@@ -2,22 +2,21 @@
 
 use std::collections::BTreeSet;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex};
 
 use base64::Engine as _;
 use serde_json::{Value, json};
 use sha2::{Digest, Sha256};
-use tunebox_package::{manifest, section};
 use tunebox_training::{Event, Observer, compare_runs, run, try_steps, write_report};
 
 use crate::support::golden::{assert_file, root};
 use crate::support::guest;
+use crate::support::manifested::manifested;
 use crate::support::tiny_run::{TestObserver, Workspace};
 
 const PAGE: &str = "report.html";
 
 fn page(place: &Workspace, run: &str) -> String {
-    String::from_utf8(place.bytes(run, PAGE)).unwrap()
+    place.text(run, PAGE)
 }
 
 /// The state that a page names first.
@@ -88,15 +87,14 @@ fn a_rate_that_a_run_file_leaves_out_is_compared_by_the_one_of_the_plan() {
     assert_eq!(rate.short_values(), ["0.001", "0.005"]);
 }
 
-/// Looks at the page of a run while it goes on: when it begins, and at each step.
-struct Looking {
-    seen: Arc<Mutex<Vec<String>>>,
-}
+/// Reads the page of a run when it begins.
+#[derive(Default)]
+struct Looking(String);
 
 impl Observer for Looking {
     fn event(&mut self, event: &Event) {
         if let Event::Planned { folder, .. } = event {
-            self.seen.lock().unwrap().push(std::fs::read_to_string(folder.join(PAGE)).unwrap());
+            self.0 = std::fs::read_to_string(folder.join(PAGE)).unwrap();
         }
     }
 }
@@ -104,13 +102,12 @@ impl Observer for Looking {
 #[test]
 fn a_run_that_goes_on_has_a_page_that_loads_itself_again_and_one_that_ended_does_not() {
     let place = Workspace::new();
-    let mut looking = Looking { seen: Arc::default() };
-    let data = format!("data.validation={}", place.path("data.jsonl").display());
+    let mut looking = Looking::default();
+    let data = place.set("data.validation", "data.jsonl");
     let plan = place.plan("one", &["train.steps=3", &data]).unwrap();
     run(plan, &mut looking, TestObserver::new().stop).unwrap();
 
-    let first = looking.seen.lock().unwrap().remove(0);
-    assert_eq!((state(&first).as_str(), loads_again(&first)), ("running", true));
+    assert_eq!((state(&looking.0).as_str(), loads_again(&looking.0)), ("running", true));
     let last = page(&place, "one");
     assert_eq!((state(&last).as_str(), loads_again(&last)), ("finished", false));
     assert!(last.contains("step 3 of 3") && last.contains("validation loss") && last.contains("peak memory"), "{last}");
@@ -123,12 +120,11 @@ fn a_run_that_goes_on_has_a_page_that_loads_itself_again_and_one_that_ended_does
 fn a_stopped_run_keeps_what_its_page_showed_when_it_goes_on() {
     let place = Workspace::new();
     let settings = ["train.steps=6", "train.save-every=2"];
-    let mut watcher = TestObserver { stop_after: Some(3), ..TestObserver::new() };
-    place.train("halved", &settings, &mut watcher).unwrap();
+    place.stop("halved", &settings, 3);
     let stopped = page(&place, "halved");
     assert_eq!((state(&stopped).as_str(), loads_again(&stopped)), ("stopped", false));
     assert!(stopped.contains("the run did not finish"));
-    place.resume("halved", &settings, &mut TestObserver::new()).unwrap();
+    place.resume("halved", &settings).unwrap();
     let last = page(&place, "halved");
     assert_eq!(state(&last), "finished");
     assert!(last.contains("before step 1 and at the end") && last.contains("after step 6"));
@@ -137,8 +133,7 @@ fn a_stopped_run_keeps_what_its_page_showed_when_it_goes_on() {
 #[test]
 fn a_run_shows_its_estimated_cost_beside_what_it_cost() {
     let place = Workspace::new();
-    let summary =
-        place.train("priced", &["train.steps=12", "run.hourly-price=3600"], &mut TestObserver::new()).unwrap();
+    let summary = place.train("priced", &["train.steps=12", "run.hourly-price=3600"]).unwrap();
     let (step, estimate) = summary.estimate.unwrap();
     let cost = summary.cost.unwrap();
     assert_eq!(step, 3);
@@ -149,14 +144,14 @@ fn a_run_shows_its_estimated_cost_beside_what_it_cost() {
     for wanted in ["time in all", "price", "energy", "estimated after step 3"] {
         assert!(page.contains(wanted), "{wanted}: {page}");
     }
-    let short = place.train("short", &["train.steps=5"], &mut TestObserver::new()).unwrap();
+    let short = place.train("short", &["train.steps=5"]).unwrap();
     assert!(short.estimate.is_none() && short.cost.is_some());
 }
 
 #[test]
 fn a_trial_estimates_the_cost_of_a_run_and_leaves_nothing_of_it() {
     let place = Workspace::new();
-    let data = format!("data.validation={}", place.path("data.jsonl").display());
+    let data = place.set("data.validation", "data.jsonl");
     let folder = tempfile::tempdir().unwrap();
     for settings in [["train.steps=40", "method.use=lora"], ["train.epochs=3", "method.use=lora"]] {
         let plan = place.plan("tried", &[&settings[..], &[data.as_str()]].concat()).unwrap();
@@ -168,11 +163,10 @@ fn a_trial_estimates_the_cost_of_a_run_and_leaves_nothing_of_it() {
 
 /// Logs markup in every step, and traps in the third.
 const HOSTILE: &str = r#"
-(import "tunebox:method/run@0.2.0" "log" (func $log (param i32 i32)))
 (data (i32.const 272) "</pre><script>alert(1)</script>\e2\80\ae")
 (global $steps (mut i32) (i32.const 0))
 (func $step (param i32) (result i32)
-  (call $log (i32.const 272) (i32.const 34))
+  (call $run/log (i32.const 272) (i32.const 34))
   (global.set $steps (i32.add (global.get $steps) (i32.const 1)))
   (if (i32.eq (global.get $steps) (i32.const 3)) (then (unreachable)))
   (call $done))
@@ -181,15 +175,9 @@ const HOSTILE: &str = r#"
 #[test]
 fn a_run_that_failed_says_why_and_the_lines_of_its_method_are_text() {
     let place = Workspace::new();
-    let mut bytes = guest::component(HOSTILE);
-    let about = json!({
-        "name": "talks", "version": "0.1.0", "description": "Talks", "shape": "supervised", "settings": [],
-        "metrics": ["loss"], "interface": "0.2.0",
-    });
-    section::append(&mut bytes, manifest::SECTION, about.to_string().as_bytes());
-    std::fs::write(place.path("talks.wasm"), bytes).unwrap();
-    let method = format!("method.use={}", place.path("talks.wasm").display());
-    place.train("failed", &[&method, "train.steps=9"], &mut TestObserver::new()).unwrap_err();
+    let method =
+        place.write_component("method.use", "talks.wasm", &manifested("talks", guest::component(HOSTILE), json!({})));
+    place.train("failed", &[&method, "train.steps=9"]).unwrap_err();
 
     let page = page(&place, "failed");
     assert_eq!((state(&page).as_str(), loads_again(&page)), ("failed", false));
@@ -283,8 +271,8 @@ fn hostile_text_in_any_file_of_a_run_is_text_on_its_page() {
 #[test]
 fn what_a_method_learned_from_is_shown_every_few_steps() {
     let place = Workspace::new();
-    let prompt = |number: usize| line(&json!({ "prompt": format!("Say {number}<b>"), "answer": "x" }));
-    place.write("data.jsonl", &(0..8).map(prompt).collect::<String>());
+    let prompt = |number: usize| json!({ "prompt": format!("Say {number}<b>"), "answer": "x" });
+    place.write_lines("data.jsonl", (0..8).map(prompt));
     let settings = [
         "method.use=grpo",
         "data.max-length=40",
@@ -297,41 +285,31 @@ fn what_a_method_learned_from_is_shown_every_few_steps() {
         "verifier.0.buffer=40",
         "verifier.0.unit=characters",
     ];
-    let mut sampled = Sampled::default();
-    run(place.plan("shown", &settings).unwrap(), &mut sampled, TestObserver::new().stop).unwrap();
-    let steps: Vec<u64> = sampled.0.iter().map(|(step, _)| *step).collect();
+    let sampled = |run: &str, settings: &[&str]| {
+        let mut watcher = TestObserver::new();
+        place.train_with(run, settings, &mut watcher).unwrap();
+        let samples = watcher.events.into_iter().filter_map(|event| match event {
+            Event::Sampled { step, samples } => Some((step, samples)),
+            _ => None,
+        });
+        samples.collect::<Vec<_>>()
+    };
+    let shown = sampled("shown", &settings);
+    let steps: Vec<u64> = shown.iter().map(|(step, _)| *step).collect();
     assert_eq!(steps, [1, 3, 6, 7], "the first, every third, the last");
-    for (_, samples) in &sampled.0 {
-        let prompts: BTreeSet<&str> = samples.iter().map(|(prompt, _)| prompt.as_str()).collect();
+    for (_, samples) in &shown {
+        let prompts: BTreeSet<&str> = samples.iter().map(|sample| sample.prompt.as_str()).collect();
         assert!((1..=4).contains(&samples.len()) && prompts.len() <= 2, "{samples:?}");
-        for pair in samples.windows(2).filter(|pair| pair[0].0 == pair[1].0) {
-            assert!(pair[0].1 > pair[1].1, "the best of a prompt first: {samples:?}");
+        for pair in samples.windows(2).filter(|pair| pair[0].prompt == pair[1].prompt) {
+            assert!(pair[0].reward > pair[1].reward, "the best of a prompt first: {samples:?}");
         }
     }
     let page = page(&place, "shown");
     assert!(page.contains("Completions and their rewards") && page.contains("Say ") && page.contains("&lt;b&gt;"));
     let quiet = [&settings[..5], &["train.show-completions=0"], &settings[6..]].concat();
-    let mut sampled = Sampled::default();
-    run(place.plan("quiet", &quiet).unwrap(), &mut sampled, TestObserver::new().stop).unwrap();
-    assert!(sampled.0.is_empty());
+    assert!(sampled("quiet", &quiet).is_empty());
     let adapter = |run: &str| place.bytes(run, "adapter_model.safetensors");
     assert!(adapter("shown") == adapter("quiet"), "what is shown changes nothing");
-}
-
-/// Steps with the prompts and rewards of the completions that were shown.
-#[derive(Default)]
-struct Sampled(Vec<(u64, Shown)>);
-
-/// Prompts and rewards.
-type Shown = Vec<(String, Option<f64>)>;
-
-impl Observer for Sampled {
-    fn event(&mut self, event: &Event) {
-        if let Event::Sampled { step, samples } = event {
-            let shown = samples.iter().map(|sample| (sample.prompt.clone(), sample.reward));
-            self.0.push((*step, shown.collect()));
-        }
-    }
 }
 
 #[test]

@@ -1,7 +1,5 @@
 //! Stopped, killed, taken up again: a run ends in the bits of one that never stopped, or is told why it cannot go on.
 
-use std::panic::{AssertUnwindSafe, catch_unwind};
-
 use tunebox_foundation::explain::Explain;
 
 use super::{ADAPTER, HARD, losses, whole};
@@ -10,14 +8,13 @@ use crate::support::tiny_run::{TestObserver, Workspace, records};
 #[test]
 fn a_run_stopped_at_ten_and_resumed_ends_in_the_bits_of_one_never_stopped() {
     let place = Workspace::new();
-    let mut watcher = TestObserver { stop_after: Some(10), ..TestObserver::new() };
-    let summary = place.train("stopped", &HARD, &mut watcher).unwrap();
+    let summary = place.stop("stopped", &HARD, 10);
 
     assert!(summary.interrupted);
     assert!(!place.path("runs/stopped").join(ADAPTER).exists());
 
     let mut watcher = TestObserver::new();
-    place.resume("stopped", &HARD, &mut watcher).unwrap();
+    place.resume_with("stopped", &HARD, &mut watcher).unwrap();
 
     assert_eq!(watcher.steps, (11..=20).collect::<Vec<_>>());
     assert!(place.bytes("stopped", ADAPTER) == whole(&place), "the adapters differ");
@@ -27,12 +24,11 @@ fn a_run_stopped_at_ten_and_resumed_ends_in_the_bits_of_one_never_stopped() {
 #[test]
 fn a_run_killed_between_checkpoints_ends_in_the_bits_of_one_never_stopped() {
     let place = Workspace::new();
-    let mut watcher = TestObserver { die_after: Some(8), ..TestObserver::new() };
-    catch_unwind(AssertUnwindSafe(|| place.train("killed", &HARD, &mut watcher))).unwrap_err();
+    place.kill("killed", &HARD, 8);
     assert_eq!(place.metrics("killed").len(), 8);
 
     let mut watcher = TestObserver::new();
-    place.resume("killed", &HARD, &mut watcher).unwrap();
+    place.resume_with("killed", &HARD, &mut watcher).unwrap();
 
     assert_eq!(watcher.steps, (6..=20).collect::<Vec<_>>());
     assert!(place.bytes("killed", ADAPTER) == whole(&place), "the adapters differ");
@@ -42,9 +38,8 @@ fn a_run_killed_between_checkpoints_ends_in_the_bits_of_one_never_stopped() {
 #[test]
 fn a_resumed_run_with_another_rate_is_refused_with_the_difference() {
     let place = Workspace::new();
-    let mut watcher = TestObserver { stop_after: Some(2), ..TestObserver::new() };
-    place.train("changed", &["train.steps=4"], &mut watcher).unwrap();
-    let error = place.resume("changed", &["train.steps=4", "train.rate=0.5"], &mut TestObserver::new()).unwrap_err();
+    place.stop("changed", &["train.steps=4"], 2);
+    let error = place.resume("changed", &["train.steps=4", "train.rate=0.5"]).unwrap_err();
 
     assert_eq!(error.to_string(), "the run `changed` cannot go on: `train.rate` was `0.01`, is `0.5`");
     let (settings, checkpoint) = (place.path("runs/changed/run.toml"), place.path("runs/changed/steps/000002"));
@@ -56,10 +51,9 @@ fn a_resumed_run_with_another_rate_is_refused_with_the_difference() {
 #[test]
 fn a_resumed_run_with_other_data_is_refused() {
     let place = Workspace::new();
-    let mut watcher = TestObserver { stop_after: Some(2), ..TestObserver::new() };
-    place.train("moved", &["train.steps=4"], &mut watcher).unwrap();
+    place.stop("moved", &["train.steps=4"], 2);
     place.write("data.jsonl", &records(17));
-    let error = place.resume("moved", &["train.steps=4"], &mut TestObserver::new()).unwrap_err();
+    let error = place.resume("moved", &["train.steps=4"]).unwrap_err();
 
     assert_eq!(error.to_string(), "the run `moved` cannot go on: the data file is another");
 }
@@ -68,16 +62,15 @@ fn a_resumed_run_with_other_data_is_refused() {
 fn a_run_with_another_optimizer_resumes_and_its_card_and_lock_name_it() {
     let place = Workspace::new();
     let settings = ["train.steps=6", "train.optimizer=muon", "train.rate=0.001", "train.b-rate-ratio=4"];
-    place.train("muon", &settings, &mut TestObserver::new()).unwrap();
-    let mut watcher = TestObserver { stop_after: Some(3), ..TestObserver::new() };
-    place.train("halves", &settings, &mut watcher).unwrap();
+    place.train("muon", &settings).unwrap();
+    place.stop("halves", &settings, 3);
     let other = [&settings[..], &["train.optimizer=lion"]].concat();
-    let error = place.resume("halves", &other, &mut TestObserver::new()).unwrap_err().to_string();
+    let error = place.resume("halves", &other).unwrap_err().to_string();
     assert_eq!(error, "the run `halves` cannot go on: `train.optimizer` was `\"muon\"`, is `\"lion\"`");
-    place.resume("halves", &settings, &mut TestObserver::new()).unwrap();
+    place.resume("halves", &settings).unwrap();
 
     assert!(place.bytes("muon", ADAPTER) == place.bytes("halves", ADAPTER), "the adapters differ");
-    let text = |file: &str| String::from_utf8(place.bytes("muon", file)).unwrap();
+    let text = |file: &str| place.text("muon", file);
     let card = text("README.md");
     assert!(
         card.contains("| optimizer | muon, momentum 0.95 (Nesterov), ") && card.contains(", 4 times the rate"),
@@ -91,10 +84,9 @@ fn a_run_with_another_optimizer_resumes_and_its_card_and_lock_name_it() {
 fn a_run_that_trains_all_weights_resumes_and_leaves_a_model() {
     let place = Workspace::new();
     let settings = ["train.steps=6", "train.adapter.kind=full", "train.rate=0.001"];
-    place.train("all", &settings, &mut TestObserver::new()).unwrap();
-    let mut watcher = TestObserver { stop_after: Some(3), ..TestObserver::new() };
-    place.train("halves", &settings, &mut watcher).unwrap();
-    place.resume("halves", &settings, &mut TestObserver::new()).unwrap();
+    place.train("all", &settings).unwrap();
+    place.stop("halves", &settings, 3);
+    place.resume("halves", &settings).unwrap();
 
     assert!(
         place.bytes("all", "model.safetensors") == place.bytes("halves", "model.safetensors"),
@@ -118,15 +110,14 @@ fn a_kept_reference_changes_no_bit_of_a_run_or_of_a_resumed_one() {
     place.write("data.jsonl", &pairs);
     let settings = ["method.use=dpo", "train.steps=12", "train.batch=2", "train.accumulation=2", "train.save-every=4"];
     let settings = [&settings[..], &["train.adapter.dropout=0.1"]].concat();
-    place.train("kept", &settings, &mut TestObserver::new()).unwrap();
-    place.train("anew", &[&settings[..], &["train.cache-reference=false"]].concat(), &mut TestObserver::new()).unwrap();
+    place.train("kept", &settings).unwrap();
+    place.train("anew", &[&settings[..], &["train.cache-reference=false"]].concat()).unwrap();
     assert!(place.bytes("kept", ADAPTER) == place.bytes("anew", ADAPTER), "the adapters differ");
     assert!(place.path("runs/kept/reference.cache").exists());
     assert!(!place.path("runs/anew/reference.cache").exists());
 
-    let mut watcher = TestObserver { stop_after: Some(5), ..TestObserver::new() };
-    place.train("halves", &settings, &mut watcher).unwrap();
-    place.resume("halves", &settings, &mut TestObserver::new()).unwrap();
+    place.stop("halves", &settings, 5);
+    place.resume("halves", &settings).unwrap();
     assert!(place.bytes("halves", ADAPTER) == place.bytes("kept", ADAPTER), "the adapters differ");
     assert_eq!(losses(&place, "halves"), losses(&place, "anew"));
 }
@@ -137,11 +128,10 @@ fn a_kept_reference_that_was_damaged_is_made_anew() {
     let line = r#"{"prompt": "2+2?", "chosen": "4", "rejected": "5"}"#;
     place.write("data.jsonl", &format!("{line}\n{line}\n"));
     let settings = ["method.use=dpo", "train.steps=6", "train.save-every=2"];
-    place.train("smooth", &settings, &mut TestObserver::new()).unwrap();
-    let mut watcher = TestObserver { stop_after: Some(3), ..TestObserver::new() };
-    place.train("hurt", &settings, &mut watcher).unwrap();
+    place.train("smooth", &settings).unwrap();
+    place.stop("hurt", &settings, 3);
     place.write("runs/hurt/reference.cache", "tunebox-logprob1 and nonsense");
-    place.resume("hurt", &settings, &mut TestObserver::new()).unwrap();
+    place.resume("hurt", &settings).unwrap();
 
     assert!(place.bytes("hurt", ADAPTER) == place.bytes("smooth", ADAPTER), "the adapters differ");
 }

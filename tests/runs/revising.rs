@@ -3,57 +3,48 @@
 
 use std::panic::{AssertUnwindSafe, catch_unwind};
 
-use tunebox_package::{Manifest, manifest, section};
+use serde_json::json;
+use tunebox_package::Manifest;
 use tunebox_training::{Error, Event, Observer, Summary, Version, plan, run};
 
 use crate::support::guest;
+use crate::support::manifested::manifested;
 use crate::support::tiny_run::{TestObserver, Workspace};
 
 /// Draws, reads a row of a matrix and edits that matrix in its `init`, draws in every step, and reports both draws and the
 /// sum of the row.
 const DRAWS: &str = r#"
-(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "randn" (func $normal (param i32 i32 i32 i32 i32)))
-(import "tunebox:method/run@0.2.0" "metric-of" (func $metric-of (param i32 i32 i32 i32)))
-(import "tunebox:method/weights@0.2.0" "add-outer" (func $outer (param i32 i32 i32 i32 f32 i32)))
-(import "tunebox:method/weights@0.2.0" "read-rows" (func $read-rows (param i32 i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "[method]tensor.sum" (func $sum (param i32 i32 i32 i32 i32)))
 (data (i32.const 256) "lossdrawnread")
 (data (i32.const 272) "\20\00\00\00")
 (global $drawn (mut i32) (i32.const 0))
 (global $read (mut i32) (i32.const 0))
 (func $draw (result i32)
-  (call $normal (i32.const 256) (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 64))
+  (call $tensor/randn (i32.const 256) (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 64))
   (call $handle))
 (func $ones-of-the-width (result i32)
-  (call $ones (i32.const 272) (i32.const 1) (i32.const 5) (i32.const 64))
+  (call $tensor/ones (i32.const 272) (i32.const 1) (i32.const 5) (i32.const 64))
   (call $handle))
 (func $read-one (result i32)
-  (call $read-rows (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 64))
-  (call $sum (call $handle) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 64))
+  (call $weights/read-rows (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 64))
+  (call $tensor/tensor.sum (call $handle) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 64))
   (call $handle))
 (func $init (param i32 i32) (result i32)
   (global.set $drawn (call $draw))
   (global.set $read (call $read-one))
-  (call $outer (i32.const 4) (i32.const 0) (call $ones-of-the-width) (call $ones-of-the-width) (f32.const 0.5) (i32.const 64))
+  (call $weights/add-outer (i32.const 4) (i32.const 0) (call $ones-of-the-width) (call $ones-of-the-width) (f32.const 0.5) (i32.const 64))
   (call $pass-on))
 (func $step (param i32) (result i32)
   STUMBLE
-  (call $metric-of (i32.const 260) (i32.const 5) (global.get $drawn) (i32.const 64))
-  (call $metric-of (i32.const 265) (i32.const 4) (global.get $read) (i32.const 64))
-  (call $metric-of (i32.const 256) (i32.const 4) (call $draw) (i32.const 64))
+  (call $run/metric-of (i32.const 260) (i32.const 5) (global.get $drawn) (i32.const 64))
+  (call $run/metric-of (i32.const 265) (i32.const 4) (global.get $read) (i32.const 64))
+  (call $run/metric-of (i32.const 256) (i32.const 4) (call $draw) (i32.const 64))
   (call $pass-on))
 "#;
 
 /// The component of a version; each is another, and `stumble` is what it does first in a step.
 fn version(number: usize, stumble: &str) -> Vec<u8> {
-    let mut bytes = guest::component(&DRAWS.replace("STUMBLE", stumble));
-    let about = serde_json::json!({
-        "name": "draws", "version": format!("0.{number}.0"), "description": "Draws", "shape": "supervised",
-        "settings": [], "metrics": ["drawn", "loss", "read"], "interface": "0.2.0",
-    });
-    section::append(&mut bytes, manifest::SECTION, about.to_string().as_bytes());
-    bytes
+    let about = json!({ "version": format!("0.{number}.0"), "metrics": ["drawn", "loss", "read"] });
+    manifested("draws", guest::component(&DRAWS.replace("STUMBLE", stumble)), about)
 }
 
 const SETTINGS: [&str; 4] = ["method.grants=[\"weights\"]", "train.steps=4", "train.save-every=2", "train.keep=3"];
@@ -102,9 +93,7 @@ impl Observer for WatchingAuthor<'_> {
 
 /// Makes the version the method of the place.
 fn save(place: &Workspace, bytes: &[u8]) -> String {
-    let path = place.path("draws.wasm");
-    std::fs::write(&path, bytes).unwrap();
-    format!("method.use={}", path.display())
+    place.write_component("method.use", "draws.wasm", bytes)
 }
 
 /// A run of an author.
@@ -141,10 +130,9 @@ fn what_init_did_is_not_done_again_by_a_run_that_is_resumed() {
     let place = Workspace::new();
     let method = save(&place, &version(1, ""));
     let settings = [&[method.as_str()], &SETTINGS[..]].concat();
-    place.train("whole", &settings, &mut TestObserver::new()).unwrap();
-    let mut watcher = TestObserver { stop_after: Some(2), ..TestObserver::new() };
-    place.train("stopped", &settings, &mut watcher).unwrap();
-    place.resume("stopped", &settings, &mut TestObserver::new()).unwrap();
+    place.train("whole", &settings).unwrap();
+    place.stop("stopped", &settings, 2);
+    place.resume("stopped", &settings).unwrap();
 
     let whole = drawn(&place, "whole");
     assert_eq!(whole.0.len(), 4);
@@ -156,7 +144,7 @@ fn a_first_step_that_is_tried_again_begins_before_init() {
     let place = Workspace::new();
     let method = save(&place, &version(2, ""));
     let settings = [&[method.as_str()], &SETTINGS[..]].concat();
-    place.train("straight", &settings, &mut TestObserver::new()).unwrap();
+    place.train("straight", &settings).unwrap();
     let method = save(&place, &version(1, "(drop (call $draw)) (unreachable)"));
     let mut author = Author::mending(version(2, ""));
     dev(&place, "tried", &method, &mut author, &mut TestObserver::new(), false);
@@ -165,7 +153,7 @@ fn a_first_step_that_is_tried_again_begins_before_init() {
     let straight = drawn(&place, "straight");
     assert!(drawn(&place, "tried") == straight, "{:?} {:?}", drawn(&place, "tried").0, straight.0);
     // It is wholly the version's that came to its first step, and can be done again by it.
-    let lock = String::from_utf8(place.bytes("tried", "run.lock")).unwrap();
+    let lock = place.text("tried", "run.lock");
     assert!(written_down(&place, "tried") == 0 && !lock.contains("revised"), "{lock}");
 }
 
@@ -211,6 +199,6 @@ fn a_version_that_was_taken_over_after_the_last_checkpoint_is_written_down_once(
     save(&place, &version(2, ""));
     dev(&place, "killed", &method, &mut Author::done(), &mut TestObserver::new(), true);
     assert_eq!(written_down(&place, "killed"), 1);
-    let lock = String::from_utf8(place.bytes("killed", "run.lock")).unwrap();
+    let lock = place.text("killed", "run.lock");
     assert_eq!(lock.matches("after = ").count(), 1, "{lock}");
 }

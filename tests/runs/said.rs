@@ -1,64 +1,42 @@
 //! What a method says is lines, however its step ends; and so is a gradient that it never got.
 
-use tunebox_package::{manifest, section};
-use tunebox_training::{Error, Event, Observer, Summary, run};
+use serde_json::json;
+use tunebox_training::{Error, Event, Summary};
 
 use crate::support::guest;
+use crate::support::manifested::manifested;
 use crate::support::tiny_run::{TestObserver, Workspace};
 
 /// Logs a line in its `init` and one in every step, and back-propagates a loss that hangs on nothing.
 const TALKS: &str = r#"
-(import "tunebox:method/run@0.2.0" "log" (func $log (param i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/learn@0.2.0" "backward" (func $backward (param i32 i32)))
 (data (i32.const 256) "\01\00\00\00")
 (data (i32.const 272) "hello")
 (func $init (param i32 i32) (result i32)
-  (call $log (i32.const 272) (i32.const 4))
+  (call $run/log (i32.const 272) (i32.const 4))
   (call $INIT))
 (func $step (param i32) (result i32)
-  (call $log (i32.const 272) (i32.const 5))
-  (call $log (i32.const 272) (i32.const 3000))
-  (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
-  (call $backward (call $handle) (i32.const 64))
+  (call $run/log (i32.const 272) (i32.const 5))
+  (call $run/log (i32.const 272) (i32.const 3000))
+  (call $tensor/ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+  (call $learn/backward (call $handle) (i32.const 64))
   (call $STEP))
 (func $trap (result i32) (unreachable))
 "#;
 
-/// What was lines of a run, in order.
-#[derive(Default)]
-struct Listener {
-    lines: Vec<String>,
-}
-
-impl Observer for Listener {
-    fn event(&mut self, event: &Event) {
-        match event {
-            Event::Log { step, line } => self.lines.push(format!("{step} {line}")),
-            Event::Warning { text } if text.contains("of the method") || text.contains("refused") => {
-                self.lines.push(text.to_owned());
-            }
-            _ => {}
-        }
-    }
-}
-
-/// A run of two steps whose method answers `init` and `step` so.
+/// A run of two steps whose method answers `init` and `step` so, and what was lines of it, in order.
 fn run_method(init: &str, step: &str) -> (Result<Summary, Error>, Vec<String>) {
     let place = Workspace::new();
-    let mut bytes = guest::component(&TALKS.replace("$INIT", init).replace("$STEP", step));
-    let about = serde_json::json!({
-        "name": "talks", "version": "0.1.0", "description": "Talks", "shape": "supervised", "settings": [],
-        "metrics": ["loss"], "interface": "0.2.0",
+    let bytes = guest::component(&TALKS.replace("$INIT", init).replace("$STEP", step));
+    let bytes = manifested("talks", bytes, json!({ "metrics": ["loss"] }));
+    let method = place.write_component("method.use", "talks.wasm", &bytes);
+    let mut watcher = TestObserver::new();
+    let ended = place.train_with("talks", &[&method, "train.steps=2"], &mut watcher);
+    let lines = watcher.events.into_iter().filter_map(|event| match event {
+        Event::Log { step, line } => Some(format!("{step} {line}")),
+        Event::Warning { text } => (text.contains("of the method") || text.contains("refused")).then_some(text),
+        _ => None,
     });
-    section::append(&mut bytes, manifest::SECTION, about.to_string().as_bytes());
-    let path = place.path("talks.wasm");
-    std::fs::write(&path, bytes).unwrap();
-    let method = format!("method.use={}", path.display());
-    let plan = place.plan("talks", &[&method, "train.steps=2"]).unwrap();
-    let mut listener = Listener::default();
-    let ended = run(plan, &mut listener, TestObserver::new().stop);
-    (ended, listener.lines)
+    (ended, lines.collect())
 }
 
 #[test]

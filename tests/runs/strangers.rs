@@ -7,21 +7,20 @@ use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_sandbox::Compiling;
 use tunebox_training::verify;
 
-use crate::support::tiny_run::{TestObserver, Workspace};
+use crate::support::tiny_run::Workspace;
 
 const STEPS: [&str; 2] = ["train.steps=4", "train.save-every=1"];
 
 /// A run that was stopped after its second step, and so can be resumed.
 fn stopped() -> Workspace {
     let place = Workspace::new();
-    let mut watcher = TestObserver { stop_after: Some(2), ..TestObserver::new() };
-    place.train("run", &STEPS, &mut watcher).unwrap();
+    place.stop("run", &STEPS, 2);
     place
 }
 
 /// Resumes the run, which must be refused as a wrong file; the message.
 fn refuse(place: &Workspace) -> String {
-    let error = place.resume("run", &STEPS, &mut TestObserver::new()).unwrap_err();
+    let error = place.resume("run", &STEPS).unwrap_err();
     assert_eq!(error.exit(), Exit::Usage, "{error}");
     format!("{error}: {}", error.why().unwrap_or_default())
 }
@@ -41,7 +40,7 @@ fn checkpoints_behind_a_link_are_neither_resumed_nor_removed() {
     assert_eq!(fs::read_dir(&target).unwrap().count(), 3);
     // What is hidden among the checkpoints and was not written by a run stays too.
     fs::rename(&target, &steps).unwrap();
-    place.resume("run", &STEPS, &mut TestObserver::new()).unwrap();
+    place.resume("run", &STEPS).unwrap();
     assert!(steps.join(".git").is_dir());
 }
 
@@ -69,7 +68,7 @@ fn no_file_of_a_run_is_read_or_created_through_a_link() {
             fs::hard_link(&outside, run.join(".training"))
         })
         .unwrap();
-    drop(place.resume("run", &["train.steps=2", "train.save-every=1"], &mut TestObserver::new()));
+    drop(place.resume("run", &["train.steps=2", "train.save-every=1"]));
     assert_eq!(fs::read_to_string(&outside).unwrap(), "mine");
     fs::remove_file(run.join(".training")).unwrap();
     // The run's folder itself.
@@ -104,18 +103,14 @@ fn a_checkpoint_whose_counts_no_run_reaches_is_damaged() {
 #[test]
 fn a_run_that_ended_before_its_first_checkpoint_starts_over() {
     let place = Workspace::new();
-    place.train("whole", &STEPS, &mut TestObserver::new()).unwrap();
+    place.train("whole", &STEPS).unwrap();
     // As a full disk leaves it: steps without a checkpoint, and a part of one.
     let late = ["train.steps=4", "train.save-every=4"];
-    let died = std::panic::catch_unwind(|| {
-        let mut watcher = TestObserver { die_after: Some(2), ..TestObserver::new() };
-        place.train("run", &late, &mut watcher)
-    });
-    assert!(died.is_err());
+    place.kill("run", &late, 2);
     fs::create_dir_all(place.path("runs/run/steps/.000004.partial")).unwrap();
-    let error = place.train("run", &STEPS, &mut TestObserver::new()).unwrap_err();
+    let error = place.train("run", &STEPS).unwrap_err();
     assert!(error.hint().unwrap().contains("--resume"), "{error}");
-    place.resume("run", &STEPS, &mut TestObserver::new()).unwrap();
+    place.resume("run", &STEPS).unwrap();
     let adapter = "adapter_model.safetensors";
     assert_eq!(place.bytes("run", adapter), place.bytes("whole", adapter));
     assert_eq!(place.metrics("run").len(), place.metrics("whole").len());

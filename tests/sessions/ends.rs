@@ -36,11 +36,10 @@ fn a_panic_of_the_host_is_an_error_that_says_so_and_leaves_the_train_state_whole
 #[test]
 fn what_a_method_logged_before_it_trapped_is_kept() {
     let guest = r#"
-        (import "tunebox:method/run@0.2.0" "log" (func $log (param i32 i32)))
         (data (i32.const 256) "almost")
         (func $step (param i32) (result i32)
-          (call $log (i32.const 256) (i32.const 6))
-          (call $log (i32.const 256) (i32.const 2000))
+          (call $run/log (i32.const 256) (i32.const 6))
+          (call $run/log (i32.const 256) (i32.const 2000))
           (unreachable))"#;
     let (mut session, _) = start(guest, settings());
     assert!(session.step(batch()).is_err());

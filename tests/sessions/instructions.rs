@@ -11,12 +11,11 @@ use tunebox_sandbox::{CodeOptions, Compiling, Engine, Error, Grants, Limits, Ses
 /// Calls the host now and then, forever or `turns` times.
 fn calls(turns: &str) -> Vec<u8> {
     guest::component(&format!(
-        r#"(import "tunebox:method/run@0.2.0" "position" (func $position (result i32)))
-        (func $step (param i32) (result i32)
+        r#"(func $step (param i32) (result i32)
           (local $left i32)
           (local.set $left (i32.const {turns}))
           (loop $again
-            (if (i32.eqz (i32.rem_u (local.get $left) (i32.const 100))) (then (drop (call $position))))
+            (if (i32.eqz (i32.rem_u (local.get $left) (i32.const 100))) (then (drop (call $run/position))))
             (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
           (call $done))"#
     ))

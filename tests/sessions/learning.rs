@@ -4,34 +4,23 @@ use std::sync::{Arc, Mutex};
 
 use tunebox_sandbox::Error;
 
-use super::{LEARNING, batch, settings, start};
+use super::{error_text, run_steps, step_of};
 use crate::support::fake_run::Record;
 
-/// Runs steps of a guest that learns; the last step's answer, and the record.
-fn learn(step: &str, steps: usize) -> (Result<(), Error>, Arc<Mutex<Record>>) {
-    let (mut session, record) = start(&format!("{LEARNING}{step}"), settings());
-    let mut answer = Ok(());
-    for _ in 0..steps {
-        answer = session.step(batch()).map(|_| ());
-    }
+/// Runs a step with this body; its answer, and the record.
+fn learn(body: &str) -> (Result<(), Error>, Arc<Mutex<Record>>) {
+    let (_, record, answer) = run_steps(&step_of(body), 1);
     (answer, record)
-}
-
-pub(super) fn error_text(answer: Result<(), Error>) -> String {
-    answer.unwrap_err().to_string()
 }
 
 #[test]
 fn the_gradient_of_a_loss_at_the_taps_is_what_the_model_gets() {
     let (answer, record) = learn(
         r#"
-        (func $step (param $batch i32) (result i32)
-          (local $tap i32)
-          (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
-          (call $multiply (local.get $tap) (local.get $tap) (i32.const 64))
-          (call $backward (call $total (call $handle)) (i32.const 64))
-          (call $pass-on))"#,
-        1,
+        (local $tap i32)
+        (local.set $tap (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))))
+        (call $tensor/multiply (local.get $tap) (local.get $tap) (i32.const 64))
+        (call $learn/backward (call $total (call $handle)) (i32.const 64))"#,
     );
     answer.unwrap();
     // The fake scores every target with −1, so d(Σ x²)/dx is −2 there and nothing elsewhere.
@@ -42,14 +31,11 @@ fn the_gradient_of_a_loss_at_the_taps_is_what_the_model_gets() {
 fn a_loss_over_two_scores_reaches_both_in_their_order() {
     let (answer, record) = learn(
         r#"
-        (func $step (param $batch i32) (result i32)
-          (local $first i32) (local $second i32)
-          (local.set $first (call $logprob (call $scores (call $examples (local.get $batch)))))
-          (local.set $second (call $logprob (call $scores (call $examples (local.get $batch)))))
-          (call $multiply (local.get $first) (call $minus (local.get $second)) (i32.const 64))
-          (call $backward (call $total (call $handle)) (i32.const 64))
-          (call $pass-on))"#,
-        1,
+        (local $first i32) (local $second i32)
+        (local.set $first (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))))
+        (local.set $second (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))))
+        (call $tensor/multiply (local.get $first) (call $minus (local.get $second)) (i32.const 64))
+        (call $learn/backward (call $total (call $handle)) (i32.const 64))"#,
     );
     answer.unwrap();
     let one_sign = |seeds: &Vec<Vec<f32>>| seeds.iter().flatten().sum::<f32>();
@@ -61,14 +47,11 @@ fn a_loss_over_two_scores_reaches_both_in_their_order() {
 fn a_gradient_goes_on_when_the_handle_of_the_scores_is_dropped_early() {
     let (answer, record) = learn(
         r#"
-        (func $step (param $batch i32) (result i32)
-          (local $scores i32) (local $tap i32)
-          (local.set $scores (call $scores (call $examples (local.get $batch))))
-          (local.set $tap (call $logprob (local.get $scores)))
-          (call $drop-scores (local.get $scores))
-          (call $backward (call $total (local.get $tap)) (i32.const 64))
-          (call $pass-on))"#,
-        1,
+        (local $scores i32) (local $tap i32)
+        (local.set $scores (call $scores (call $examples (local.get $batch))))
+        (local.set $tap (call $model/scores.logprob (local.get $scores)))
+        (call $model/scores.drop (local.get $scores))
+        (call $learn/backward (call $total (local.get $tap)) (i32.const 64))"#,
     );
     answer.unwrap();
     assert_eq!(record.lock().unwrap().seeds.len(), 1);
@@ -78,15 +61,12 @@ fn a_gradient_goes_on_when_the_handle_of_the_scores_is_dropped_early() {
 fn coefficients_of_the_methods_own_count_only_where_the_mask_is_one() {
     let (answer, record) = learn(
         r#"
-        (func $step (param $batch i32) (result i32)
-          (local $rows i32) (local $scores i32)
-          (local.set $rows (call $examples (local.get $batch)))
-          (call $score (call $policy) (local.get $rows) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
-          (local.set $scores (call $handle))
-          (call $ones (i32.const 512) (i32.const 2) (i32.const 5) (i32.const 64))
-          (call $backward-from (local.get $scores) (call $handle) (i32.const 0) (i32.const 0) (i32.const 64))
-          (call $pass-on))"#,
-        1,
+        (local $rows i32) (local $scores i32)
+        (local.set $rows (call $examples (local.get $batch)))
+        (call $model/score (call $model/policy) (local.get $rows) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
+        (local.set $scores (call $handle))
+        (call $tensor/ones (i32.const 512) (i32.const 2) (i32.const 5) (i32.const 64))
+        (call $learn/backward-from (local.get $scores) (call $handle) (i32.const 0) (i32.const 0) (i32.const 64))"#,
     );
     answer.unwrap();
     assert_eq!(record.lock().unwrap().seeds, [[[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]]);
@@ -96,15 +76,12 @@ fn coefficients_of_the_methods_own_count_only_where_the_mask_is_one() {
 fn scores_of_the_reference_take_no_gradient() {
     let (answer, record) = learn(
         r#"
-        (func $step (param $batch i32) (result i32)
-          (local $scores i32)
-          (call $reference (i32.const 64))
-          (call $score (call $handle) (call $examples (local.get $batch)) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
-          (local.set $scores (call $handle))
-          (call $ones (i32.const 512) (i32.const 2) (i32.const 5) (i32.const 64))
-          (call $backward-from (local.get $scores) (call $handle) (i32.const 0) (i32.const 0) (i32.const 64))
-          (call $pass-on))"#,
-        1,
+        (local $scores i32)
+        (call $model/reference (i32.const 64))
+        (call $model/score (call $handle) (call $examples (local.get $batch)) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
+        (local.set $scores (call $handle))
+        (call $tensor/ones (i32.const 512) (i32.const 2) (i32.const 5) (i32.const 64))
+        (call $learn/backward-from (local.get $scores) (call $handle) (i32.const 0) (i32.const 0) (i32.const 64))"#,
     );
     assert!(error_text(answer).ends_with("only scores of the policy take a gradient, these are of another view"));
     assert!(record.lock().unwrap().seeds.is_empty());
@@ -114,14 +91,11 @@ fn scores_of_the_reference_take_no_gradient() {
 fn scores_from_before_an_update_take_no_gradient() {
     let (answer, record) = learn(
         r#"
-        (func $step (param $batch i32) (result i32)
-          (local $tap i32)
-          (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
-          (call $backward (call $total (local.get $tap)) (i32.const 64))
-          (call $update (i32.const 64))
-          (call $backward (call $total (local.get $tap)) (i32.const 64))
-          (call $pass-on))"#,
-        1,
+        (local $tap i32)
+        (local.set $tap (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))))
+        (call $learn/backward (call $total (local.get $tap)) (i32.const 64))
+        (call $learn/update (i32.const 64))
+        (call $learn/backward (call $total (local.get $tap)) (i32.const 64))"#,
     );
     assert!(
         error_text(answer).ends_with("the weights were updated after these scores were made; score the rows again")
@@ -134,13 +108,10 @@ fn scores_from_before_an_update_take_no_gradient() {
 fn a_second_gradient_through_the_same_scores_is_refused() {
     let (answer, record) = learn(
         r#"
-        (func $step (param $batch i32) (result i32)
-          (local $tap i32)
-          (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
-          (call $backward (call $total (local.get $tap)) (i32.const 64))
-          (call $backward (call $total (local.get $tap)) (i32.const 64))
-          (call $pass-on))"#,
-        1,
+        (local $tap i32)
+        (local.set $tap (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))))
+        (call $learn/backward (call $total (local.get $tap)) (i32.const 64))
+        (call $learn/backward (call $total (local.get $tap)) (i32.const 64))"#,
     );
     assert!(error_text(answer).ends_with("add the losses to one loss, or score the rows again"));
     assert_eq!(record.lock().unwrap().seeds.len(), 1);
@@ -150,17 +121,15 @@ fn a_second_gradient_through_the_same_scores_is_refused() {
 fn rows_that_have_a_gradient_get_another_one_only_after_an_update_or_if_the_method_allows_it() {
     let twice = |between: &str| {
         let step = r#"
-        (func $step (param $batch i32) (result i32)
-          (call $backward (call $total (call $logprob (call $scores (call $examples (local.get $batch))))) (i32.const 64))
-          BETWEEN
-          (call $backward (call $total (call $logprob (call $scores (call $examples (local.get $batch))))) (i32.const 64))
-          (call $pass-on))"#;
-        learn(&step.replace("BETWEEN", between), 1)
+        (call $learn/backward (call $total (call $model/scores.logprob (call $scores (call $examples (local.get $batch))))) (i32.const 64))
+        BETWEEN
+        (call $learn/backward (call $total (call $model/scores.logprob (call $scores (call $examples (local.get $batch))))) (i32.const 64))"#;
+        learn(&step.replace("BETWEEN", between))
     };
     let (answer, record) = twice("");
     assert!(error_text(answer).contains("these rows have a gradient since the last update"));
     assert_eq!(record.lock().unwrap().seeds.len(), 1);
-    for between in ["(call $update (i32.const 64))", "(call $allow-repeats)"] {
+    for between in ["(call $learn/update (i32.const 64))", "(call $learn/allow-repeats)"] {
         let (answer, record) = twice(between);
         answer.unwrap();
         assert_eq!(record.lock().unwrap().seeds.len(), 2, "{between}");
@@ -170,19 +139,17 @@ fn rows_that_have_a_gradient_get_another_one_only_after_an_update_or_if_the_meth
 /// A step with the loss Σ logprob · mean-logit; `change` is done to the mean logits first.
 fn weighted_by_mean_logits(change: &str) -> (Result<(), Error>, Arc<Mutex<Record>>) {
     let step = r#"
-        (func $step (param $batch i32) (result i32)
-          (local $scores i32) (local $mean i32) (local $asked i32)
-          (local.set $asked (call $taps))
-          (call $ask-mean-logit (local.get $asked))
-          (call $learn-from (call $examples (local.get $batch)) (i32.const 1) (local.get $asked) (f32.const 1) (i32.const 64))
-          (local.set $scores (call $handle))
-          (call $mean-logit (local.get $scores) (i32.const 64))
-          (local.set $mean (call $handle))
-          CHANGE
-          (call $multiply (call $logprob (local.get $scores)) (local.get $mean) (i32.const 64))
-          (call $backward (call $total (call $handle)) (i32.const 64))
-          (call $pass-on))"#;
-    learn(&step.replace("CHANGE", change), 1)
+        (local $scores i32) (local $mean i32) (local $asked i32)
+        (local.set $asked (call $model/taps.new))
+        (call $model/taps.mean-logit (local.get $asked))
+        (call $model/score-for-learning (call $examples (local.get $batch)) (i32.const 1) (local.get $asked) (f32.const 1) (i32.const 64))
+        (local.set $scores (call $handle))
+        (call $model/scores.mean-logit (local.get $scores) (i32.const 64))
+        (local.set $mean (call $handle))
+        CHANGE
+        (call $tensor/multiply (call $model/scores.logprob (local.get $scores)) (local.get $mean) (i32.const 64))
+        (call $learn/backward (call $total (call $handle)) (i32.const 64))"#;
+    learn(&step.replace("CHANGE", change))
 }
 
 #[test]
@@ -191,8 +158,9 @@ fn a_loss_that_depends_on_a_tap_without_gradient_is_refused_unless_it_is_detache
     let refused = "no gradient goes through the tap `mean-logit`; `detach` it where that is meant";
     assert!(error_text(answer).ends_with(refused));
     assert!(record.lock().unwrap().seeds.is_empty());
-    let (answer, record) =
-        weighted_by_mean_logits("(call $detach (local.get $mean) (i32.const 64)) (local.set $mean (call $handle))");
+    let (answer, record) = weighted_by_mean_logits(
+        "(call $tensor/tensor.detach (local.get $mean) (i32.const 64)) (local.set $mean (call $handle))",
+    );
     answer.unwrap();
     // The fake's mean logits are 1 at targets.
     assert_eq!(record.lock().unwrap().seeds, [[[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]]);
@@ -200,41 +168,31 @@ fn a_loss_that_depends_on_a_tap_without_gradient_is_refused_unless_it_is_detache
 
 #[test]
 fn a_tap_that_outlives_its_scores_by_a_step_takes_no_gradient() {
-    let (answer, record) = learn(
-        r#"
+    let step = r#"
         (global $tap (mut i32) (i32.const 0))
         (func $step (param $batch i32) (result i32)
           (local $scores i32)
           (if (global.get $tap) (then
-            (call $backward (call $total (global.get $tap)) (i32.const 64))
+            (call $learn/backward (call $total (global.get $tap)) (i32.const 64))
             (return (call $pass-on))))
           (local.set $scores (call $scores (call $examples (local.get $batch))))
-          (global.set $tap (call $logprob (local.get $scores)))
-          (call $drop-scores (local.get $scores))
-          (call $done))"#,
-        2,
-    );
+          (global.set $tap (call $model/scores.logprob (local.get $scores)))
+          (call $model/scores.drop (local.get $scores))
+          (call $done))"#;
+    let (_, record, answer) = run_steps(step, 2);
     assert!(error_text(answer).contains("the loss depends on scores or activations of an earlier step"));
     assert!(record.lock().unwrap().seeds.is_empty());
 }
 
 #[test]
 fn a_teacher_that_the_run_does_not_have_is_refused() {
-    let guest = format!(
-        r#"(import "tunebox:method/teacher@0.2.0" "open" (func $open (param i32 i32 i32)))
-        {LEARNING}(func $step (param i32) (result i32)
-          (call $open (i32.const 256) (i32.const 7) (i32.const 64))
-          (call $pass-on))"#
-    );
-    let (mut session, _) = start(&guest, settings());
-    let text = error_text(session.step(batch()).map(|_| ()));
+    let text = error_text(learn("(call $teacher/open (i32.const 256) (i32.const 7) (i32.const 64))").0);
     assert!(text.ends_with("the run has no teacher `example`; its `[[teacher]]` tables name none"), "{text}");
 }
 
 #[test]
 fn an_update_without_a_gradient_is_refused() {
-    let (answer, record) =
-        learn("(func $step (param i32) (result i32) (call $update (i32.const 64)) (call $pass-on))", 1);
+    let (answer, record) = learn("(call $learn/update (i32.const 64))");
     assert!(error_text(answer).ends_with("no gradient has accumulated since the last update"));
     assert_eq!(record.lock().unwrap().updates, 0);
 }
@@ -243,10 +201,7 @@ fn an_update_without_a_gradient_is_refused() {
 fn a_loss_of_more_than_one_element_is_refused() {
     let (answer, _) = learn(
         r#"
-        (func $step (param $batch i32) (result i32)
-          (call $backward (call $logprob (call $scores (call $examples (local.get $batch)))) (i32.const 64))
-          (call $pass-on))"#,
-        1,
+        (call $learn/backward (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))) (i32.const 64))"#,
     );
     assert!(error_text(answer).ends_with("a loss is one element, this is [2, 3]"));
 }
@@ -255,18 +210,15 @@ fn a_loss_of_more_than_one_element_is_refused() {
 fn a_graph_as_deep_as_allowed_is_walked_and_dropped() {
     let (answer, record) = learn(
         r#"
-        (func $step (param $batch i32) (result i32)
-          (local $link i32) (local $next i32) (local $left i32)
-          (local.set $link (call $logprob (call $scores (call $examples (local.get $batch)))))
-          (local.set $left (i32.const 4000))
-          (loop $again
-            (local.set $next (call $minus (local.get $link)))
-            (call $drop-tensor (local.get $link))
-            (local.set $link (local.get $next))
-            (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
-          (call $backward (call $total (local.get $link)) (i32.const 64))
-          (call $pass-on))"#,
-        1,
+        (local $link i32) (local $next i32) (local $left i32)
+        (local.set $link (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))))
+        (local.set $left (i32.const 4000))
+        (loop $again
+          (local.set $next (call $minus (local.get $link)))
+          (call $tensor/tensor.drop (local.get $link))
+          (local.set $link (local.get $next))
+          (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
+        (call $learn/backward (call $total (local.get $link)) (i32.const 64))"#,
     );
     answer.unwrap();
     assert_eq!(record.lock().unwrap().seeds, [[[0.0, 1.0, 1.0], [0.0, 1.0, 0.0]]]);

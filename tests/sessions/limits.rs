@@ -30,11 +30,10 @@ fn what_a_method_used_is_known_after_every_call_and_in_all() {
 fn a_divergence_costs_a_second_pass_and_the_logits_of_both() {
     let guest = |diverge: &str| {
         format!(
-            r#"(import "tunebox:method/model@0.2.0" "[method]taps.divergence" (func $divergence (param i32 i32 f32 i32)))
-            {LEARNING}(func $step (param $batch i32) (result i32) (local $set i32)
-              (local.set $set (call $taps))
+            r#"{LEARNING}(func $step (param $batch i32) (result i32) (local $set i32)
+              (local.set $set (call $model/taps.new))
               {diverge}
-              (call $learn-from
+              (call $model/score-for-learning
                 (call $examples (local.get $batch)) (i32.const 1) (local.get $set) (f32.const 1) (i32.const 64))
               (drop (call $handle))
               (call $done))"#
@@ -42,7 +41,8 @@ fn a_divergence_costs_a_second_pass_and_the_logits_of_both() {
     };
     let used = |diverge: &str| start(&guest(diverge), settings()).0.step(batch()).unwrap().usage.total;
     let plain = used("");
-    let with = used("(call $divergence (local.get $set) (call $policy) (f32.const 0.5) (i32.const 64))");
+    let with =
+        used("(call $model/taps.divergence (local.get $set) (call $model/policy) (f32.const 0.5) (i32.const 64))");
     assert_eq!((plain.passes, with.passes), (1, 2));
     assert_eq!(with.model_work, 2 * plain.model_work);
     let (targets, vocabulary) = (batch().sides[0].1.targets() as u64, 16);
@@ -65,9 +65,8 @@ fn an_operation_that_takes_long_is_told_and_does_not_end_the_method() {
 #[test]
 fn a_step_that_keeps_the_host_at_work_for_too_long_ends_the_method() {
     let guest = r#"
-        (import "tunebox:method/run@0.2.0" "position" (func $position (result i32)))
         (func $step (param i32) (result i32)
-          (loop $again (drop (call $position)) (br $again))
+          (loop $again (drop (call $run/position)) (br $again))
           (unreachable))"#;
     let limits = Limits { step_wall_seconds: 0.05, host_calls: u64::MAX, ..Limits::default() };
     let (mut session, _) = start(guest, SessionSettings { limits, ..settings() });
@@ -81,17 +80,15 @@ fn a_gradient_that_is_refused_is_charged_each_time() {
     // The square root of 0 has no slope: the loss is 0, and its gradient is not a number.
     let guest = |times: u32| {
         format!(
-            "(import \"tunebox:method/tensor@0.2.0\" \"[method]tensor.sqrt\" (func $sqrt (param i32 i32)))
-            (import \"tunebox:method/tensor@0.2.0\" \"add\" (func $add (param i32 i32 i32)))
-            {LEARNING}(func $step (param $batch i32) (result i32)
+            "{LEARNING}(func $step (param $batch i32) (result i32)
               (local $tap i32) (local $loss i32) (local $left i32)
-              (local.set $tap (call $logprob (call $scores (call $examples (local.get $batch)))))
-              (call $add (local.get $tap) (call $minus (local.get $tap)) (i32.const 64))
-              (call $sqrt (call $handle) (i32.const 64))
+              (local.set $tap (call $model/scores.logprob (call $scores (call $examples (local.get $batch)))))
+              (call $tensor/add (local.get $tap) (call $minus (local.get $tap)) (i32.const 64))
+              (call $tensor/tensor.sqrt (call $handle) (i32.const 64))
               (local.set $loss (call $total (call $handle)))
               (local.set $left (i32.const {times}))
               (loop $again
-                (call $backward (local.get $loss) (i32.const 64))
+                (call $learn/backward (local.get $loss) (i32.const 64))
                 (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
               (if (i32.eqz (i32.load8_u (i32.const 64))) (then (unreachable)))
               (call $done))"
@@ -123,14 +120,10 @@ fn passes_are_charged_by_their_multiply_adds() {
 #[test]
 fn the_caches_that_the_model_writes_with_count_before_it_writes() {
     let guest = r#"
-        (import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
-        (import "tunebox:method/model@0.2.0" "policy" (func $policy (result i32)))
-        (import "tunebox:method/sample@0.2.0" "[constructor]sampler" (func $sampler (result i32)))
-        (import "tunebox:method/sample@0.2.0" "generate" (func $generate (param i32 i32 i32 i32)))
         (data (i32.const 256) "example")
         (func $step (param $batch i32) (result i32)
-          (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
-          (call $generate (call $policy) (call $handle) (call $sampler) (i32.const 64))
+          (call $data/batch.rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
+          (call $sample/generate (call $model/policy) (call $handle) (call $sample/sampler.new) (i32.const 64))
           (call $pass-on))"#;
     // Two prompts of up to three tokens and eight more each.
     let needed = start(guest, settings()).0.train_state().policy.cache_memory(&View::Policy, 2, 11);
@@ -147,18 +140,15 @@ fn the_caches_that_the_model_writes_with_count_before_it_writes() {
 fn a_scope_gives_back_the_bytes_of_what_was_made_in_it() {
     // Makes a mebibyte in a scope, a hundred times; the handles are never dropped.
     let guest = r#"
-        (import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
-        (import "tunebox:method/tensor@0.2.0" "[constructor]scope" (func $scope (result i32)))
-        (import "tunebox:method/tensor@0.2.0" "[resource-drop]scope" (func $close (param i32)))
         (data (i32.const 256) "\00\00\04\00")
         (func $step (param i32) (result i32)
           (local $scope i32) (local $left i32)
           (local.set $left (i32.const 100))
           (loop $again
-            (local.set $scope (call $scope))
-            (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+            (local.set $scope (call $tensor/scope.new))
+            (call $tensor/ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
             (drop (call $handle))
-            (call $close (local.get $scope))
+            (call $tensor/scope.drop (local.get $scope))
             (br_if $again (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
           (call $done))"#;
     let limits = Limits { device_bytes: 4 << 20, ..Limits::default() };
@@ -169,20 +159,15 @@ fn a_scope_gives_back_the_bytes_of_what_was_made_in_it() {
 #[test]
 fn what_a_scope_keeps_outlives_it_and_its_bytes_stay_charged() {
     let guest = r#"
-        (import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
-        (import "tunebox:method/tensor@0.2.0" "[method]tensor.shape" (func $shape (param i32 i32)))
-        (import "tunebox:method/tensor@0.2.0" "[constructor]scope" (func $scope (result i32)))
-        (import "tunebox:method/tensor@0.2.0" "[method]scope.keep" (func $keep (param i32 i32)))
-        (import "tunebox:method/tensor@0.2.0" "[resource-drop]scope" (func $close (param i32)))
         (data (i32.const 256) "\00\00\04\00")
         (func $step (param i32) (result i32)
           (local $scope i32) (local $kept i32)
-          (local.set $scope (call $scope))
-          (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+          (local.set $scope (call $tensor/scope.new))
+          (call $tensor/ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
           (local.set $kept (call $handle))
-          (call $keep (local.get $scope) (local.get $kept))
-          (call $close (local.get $scope))
-          (call $shape (local.get $kept) (i32.const 64))
+          (call $tensor/scope.keep (local.get $scope) (local.get $kept))
+          (call $tensor/scope.drop (local.get $scope))
+          (call $tensor/tensor.shape (local.get $kept) (i32.const 64))
           (call $done))"#;
     let limits = Limits { device_bytes: 16 << 20, ..Limits::default() };
     let (mut session, _) = start(guest, SessionSettings { limits, ..settings() });

@@ -8,14 +8,11 @@ use crate::support::fake_run::FakeRun;
 #[test]
 fn metrics_come_back_with_how_to_put_micro_batches_together() {
     let guest = r#"
-        (import "tunebox:method/run@0.2.0" "metric" (func $metric (param i32 i32 f32 i32)))
-        (import "tunebox:method/run@0.2.0" "add-metric-of" (func $add-metric-of (param i32 i32 i32 i32)))
-        (import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
         (data (i32.const 256) "loss")
         (func $step (param i32) (result i32)
-          (call $metric (i32.const 256) (i32.const 4) (f32.const 0.5) (i32.const 64))
-          (call $ones (i32.const 0) (i32.const 0) (i32.const 5) (i32.const 64))
-          (call $add-metric-of (i32.const 256) (i32.const 4) (call $handle) (i32.const 64))
+          (call $run/metric (i32.const 256) (i32.const 4) (f32.const 0.5) (i32.const 64))
+          (call $tensor/ones (i32.const 0) (i32.const 0) (i32.const 5) (i32.const 64))
+          (call $run/add-metric-of (i32.const 256) (i32.const 4) (call $handle) (i32.const 64))
           (call $pass-on))"#;
     let (mut session, _) = start(guest, settings());
     let report = session.step(batch()).unwrap();
@@ -61,12 +58,10 @@ fn the_state_of_a_method_goes_through_a_checkpoint_unchanged() {
 #[test]
 fn random_numbers_go_on_where_a_checkpoint_left_them() {
     let guest = r#"
-        (import "tunebox:method/tensor@0.2.0" "randn" (func $normal (param i32 i32 i32 i32 i32)))
-        (import "tunebox:method/run@0.2.0" "metric-of" (func $metric-of (param i32 i32 i32 i32)))
         (data (i32.const 256) "loss")
         (func $step (param i32) (result i32)
-          (call $normal (i32.const 256) (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 64))
-          (call $metric-of (i32.const 256) (i32.const 4) (call $handle) (i32.const 64))
+          (call $tensor/randn (i32.const 256) (i32.const 4) (i32.const 0) (i32.const 0) (i32.const 64))
+          (call $run/metric-of (i32.const 256) (i32.const 4) (call $handle) (i32.const 64))
           (call $pass-on))"#;
     let number = |session: &mut Session<FakeRun>| session.step(batch()).unwrap().metrics[0].1;
     let (mut whole, _) = start(guest, settings());
@@ -85,16 +80,14 @@ fn random_numbers_go_on_where_a_checkpoint_left_them() {
 fn rows_stay_valid_after_their_batch_is_gone() {
     // Keeps the rows of the first step and reports in the second how many there are.
     let guest = format!(
-        r#"(import "tunebox:method/data@0.2.0" "[method]rows.count" (func $count (param i32) (result i32)))
-        (import "tunebox:method/run@0.2.0" "metric" (func $metric (param i32 i32 f32 i32)))
-        {LEARNING}
+        r#"{LEARNING}
         (data (i32.const 600) "loss")
         (global $kept (mut i32) (i32.const 0))
         (func $step (param $batch i32) (result i32)
           (if (i32.eqz (global.get $kept)) (then
             (global.set $kept (call $examples (local.get $batch)))
             (return (call $done))))
-          (call $metric (i32.const 600) (i32.const 4) (f32.convert_i32_u (call $count (global.get $kept))) (i32.const 64))
+          (call $run/metric (i32.const 600) (i32.const 4) (f32.convert_i32_u (call $data/rows.count (global.get $kept))) (i32.const 64))
           (call $pass-on))"#
     );
     let (mut session, _) = start(&guest, settings());
@@ -104,20 +97,17 @@ fn rows_stay_valid_after_their_batch_is_gone() {
 
 /// Imports of a guest that patches; `$patch` makes one.
 const PATCHING: &str = r#"
-(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/patch@0.2.0" "ablate" (func $ablate (param i32 i32 i32 i32 i32)))
-(import "tunebox:method/patch@0.2.0" "[resource-drop]patch" (func $drop-patch (param i32)))
 (data (i32.const 256) "\03\00\00\00\00\00\00\00")
 (func $patch (result i32)
-  (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
-  (call $ablate (i32.const 260) (i32.const 1) (i32.const 1) (call $handle) (i32.const 64))
+  (call $tensor/ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+  (call $patch/ablate (i32.const 260) (i32.const 1) (i32.const 1) (call $handle) (i32.const 64))
   (call $handle))
 "#;
 
 #[test]
 fn a_patch_is_active_as_long_as_its_handle_and_no_longer_than_the_session() {
     let step = "(func $step (param $batch i32) (result i32)
-      (call $drop-patch (call $patch))
+      (call $patch/patch.drop (call $patch))
       (drop (call $patch))
       (call $done))";
     let (mut session, _) = start(&format!("{PATCHING}{step}"), settings());

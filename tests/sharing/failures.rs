@@ -67,8 +67,7 @@ fn a_manifest_of_two_layers_is_no_package() {
 fn a_package_that_was_changed_on_a_stick_is_not_what_its_folder_names() {
     let scene = Scene::new();
     let (person, package) = (&scene.person, scene.publisher.publish("calm-tone", "0.3.0", "calm\n"));
-    fs::write(person.path("project/calm-tone-0.3.0.wasm"), &package.wasm).unwrap();
-    fs::write(person.path("project/calm-tone-0.3.0.wasm.minisig"), package.signature.as_ref().unwrap()).unwrap();
+    person.hold("calm-tone-0.3.0.wasm", &package);
     person.succeed("project", &["push", "calm-tone-0.3.0.wasm", "./stick"]);
     let layer = package.manifest().unwrap().layer.replace(':', "/");
     let blob = person.path("project/stick/blobs").join(layer);

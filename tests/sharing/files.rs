@@ -9,35 +9,28 @@ use crate::support::renamed::renamed;
 fn a_file_beside_a_signature_that_is_not_its_own_does_not_run() {
     let (publisher, person) = (Publisher::new(), Person::new());
     let package = publisher.publish("calm-tone", "0.1.0", "calm\n");
-    let path = person.path("project/calm-tone-0.1.0.wasm");
-    let signature = person.path("project/calm-tone-0.1.0.wasm.minisig");
-    fs::write(&path, &package.wasm).unwrap();
-    fs::write(&signature, package.signature.unwrap()).unwrap();
+    person.hold("calm-tone-0.1.0.wasm", &package);
     let told = person.succeed("project", &["verify", "calm-tone-0.1.0.wasm", "--signer", &publisher.key.signer().key]);
     assert!(told.contains("unknown on this machine"), "{told}");
     let other = Publisher::new();
-    let output = person.tunebox(&["verify", "calm-tone-0.1.0.wasm", "--signer", &other.key.signer().key]);
-    assert_eq!(output.status.code(), Some(TRUST));
+    person.fail(&["verify", "calm-tone-0.1.0.wasm", "--signer", &other.key.signer().key], TRUST);
 
     let mut changed = package.wasm.clone();
     *changed.last_mut().unwrap() ^= 1;
-    fs::write(&path, changed).unwrap();
+    fs::write(person.path("project/calm-tone-0.1.0.wasm"), changed).unwrap();
     let words = ["train", "--sample", "--method", "./calm-tone-0.1.0.wasm", "--set", "train.steps=1"];
     person.assert_refused(&words, "this package is not what was signed");
-    fs::remove_file(&signature).unwrap();
-    assert_eq!(person.tunebox(&["verify", "calm-tone-0.1.0.wasm"]).status.code(), Some(1), "it is unsigned");
+    fs::remove_file(person.path("project/calm-tone-0.1.0.wasm.minisig")).unwrap();
+    person.fail(&["verify", "calm-tone-0.1.0.wasm"], 1);
 }
 
 #[test]
 fn a_file_is_verified_by_a_known_signer_or_by_a_key_that_is_named() {
     let (publisher, person) = (Publisher::new(), Person::new());
     let package = publisher.publish("calm-tone", "0.1.0", "calm\n");
-    fs::write(person.path("project/calm-tone-0.1.0.wasm"), &package.wasm).unwrap();
-    fs::write(person.path("project/calm-tone-0.1.0.wasm.minisig"), package.signature.unwrap()).unwrap();
+    person.hold("calm-tone-0.1.0.wasm", &package);
     let verify = ["verify", "calm-tone-0.1.0.wasm"];
-    let output = person.tunebox(&verify);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(1), "{told}");
+    let told = person.fail(&verify, 1);
     assert!(told.contains("Unverified calm-tone 0.1.0") && told.contains("--signer KEY"), "{told}");
 
     let named = [&verify[..], &["--signer", publisher.key.signer().key.as_str()][..]].concat();
@@ -64,9 +57,7 @@ fn a_package_is_signed_before_it_is_pushed_and_the_key_is_read_before_anything_i
     assert!(told.contains("Next tunebox pack ./calm-tone.wasm --sign KEY "), "{told}");
 
     person.succeed("project", &["new", "even-tone", "--like", "lora"]);
-    let output = person.tunebox(&["pack", "even-tone", "--sign", "me.key"]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{told}");
+    let told = person.fail(&["pack", "even-tone", "--sign", "me.key"], 2);
     assert!(told.starts_with("error[files]: `me.key` cannot be read"), "{told}");
 }
 
@@ -93,11 +84,8 @@ fn a_component_is_not_pushed_in_the_place_of_the_signed_package_beside_it() {
     let component = renamed("lora", "calm-tone", "0.1.0");
     let package = publisher.sign(&component, "calm\n");
     fs::write(person.path("project/calm-tone.wasm"), &component).unwrap();
-    fs::write(person.path("project/calm-tone-0.1.0.wasm"), &package.wasm).unwrap();
-    fs::write(person.path("project/calm-tone-0.1.0.wasm.minisig"), package.signature.unwrap()).unwrap();
-    let output = person.tunebox(&["push", "calm-tone.wasm", "./stick"]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{told}");
+    person.hold("calm-tone-0.1.0.wasm", &package);
+    let told = person.fail(&["push", "calm-tone.wasm", "./stick"], 2);
     assert!(told.contains("hint: `tunebox push calm-tone-0.1.0.wasm ./stick`"), "{told}");
     assert!(!person.path("project/stick").exists());
     let told = person.succeed("project", &["push", "calm-tone-0.1.0.wasm", "./stick"]);

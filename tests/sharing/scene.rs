@@ -2,7 +2,7 @@
 
 use std::fs;
 use std::path::PathBuf;
-use std::process::{Command, Output, Stdio};
+use std::process::{Command, Output};
 use std::sync::{Arc, Mutex};
 
 use tunebox_package::artifact::MANIFEST;
@@ -12,33 +12,31 @@ use tunebox_package::{Artifact, pack::pack};
 
 use crate::support::fake_registry::{Answer, FakeRegistry};
 use crate::support::renamed::renamed;
-
-pub(crate) const BINARY: &str = env!("CARGO_BIN_EXE_tunebox");
+use crate::support::workspace::{Workspace, text};
 
 /// Exit code of a refusal: a digest, a signature or a name is wrong.
 pub(crate) const TRUST: i32 = 4;
 
 /// Somebody with a machine of their own: a home folder, a cache of compiled methods, a project.
-pub(crate) struct Person(tempfile::TempDir);
+pub(crate) struct Person(Workspace);
 
 impl Person {
     pub(crate) fn new() -> Self {
-        let place = tempfile::tempdir().unwrap();
-        fs::create_dir(place.path().join("project")).unwrap();
+        let mut place = Workspace::empty();
+        place.cache = place.path("cache");
+        fs::create_dir(place.path("project")).unwrap();
         Self(place)
     }
 
     pub(crate) fn path(&self, name: &str) -> PathBuf {
-        self.0.path().join(name)
+        self.0.path(name)
     }
 
     /// The program in a folder of this person's.
     pub(crate) fn command(&self, folder: &str, words: &[&str]) -> Command {
-        let mut command = Command::new(BINARY);
-        command.current_dir(self.path(folder)).args(words);
-        command.env("TUNEBOX_HOME", self.path("home")).env("TUNEBOX_CACHE", self.path("cache"));
-        command.env("DOCKER_CONFIG", self.path("no-logins")).env_remove("TUNEBOX_PUBLISHERS").env("NO_COLOR", "1");
-        command.stdin(Stdio::null()).stdout(Stdio::piped()).stderr(Stdio::piped());
+        let mut command = self.0.tunebox(words);
+        command.current_dir(self.path(folder));
+        command.env("DOCKER_CONFIG", self.path("no-logins")).env_remove("TUNEBOX_PUBLISHERS");
         command
     }
 
@@ -49,9 +47,23 @@ impl Person {
     /// The same for a command that must succeed; what it said.
     pub(crate) fn succeed(&self, folder: &str, words: &[&str]) -> String {
         let output = self.command(folder, words).output().unwrap();
-        let told = [&output.stderr, &output.stdout].map(|stream| String::from_utf8_lossy(stream).into_owned()).concat();
-        assert!(output.status.success(), "`tunebox {}`: {told}", words.join(" "));
+        assert!(output.status.success(), "`tunebox {}`: {}", words.join(" "), text(&output));
+        text(&output)
+    }
+
+    /// The same for one that must end with a code.
+    pub(crate) fn fail(&self, words: &[&str], code: i32) -> String {
+        let output = self.tunebox(words);
+        let told = String::from_utf8_lossy(&output.stderr).into_owned();
+        assert_eq!(output.status.code(), Some(code), "`tunebox {}`: {told}", words.join(" "));
         told
+    }
+
+    /// Lays a package into the project: its file, and its signature beside it.
+    pub(crate) fn hold(&self, file: &str, package: &Artifact) {
+        let path = self.path("project").join(file);
+        fs::write(format!("{}.minisig", path.display()), package.signature.as_ref().unwrap()).unwrap();
+        fs::write(path, &package.wasm).unwrap();
     }
 
     /// What is installed, what was compiled, and what was decided.
@@ -78,9 +90,7 @@ impl Person {
     /// compiled or decided.
     pub(crate) fn assert_failed(&self, words: &[&str], code: i32, first: &str) -> String {
         let before = self.state();
-        let output = self.tunebox(words);
-        let told = String::from_utf8_lossy(&output.stderr).into_owned();
-        assert_eq!(output.status.code(), Some(code), "{first}: {told}");
+        let told = self.fail(words, code);
         // A registry that is waited for is named before.
         let begins = told.lines().find(|line| !line.trim_start().starts_with("Connecting to the registry of "));
         assert_eq!(begins, Some(first), "{told}");

@@ -92,17 +92,13 @@ fn a_bare_name_means_what_the_lock_pins_and_no_file_of_that_name() {
     let lock = person.path("project/tunebox.lock");
     let pinned = fs::read_to_string(&lock).unwrap();
     fs::write(&lock, pinned.replace("\nversion = \"0.2.0\"", "\nversion = \"0.1.0\"")).unwrap();
-    let output = person.tunebox(&["inspect", "calm-tone"]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{told}");
+    let told = person.fail(&["inspect", "calm-tone"], 2);
     assert!(told.contains(&format!("hint: `tunebox pull {}`", scene.named("me/calm-tone", "0.1.0"))), "{told}");
     fs::write(&lock, pinned).unwrap();
 
     fs::remove_file(person.path("project/calm-tone")).unwrap();
     person.succeed("project", &["new", "calm-tone", "--like", "lora"]);
-    let output = person.tunebox(&["inspect", "calm-tone"]);
-    let told = String::from_utf8_lossy(&output.stderr).into_owned();
-    assert_eq!(output.status.code(), Some(2), "{told}");
+    let told = person.fail(&["inspect", "calm-tone"], 2);
     assert!(told.contains("calm-tone@0.2.0") && told.contains("the folder `./calm-tone`"), "{told}");
 }
 
@@ -145,13 +141,10 @@ fn one_name_from_two_sources_must_be_said_in_full() {
     let scene = Scene::new();
     let Scene { person, publisher, .. } = &scene;
     let package = publisher.publish("calm-tone", "0.2.0", "calm\n");
-    let folder = person.path("stick");
-    let file = person.path("calm-tone-0.2.0.wasm");
-    fs::write(&file, &package.wasm).unwrap();
-    fs::write(format!("{}.minisig", file.display()), package.signature.unwrap()).unwrap();
-    fs::create_dir(&folder).unwrap();
-    person.succeed("project", &["push", file.to_str().unwrap(), folder.to_str().unwrap()]);
-    person.succeed("project", &["pull", folder.to_str().unwrap()]);
+    person.hold("calm-tone-0.2.0.wasm", &package);
+    fs::create_dir(person.path("stick")).unwrap();
+    person.succeed("project", &["push", "calm-tone-0.2.0.wasm", "../stick"]);
+    person.succeed("project", &["pull", "../stick"]);
 
     let output = person.train("calm-tone@0.2.0", &["--dry-run"]);
     let told = String::from_utf8_lossy(&output.stderr).into_owned();

@@ -2,7 +2,7 @@
 
 use std::fmt::Write as _;
 
-use super::results::{OURS, Row};
+use super::results::{OURS, Row, median};
 
 /// The side that tunebox is compared with.
 const PEER: &str = "PyTorch";
@@ -46,12 +46,6 @@ fn apart(found: &[f64], wanted: &[f64], middle: fn(Vec<f64>) -> f64) -> f64 {
 
 fn mean(values: Vec<f64>) -> f64 {
     values.iter().sum::<f64>() / values.len() as f64
-}
-
-fn median(mut values: Vec<f64>) -> f64 {
-    values.sort_by(f64::total_cmp);
-    let count = values.len();
-    f64::midpoint(values[(count - 1) / 2], values[count / 2])
 }
 
 /// The table of all rows; empty without rows.

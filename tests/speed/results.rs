@@ -133,14 +133,8 @@ impl Row<'_> {
     /// The median of a figure; `None` where a process does not have it.
     pub(crate) fn middle(&self, side: &str, key: &str) -> Option<f64> {
         let measured = self.0["sides"][side].as_array()?;
-        let mut found = measured.iter().map(|one| one[key].as_f64()).collect::<Option<Vec<f64>>>()?;
-        found.sort_by(f64::total_cmp);
-        let half = found.len() / 2;
-        match found.len() {
-            0 => None,
-            count if count % 2 == 1 => Some(found[half]),
-            _ => Some(f64::midpoint(found[half - 1], found[half])),
-        }
+        let found = measured.iter().map(|one| one[key].as_f64()).collect::<Option<Vec<f64>>>()?;
+        (!found.is_empty()).then(|| median(found))
     }
 
     /// A curve of a side's first measurement in a number format, such as the losses in bf16, a value for each update.
@@ -166,4 +160,11 @@ impl Row<'_> {
         all.sort_by(|a, b| a.speed().total_cmp(&b.speed()));
         all
     }
+}
+
+/// The median of at least one value.
+pub(crate) fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    let count = values.len();
+    f64::midpoint(values[(count - 1) / 2], values[count / 2])
 }

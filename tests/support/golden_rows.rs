@@ -6,9 +6,12 @@ use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
 use serde::Deserialize;
+use serde_json::{Map, Value};
 use tunebox_model::rows::Rows;
 use tunebox_package::{Manifest, Package, Reference, resolve_settings};
-use tunebox_sandbox::{Batch, Engine, Grants, Limits, Method, Session, SessionSettings, StepReport};
+use tunebox_sandbox::{
+    Batch, Engine, Error, Grants, Limits, Method, RunHooks, Session, SessionSettings, StepReport, TrainState,
+};
 
 use super::given_scores::{Arrived, GivenScores, Passes, RowScore};
 use super::golden::root;
@@ -17,7 +20,7 @@ use super::golden::root;
 #[derive(Deserialize)]
 pub(crate) struct Row {
     method: String,
-    pub(crate) settings: serde_json::Map<String, serde_json::Value>,
+    pub(crate) settings: Map<String, Value>,
     pub(crate) sides: BTreeMap<String, Side>,
     columns: BTreeMap<String, Vec<f32>>,
     pub(crate) loss: f64,
@@ -48,6 +51,26 @@ pub(crate) fn rows(method: &str) -> Vec<Row> {
 
 pub(crate) fn package(method: &str) -> Package {
     Reference::parse(method, &root()).unwrap().open().unwrap()
+}
+
+/// A session of a method that was admitted, with its settings taken.
+pub(crate) fn begin<H: RunHooks>(
+    method: &Method,
+    manifest: &Manifest,
+    settings: &Map<String, Value>,
+    train_state: TrainState<H>,
+) -> Result<Session<H>, Error> {
+    let settings = resolve_settings(manifest, &toml::Table::try_from(settings).unwrap()).unwrap();
+    let own = SessionSettings { metric_names: manifest.metrics.clone(), ..SessionSettings::default() };
+    let mut session = Session::start(method, train_state, own)?;
+    session.init(&settings)?;
+    Ok(session)
+}
+
+/// The last value under a name: that of the last update.
+pub(crate) fn metric(report: &StepReport, name: &str) -> f64 {
+    let found = report.metrics.iter().rev().find(|(other, ..)| other == name);
+    found.unwrap_or_else(|| panic!("no metric `{name}` in {:?}", report.metrics)).1
 }
 
 /// The first token of a row: which side, and which record.
@@ -122,12 +145,7 @@ impl Row {
         manifest: &Manifest,
         joins: bool,
     ) -> (Session<GivenScores>, Arrived, Passes) {
-        let given = toml::Table::try_from(&self.settings).unwrap();
-        let settings = resolve_settings(manifest, &given).unwrap();
         let (train_state, arrived, passes) = GivenScores::over(self.scores(), joins);
-        let own = SessionSettings { metric_names: manifest.metrics.clone(), ..SessionSettings::default() };
-        let mut session = Session::start(method, train_state, own).unwrap();
-        session.init(&settings).unwrap();
-        (session, arrived, passes)
+        (begin(method, manifest, &self.settings, train_state).unwrap(), arrived, passes)
     }
 }

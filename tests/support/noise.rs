@@ -1,5 +1,14 @@
 //! The numbers of which the weights of tiny models are made, here as in `golden/families.py`.
 
+use tunebox_compute::{Device, Tensor};
+
+/// The weight of this name: around 1 if it is a norm's, unless 1 is added to those.
+pub(crate) fn weight(name: &str, shape: &[usize], unit_offset: bool) -> Tensor {
+    let base = if name.to_lowercase().ends_with("norm.weight") && !unit_offset { 1.0 } else { 0.0 };
+    let values: Vec<f32> = noise(name, shape.iter().product()).into_iter().map(|value| base + 0.25 * value).collect();
+    Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
+}
+
 /// `count` numbers in [-1, 1): FNV-1a of the name, then splitmix64 from there, the upper 24 bits of each.
 pub(crate) fn noise(name: &str, count: usize) -> Vec<f32> {
     let seed = name

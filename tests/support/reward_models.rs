@@ -2,23 +2,16 @@
 
 use std::path::Path;
 
-use candle_core::{Device, Tensor};
+use candle_core::Tensor;
 use serde_json::Value;
 use tunebox_model::reward::reward_weight_shapes;
 
-use super::noise::noise;
+use super::noise::weight;
 
 /// One file of `golden/reward_models`.
 pub(crate) fn golden(name: &str) -> Value {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/reward_models");
     serde_json::from_str(&std::fs::read_to_string(folder.join(format!("{name}.json"))).unwrap()).unwrap()
-}
-
-/// The weight of this name, as `golden/reward_models.py` makes it.
-fn weight(name: &str, shape: &[usize], unit_offset: bool) -> Tensor {
-    let base = if name.to_lowercase().ends_with("norm.weight") && !unit_offset { 1.0 } else { 0.0 };
-    let values: Vec<f32> = noise(name, shape.iter().product()).into_iter().map(|value| base + 0.25 * value).collect();
-    Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
 }
 
 /// Writes a reward model of `golden` into `folder`, after `change` changed its tensors.

@@ -10,7 +10,7 @@ use tunebox_compute::{DType, Device, Tensor};
 use tunebox_model::configuration::{Configuration, RopeScaling, RopeSetting};
 use tunebox_model::families::weight_shapes;
 
-use super::noise::noise;
+use super::noise::{noise, weight};
 
 /// One file of `golden/families`.
 pub(crate) struct Golden {
@@ -99,13 +99,6 @@ impl Golden {
         let named = weight_shapes(&configuration).into_iter();
         named.map(|(name, shape)| (name.clone(), weight(&name, &shape, configuration.unit_offset_norm))).collect()
     }
-}
-
-fn weight(name: &str, shape: &[usize], unit_offset: bool) -> Tensor {
-    let values = noise(name, shape.iter().product());
-    let base = if name.ends_with("norm.weight") && !unit_offset { 1.0 } else { 0.0 };
-    let values: Vec<f32> = values.into_iter().map(|value| base + 0.25 * value).collect();
-    Tensor::from_vec(values, shape, &Device::Cpu).unwrap()
 }
 
 /// Writes a folder with `config.json` and one safetensors file.

@@ -1,9 +1,11 @@
 //! A folder with all that a run needs: a tiny random model with a tokenizer of bytes, and data.
 
 use std::fs;
+use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
+use safetensors::SafeTensors;
 use serde_json::{Map, Value, json};
 use tunebox_sandbox::Compiling;
 use tunebox_training::{Comparison, Error, Event, Observer, Plan, Replay, RunSettings, Summary, plan, run, verify};
@@ -36,6 +38,21 @@ impl Workspace {
         fs::write(self.path(name), text).unwrap();
     }
 
+    /// Writes records in a file of the folder, one a line.
+    pub(crate) fn write_lines(&self, name: &str, records: impl IntoIterator<Item = Value>) {
+        self.write(name, &records.into_iter().map(|record| format!("{record}\n")).collect::<String>());
+    }
+
+    /// Writes a little data, and validation data that are unlike them; the setting that names those.
+    pub(crate) fn write_unlike(&self) -> String {
+        let record = |(question, answer)| json!({ "prompt": question, "completion": answer });
+        let train = [("What is 1 and 1?", "It is 2."), ("What is 2 and 2?", "It is 4.")];
+        let held_out = [("What is 3 and 3?", "It is 6, as you know."), ("Who is there?", "Nobody is here!")];
+        self.write_lines("data.jsonl", train.map(record));
+        self.write_lines("held-out.jsonl", held_out.map(record));
+        self.set("data.validation", "held-out.jsonl")
+    }
+
     /// The settings of a small run, with more on top.
     pub(crate) fn settings(&self, more: &[&str]) -> Result<RunSettings, Error> {
         let mut list = vec![
@@ -61,15 +78,48 @@ impl Workspace {
         plan(self.settings(&[&[name.as_str()], more].concat())?)
     }
 
-    /// Runs it.
-    pub(crate) fn train(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Summary, Error> {
+    /// A setting whose value is the path of a file in the folder.
+    pub(crate) fn set(&self, key: &str, file: &str) -> String {
+        format!("{key}={}", self.path(file).display())
+    }
+
+    /// Writes a component, and returns the setting that names its file.
+    pub(crate) fn write_component(&self, key: &str, file: &str, bytes: &[u8]) -> String {
+        fs::write(self.path(file), bytes).unwrap();
+        self.set(key, file)
+    }
+
+    /// Carries out such a run.
+    pub(crate) fn train(&self, name: &str, more: &[&str]) -> Result<Summary, Error> {
+        self.train_with(name, more, &mut TestObserver::new())
+    }
+
+    /// Carries out such a run under a watcher.
+    pub(crate) fn train_with(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Summary, Error> {
         let plan = self.plan(name, more)?;
         let stop = watcher.stop;
         run(plan, watcher, stop)
     }
 
-    /// Goes on with it.
-    pub(crate) fn resume(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Summary, Error> {
+    /// Carries out such a run until a person stops it after a step.
+    pub(crate) fn stop(&self, name: &str, more: &[&str], step: u64) -> Summary {
+        self.train_with(name, more, &mut TestObserver { stop_after: Some(step), ..TestObserver::new() }).unwrap()
+    }
+
+    /// Carries out such a run until its process dies after a step.
+    pub(crate) fn kill(&self, name: &str, more: &[&str], step: u64) {
+        let mut watcher = TestObserver { die_after: Some(step), ..TestObserver::new() };
+        let died = AssertUnwindSafe(|| self.train_with(name, more, &mut watcher));
+        catch_unwind(died).unwrap_err();
+    }
+
+    /// Resumes such a run.
+    pub(crate) fn resume(&self, name: &str, more: &[&str]) -> Result<Summary, Error> {
+        self.resume_with(name, more, &mut TestObserver::new())
+    }
+
+    /// Resumes such a run under a watcher.
+    pub(crate) fn resume_with(&self, name: &str, more: &[&str], watcher: &mut TestObserver) -> Result<Summary, Error> {
         let name = format!("run.name={name}");
         let mut settings = self.settings(&[&[name.as_str()], more].concat())?;
         settings.resume = true;
@@ -94,12 +144,27 @@ impl Workspace {
         fs::read(self.path("runs").join(run).join(file)).unwrap()
     }
 
+    /// The text of a file of a run.
+    pub(crate) fn text(&self, run: &str, file: &str) -> String {
+        String::from_utf8(self.bytes(run, file)).unwrap()
+    }
+
     /// The lines of a run's metrics, without what it used of its limits.
     pub(crate) fn metrics(&self, run: &str) -> Vec<Map<String, Value>> {
-        let text = String::from_utf8(self.bytes(run, "metrics.jsonl")).unwrap();
+        let text = self.text(run, "metrics.jsonl");
         let rows = text.lines().map(|line| serde_json::from_str::<Map<String, Value>>(line).unwrap());
         rows.filter(|row| !row.contains_key("used")).collect()
     }
+}
+
+/// The numbers in a file of tensors in f32 whose names hold a text, in the order of the names.
+pub(crate) fn numbers(bytes: &[u8], text: &str) -> Vec<f32> {
+    let file = SafeTensors::deserialize(bytes).unwrap();
+    let mut names = file.names();
+    names.retain(|name| name.contains(text));
+    names.sort_unstable();
+    let number = |bytes: &[u8]| f32::from_le_bytes(bytes.try_into().unwrap());
+    names.iter().flat_map(|name| file.tensor(name).unwrap().data().chunks(4).map(number).collect::<Vec<_>>()).collect()
 }
 
 /// What happens when a checkpoint is on the disk.
@@ -117,18 +182,22 @@ pub(crate) struct TestObserver {
     pub(crate) saved: Saved,
     /// Steps seen.
     pub(crate) steps: Vec<u64>,
+    /// All that was heard.
+    pub(crate) events: Vec<Event>,
 }
 
 impl TestObserver {
     /// Only watches.
     pub(crate) fn new() -> Self {
         let stop = Box::leak(Box::new(AtomicBool::new(false)));
-        Self { stop, stop_after: None, die_after: None, saved: Box::new(|_, _| {}), steps: Vec::new() }
+        let saved: Saved = Box::new(|_, _| {});
+        Self { stop, stop_after: None, die_after: None, saved, steps: Vec::new(), events: Vec::new() }
     }
 }
 
 impl Observer for TestObserver {
     fn event(&mut self, event: &Event) {
+        self.events.push(event.clone());
         match event {
             Event::Step(step) => {
                 self.steps.push(step.step);

@@ -27,64 +27,64 @@ const GRAPH: &str = "(func $kept (param $sum i32) (param $new i32) (result i32)
 type Flood = (&'static str, &'static str, &'static str, &'static str);
 
 const FLOODS: [Flood; 11] = [
-    ("tensors", HANDLES, "", "(call $ones (i32.const 640) (i32.const 8) (i32.const 5) (i32.const 64)) (call $handle)"),
+    ("tensors", HANDLES, "", "(call $tensor/ones (i32.const 640) (i32.const 8) (i32.const 5) (i32.const 64)) (call $handle)"),
     (
         "views",
         HANDLES,
-        "(call $ones (i32.const 640) (i32.const 8) (i32.const 5) (i32.const 64)) (global.set $one (call $handle))",
-        "(call $slice (global.get $one) (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 64)) (call $handle)",
+        "(call $tensor/ones (i32.const 640) (i32.const 8) (i32.const 5) (i32.const 64)) (global.set $one (call $handle))",
+        "(call $tensor/tensor.slice (global.get $one) (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 64)) (call $handle)",
     ),
     (
         "views-in-a-graph",
         HANDLES,
         "(global.set $one (call $tap (local.get $batch)))",
-        "(call $slice (global.get $one) (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 64)) (call $handle)",
+        "(call $tensor/tensor.slice (global.get $one) (i32.const 0) (i32.const 0) (i32.const 1) (i32.const 64)) (call $handle)",
     ),
     (
         "rows",
         HANDLES,
         "(global.set $one (call $examples (local.get $batch)))",
-        "(call $select (global.get $one) (i32.const 640) (i32.const 1) (i32.const 64)) (call $handle)",
+        "(call $data/rows.select (global.get $one) (i32.const 640) (i32.const 1) (i32.const 64)) (call $handle)",
     ),
     (
         "operations",
         GRAPH,
         "(global.set $one (call $total (call $tap (local.get $batch))))",
-        "(call $exp (global.get $one) (i32.const 64)) (call $handle)",
+        "(call $tensor/tensor.exp (global.get $one) (i32.const 64)) (call $handle)",
     ),
     (
         "stacks",
         GRAPH,
         "(call $list (call $tap (local.get $batch)))",
-        "(call $stack (i32.const 65536) (i32.const 1024) (i32.const 0) (i32.const 64)) (call $total (call $handle))",
+        "(call $tensor/stack (i32.const 65536) (i32.const 1024) (i32.const 0) (i32.const 64)) (call $total (call $handle))",
     ),
     (
         "lists-of-scattered-numbers",
         GRAPH,
-        "(call $transpose (call $tap (local.get $batch)) (i32.const 0) (i32.const 1) (i32.const 64))
+        "(call $tensor/tensor.transpose (call $tap (local.get $batch)) (i32.const 0) (i32.const 1) (i32.const 64))
          (call $list (call $handle))",
-        "(call $concat (i32.const 65536) (i32.const 1024) (i32.const 0) (i32.const 64)) (call $total (call $handle))",
+        "(call $tensor/concat (i32.const 65536) (i32.const 1024) (i32.const 0) (i32.const 64)) (call $total (call $handle))",
     ),
     (
         "stacks-of-scattered-numbers",
         GRAPH,
-        "(call $transpose (call $tap (local.get $batch)) (i32.const 0) (i32.const 1) (i32.const 64))
+        "(call $tensor/tensor.transpose (call $tap (local.get $batch)) (i32.const 0) (i32.const 1) (i32.const 64))
          (call $list (call $handle))",
-        "(call $stack (i32.const 65536) (i32.const 1024) (i32.const 0) (i32.const 64)) (call $total (call $handle))",
+        "(call $tensor/stack (i32.const 65536) (i32.const 1024) (i32.const 0) (i32.const 64)) (call $total (call $handle))",
     ),
     (
         "indices",
         GRAPH,
         "(global.set $one (call $tap (local.get $batch)))
-         (call $zeros (i32.const 512) (i32.const 2) (i32.const 1) (i32.const 64)) (global.set $two (call $handle))",
-        "(call $gather (global.get $one) (i32.const 0) (global.get $two) (i32.const 64)) (call $total (call $handle))",
+         (call $tensor/zeros (i32.const 512) (i32.const 2) (i32.const 1) (i32.const 64)) (global.set $two (call $handle))",
+        "(call $tensor/tensor.gather (global.get $one) (i32.const 0) (global.get $two) (i32.const 64)) (call $total (call $handle))",
     ),
     (
         "masks",
         GRAPH,
         "(global.set $one (call $tap (local.get $batch)))
-         (call $ones (i32.const 512) (i32.const 2) (i32.const 0) (i32.const 64)) (global.set $two (call $handle))",
-        "(call $masked-sum (global.get $one) (global.get $two) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 64))
+         (call $tensor/ones (i32.const 512) (i32.const 2) (i32.const 0) (i32.const 64)) (global.set $two (call $handle))",
+        "(call $tensor/tensor.masked-sum (global.get $one) (global.get $two) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 64))
          (call $handle)",
     ),
     // The gradient of one number that was repeated under a large mask, beside tensors that leave no room for it.
@@ -93,15 +93,15 @@ const FLOODS: [Flood; 11] = [
         HANDLES,
         "(local $left i32)
          (global.set $one (call $total (call $tap (local.get $batch))))
-         (call $ones (i32.const 704) (i32.const 1) (i32.const 5) (i32.const 64)) (global.set $two (call $handle))
-         (call $masked-sum (global.get $one) (global.get $two) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 64))
+         (call $tensor/ones (i32.const 704) (i32.const 1) (i32.const 5) (i32.const 64)) (global.set $two (call $handle))
+         (call $tensor/tensor.masked-sum (global.get $one) (global.get $two) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 64))
          (global.set $two (call $handle))
          (local.set $left (i32.const 220))
          (loop $more
-            (call $ones (i32.const 708) (i32.const 1) (i32.const 5) (i32.const 64)) (drop (call $handle))
+            (call $tensor/ones (i32.const 708) (i32.const 1) (i32.const 5) (i32.const 64)) (drop (call $handle))
             (br_if $more (local.tee $left (i32.sub (local.get $left) (i32.const 1)))))
-         (call $backward (global.get $two) (i32.const 64))",
-        "(call $ones (i32.const 708) (i32.const 1) (i32.const 5) (i32.const 64)) (call $handle)",
+         (call $learn/backward (global.get $two) (i32.const 64))",
+        "(call $tensor/ones (i32.const 708) (i32.const 1) (i32.const 5) (i32.const 64)) (call $handle)",
     ),
 ];
 

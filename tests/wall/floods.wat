@@ -1,21 +1,4 @@
-;; What the guests of `accounts.rs` share: the imports, and a tap of the batch.
-(import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
-(import "tunebox:method/data@0.2.0" "[method]rows.select" (func $select (param i32 i32 i32 i32)))
-(import "tunebox:method/learn@0.2.0" "backward" (func $backward (param i32 i32)))
-(import "tunebox:method/model@0.2.0" "score-for-learning" (func $score (param i32 i32 i32 f32 i32)))
-(import "tunebox:method/model@0.2.0" "[method]scores.logprob" (func $logprob (param i32) (result i32)))
-(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "zeros" (func $zeros (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "add" (func $add (param i32 i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "concat" (func $concat (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "stack" (func $stack (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "[method]tensor.exp" (func $exp (param i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "[method]tensor.sum" (func $sum (param i32 i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "[method]tensor.slice" (func $slice (param i32 i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "[method]tensor.gather" (func $gather (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "[method]tensor.masked-sum" (func $masked-sum (param i32 i32 i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "[method]tensor.transpose" (func $transpose (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "[resource-drop]tensor" (func $drop (param i32)))
+;; What the guests of `accounts.rs` share: data, and a tap of the batch.
 (data (i32.const 256) "example")
 ;; One axis, 1,507,328 long, and one of 65,536.
 (data (i32.const 704) "\00\00\17\00\00\00\01\00")
@@ -24,25 +7,25 @@
 
 ;; The rows of the batch.
 (func $examples (param $batch i32) (result i32)
-  (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
+  (call $data/batch.rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
   (call $handle))
 
 ;; A tap of the batch, [2, 3].
 (func $tap (param $batch i32) (result i32)
-  (call $score (call $examples (local.get $batch)) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
-  (call $logprob (call $handle)))
+  (call $model/score-for-learning (call $examples (local.get $batch)) (i32.const 0) (i32.const 0) (f32.const 1) (i32.const 64))
+  (call $model/scores.logprob (call $handle)))
 
 ;; The sum of a tensor, which is dropped.
 (func $total (param $tensor i32) (result i32)
-  (call $sum (local.get $tensor) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 64))
-  (call $drop (local.get $tensor))
+  (call $tensor/tensor.sum (local.get $tensor) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 64))
+  (call $tensor/tensor.drop (local.get $tensor))
   (call $handle))
 
 ;; The sum of two tensors, which are dropped: their graphs stay.
 (func $joined (param $a i32) (param $b i32) (result i32)
-  (call $add (local.get $a) (local.get $b) (i32.const 64))
-  (call $drop (local.get $a))
-  (call $drop (local.get $b))
+  (call $tensor/add (local.get $a) (local.get $b) (i32.const 64))
+  (call $tensor/tensor.drop (local.get $a))
+  (call $tensor/tensor.drop (local.get $b))
   (call $handle))
 
 ;; A list of 1,024 times the same handle, at 65,536.

@@ -10,8 +10,12 @@ use std::process::{Child, ExitStatus};
 use std::sync::Mutex;
 use std::time::{Duration, Instant};
 
-use super::Workspace;
+use serde_json::json;
+
+use super::{workspace, write_hostile};
 use crate::support::attack::{Attack, attacks};
+use crate::support::golden::root;
+use crate::support::workspace::Workspace;
 
 /// Bytes that the program may take at once: the tensors and the memory that a method may hold by default, times 1.2, and what
 /// a run of this model takes.
@@ -114,7 +118,7 @@ fn error_line(told: &str) -> String {
 /// The line that the program says of an attack: that of `program.txt` beside it if a real run says something else than a fake
 /// one, which `expected.txt` has. With `BLESS=1` it is written there first.
 fn expected_line(attack: &Attack, told: &str) -> String {
-    let file = Path::new(super::ROOT).join("tests/attacks").join(&attack.name).join("program.txt");
+    let file = root().join("tests/attacks").join(&attack.name).join("program.txt");
     let (usual, line) = (error_line(&attack.expected), error_line(told));
     if std::env::var_os("BLESS").is_some() && line != usual {
         std::fs::write(&file, format!("{line}\n")).unwrap();
@@ -149,9 +153,9 @@ fn surprise(place: &Workspace, attack: &Attack, base: &str, way: &[&str]) -> Opt
 #[test]
 #[expect(clippy::print_stdout, reason = "the figures are of interest beside the verdict")]
 fn every_attack_ends_the_program_in_words_and_leaves_the_last_checkpoint() {
-    let place = Workspace::new();
+    let place = workspace();
     for (base, learns, granted) in [("plain", false, false), ("learning", true, false), ("granted", false, true)] {
-        place.hostile(base, &harmless(learns));
+        write_hostile(&place, base, &harmless(learns));
         let ended = train(&place, base, granted, &["--name", base]);
         assert!(place.path(&format!("runs/{base}/steps/000002")).is_dir(), "{}", ended.told);
     }
@@ -159,7 +163,9 @@ fn every_attack_ends_the_program_in_words_and_leaves_the_last_checkpoint() {
     let attacks = attacks();
     let mut todo = Vec::new();
     for attack in &attacks {
-        let bytes = place.manifested(&attack.name, attack.bytes.clone());
+        let update = if attack.name.starts_with("updates-") { "method" } else { "host" };
+        let more = json!({ "metrics": ["loss"], "update": update });
+        let bytes = place.write_method(&attack.name, attack.bytes.clone(), more);
         let learns = tunebox_sandbox::imports(&bytes)
             .is_ok_and(|names| names.iter().any(|name| tunebox_training::plan::trains(name)));
         let granted = attack.name.starts_with("granted-");

@@ -4,7 +4,8 @@ use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-use super::{Workspace, output_text};
+use super::{workspace, write_hostile};
+use crate::support::workspace::errors;
 
 /// A function of 20 tables of 500 jumps: 100 KB to read, seconds and hundreds of megabytes to compile.
 fn slow_to_compile() -> String {
@@ -24,15 +25,15 @@ fn slow_to_compile() -> String {
 
 #[test]
 fn a_component_that_takes_too_long_to_compile_is_refused_and_nothing_of_it_is_left() {
-    let place = Workspace::new();
-    place.hostile("slow", &slow_to_compile());
+    let place = workspace();
+    write_hostile(&place, "slow", &slow_to_compile());
     let words = ["train", "--model", "model", "--data", "answers.jsonl", "--method", "slow.wasm", "--dry-run"];
     for more in [&[][..], &["--name", "slow"]] {
         let mut words: Vec<&str> = words.iter().chain(more).copied().collect();
         words.retain(|word| more.is_empty() || *word != "--dry-run");
         let begun = Instant::now();
         let output = place.tunebox(&words).args(["--set", "limits.compile-seconds=0.1"]).output().unwrap();
-        let text = output_text(&output);
+        let text = errors(&output);
         assert_eq!(output.status.code(), Some(3), "{text}");
         assert!(text.contains("error[sandbox]: `slow` takes too long to compile"), "{text}");
         assert!(text.contains("more than 0.1 s") && text.contains("limits.compile-seconds=1"), "{text}");
@@ -40,7 +41,7 @@ fn a_component_that_takes_too_long_to_compile_is_refused_and_nothing_of_it_is_le
         assert!(!place.path("runs").exists());
     }
     let output = place.tunebox(&words).args(["--set", "limits.compile-memory=67108864"]).output().unwrap();
-    let text = output_text(&output);
+    let text = errors(&output);
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("error[sandbox]: `slow` takes too much memory to compile"), "{text}");
     assert!(text.contains("limits.compile-memory=134217728"), "{text}");
@@ -55,11 +56,11 @@ fn entries(cache: &Path) -> Vec<PathBuf> {
 
 #[test]
 fn compiled_code_is_private_repaired_and_never_taken_from_a_package() {
-    let place = Workspace::new();
+    let place = workspace();
     let check = |more: &[&str]| {
         let output = place.tunebox(&["check", "stranger.wasm"]).args(more).output().unwrap();
-        assert!(output.status.success(), "{}", output_text(&output));
-        output_text(&output)
+        assert!(output.status.success(), "{}", errors(&output));
+        errors(&output)
     };
     check(&[]);
     let cache = place.path("cache/compiled");
@@ -81,7 +82,7 @@ fn compiled_code_is_private_repaired_and_never_taken_from_a_package() {
         std::fs::write(place.path(name), &whole[HEADER..]).unwrap();
         let words = ["train", "--model", "model", "--data", "answers.jsonl", "--method", name];
         let output = place.tunebox(&words).output().unwrap();
-        let text = output_text(&output);
+        let text = errors(&output);
         assert!(text.contains("error[package]: this is code that was compiled beforehand"), "{name}: {text}");
         assert_eq!(output.status.code(), Some(3), "{name}: {text}");
     }

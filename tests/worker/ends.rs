@@ -1,22 +1,15 @@
 //! How a worker ends: killed, aborted, without its parent, by a person's wish.
 
-use std::path::Path;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use rustix::process::{Pid, Signal, kill_process};
 
-use super::{PATIENCE, ROOT, Workspace, output_text, processor_time, status, wait_for, watch_for, worker};
+use super::{succeed, train, worker, workspace, write_hostile};
+use crate::support::processes::{processor_time, send, wait_for, wait_until_gone, watch_for};
+use crate::support::workspace::{Workspace, errors};
 
 /// Steps enough that a busy machine, too, does something to a run before it ends.
 const LONG: [&str; 2] = ["--set", "train.steps=96"];
-
-fn send(process: u32, signal: Signal) {
-    kill_process(Pid::from_raw(process.try_into().unwrap()).unwrap(), signal).unwrap();
-}
-
-fn is_gone(process: u32) -> bool {
-    status(process).is_none_or(|(state, _)| state == 'Z')
-}
 
 /// Trains as `name` and kills the worker `delay` after `seen` is true. `None` if the moment was missed, as on a busy machine,
 /// which may not look for longer than a write takes: the run has ended or written `end` lines of
@@ -28,7 +21,7 @@ fn kill_when(
     delay: Duration,
     end: usize,
 ) -> Option<String> {
-    let mut child = place.train(name, more).spawn().unwrap();
+    let mut child = train(place, name, more).spawn().unwrap();
     let process = worker(&mut child);
     watch_for(&mut child, "the moment to kill it", || seen().then_some(()))?;
     std::thread::sleep(delay);
@@ -38,7 +31,7 @@ fn kill_when(
     if output.status.success() || place.steps(name) >= end {
         return None;
     }
-    let text = output_text(&output);
+    let text = errors(&output);
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("error[worker]: the worker of `lora` was killed (signal 9, SIGKILL) in step "), "{text}");
     Some(text)
@@ -46,8 +39,8 @@ fn kill_when(
 
 #[test]
 fn a_worker_that_is_killed_in_a_step_or_in_a_checkpoint_leaves_a_run_that_resumes_exactly() {
-    let place = Workspace::new();
-    place.succeed("whole", &[]);
+    let place = workspace();
+    succeed(&place, "whole", &[]);
     let (mut torn, mut caught) = (0, 0);
     for number in 0..20 {
         let name = format!("killed-{number}");
@@ -66,7 +59,7 @@ fn a_worker_that_is_killed_in_a_step_or_in_a_checkpoint_leaves_a_run_that_resume
         assert!(!report.contains("http-equiv=\"refresh\""), "a browser waits for a run that ended");
         // The very command of the hint.
         let resumed = place.tunebox(&["train", &format!("runs/{name}/run.toml"), "--resume"]).output().unwrap();
-        assert!(resumed.status.success(), "{}", output_text(&resumed));
+        assert!(resumed.status.success(), "{}", errors(&resumed));
         assert!(place.adapter(&name) == place.adapter("whole"), "{name}: the adapters differ");
         assert!(!partial.exists(), "what was half written is still there");
         if caught == 4 {
@@ -78,11 +71,11 @@ fn a_worker_that_is_killed_in_a_step_or_in_a_checkpoint_leaves_a_run_that_resume
 
 #[test]
 fn a_worker_that_is_killed_while_it_writes_the_best_checkpoint_leaves_a_run_that_ships_the_same_bits() {
-    let place = Workspace::new();
+    let place = workspace();
     // The validations are at other steps than the checkpoints, and each is the best so far.
     let best =
         ["--set", "data.validation=answers.jsonl", "--set", "train.validate-every=3", "--set", "train.save-every=8"];
-    place.succeed("whole", &best);
+    succeed(&place, "whole", &best);
     // Up to step 11: that many lines of metrics, and 4 of validations.
     let kill = |number: usize| {
         let name = format!("killed-{number}");
@@ -93,21 +86,21 @@ fn a_worker_that_is_killed_while_it_writes_the_best_checkpoint_leaves_a_run_that
     let (name, partial, text) = (0..20).find_map(kill).expect("no write of a best checkpoint was seen");
     assert!(text.contains("kept: step 8, ") || text.contains("kept: step 9, "), "{text}");
     let resumed = place.tunebox(&["train", &format!("runs/{name}/run.toml"), "--resume"]).output().unwrap();
-    assert!(resumed.status.success(), "{}", output_text(&resumed));
+    assert!(resumed.status.success(), "{}", errors(&resumed));
     assert!(place.adapter(&name) == place.adapter("whole"), "the adapters differ");
     assert!(!partial.exists(), "what was half written is still there");
 }
 
 #[test]
 fn a_worker_that_aborts_is_told_and_its_parent_ends_well() {
-    let place = Workspace::new();
+    let place = workspace();
     let mut child =
-        place.train("aborted", &["--set", "train.steps=960", "--set", "train.save-every=960"]).spawn().unwrap();
+        train(&place, "aborted", &["--set", "train.steps=960", "--set", "train.save-every=960"]).spawn().unwrap();
     let process = worker(&mut child);
     wait_for(&mut child, "a step", || (place.steps("aborted") >= 1).then_some(()));
     send(process, Signal::ABORT);
     let output = child.wait_with_output().unwrap();
-    let text = output_text(&output);
+    let text = errors(&output);
 
     assert_eq!(output.status.code(), Some(3), "{text}");
     assert!(text.contains("error[worker]: the worker of `lora` aborted (signal 6, SIGABRT) in step "), "{text}");
@@ -116,41 +109,36 @@ fn a_worker_that_aborts_is_told_and_its_parent_ends_well() {
 
 #[test]
 fn a_worker_ends_with_its_parent_and_leaves_a_whole_checkpoint() {
-    let place = Workspace::new();
-    place.succeed("whole", &LONG);
-    let mut child = place.train("orphaned", &LONG).spawn().unwrap();
+    let place = workspace();
+    succeed(&place, "whole", &LONG);
+    let mut child = train(&place, "orphaned", &LONG).spawn().unwrap();
     let process = worker(&mut child);
     wait_for(&mut child, "a checkpoint", || (place.steps("orphaned") >= 6).then_some(()));
     child.kill().unwrap();
     child.wait().unwrap();
-    let begun = Instant::now();
-    while !is_gone(process) {
-        assert!(begun.elapsed() < PATIENCE, "the worker goes on without its parent");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until_gone(process);
     assert!(place.steps("orphaned") < 96, "it had ended already");
-    place.succeed("orphaned", &[LONG[0], LONG[1], "--resume"]);
+    succeed(&place, "orphaned", &[LONG[0], LONG[1], "--resume"]);
     assert!(place.adapter("orphaned") == place.adapter("whole"), "the adapters differ");
 }
 
 #[test]
 fn a_person_stops_a_worker_as_any_run_and_the_second_time_at_once() {
-    let place = Workspace::new();
-    place.succeed("whole", &LONG);
-    let mut child = place.train("stopped", &LONG).spawn().unwrap();
+    let place = workspace();
+    succeed(&place, "whole", &LONG);
+    let mut child = train(&place, "stopped", &LONG).spawn().unwrap();
     wait_for(&mut child, "a step", || (place.steps("stopped") >= 2).then_some(()));
     send(child.id(), Signal::INT);
     let output = child.wait_with_output().unwrap();
-    let text = output_text(&output);
+    let text = errors(&output);
     assert_eq!(output.status.code(), Some(130), "{text}");
     assert!(text.contains("Stopped at step ") && text.contains(", saved runs/stopped/steps/0000"), "{text}");
     assert!(text.contains("tunebox chat runs/stopped\n"), "{text}");
-    place.succeed("stopped", &[LONG[0], LONG[1], "--resume"]);
+    succeed(&place, "stopped", &[LONG[0], LONG[1], "--resume"]);
     assert!(place.adapter("stopped") == place.adapter("whole"), "the adapters differ");
 
     // A method that computes for ever hears no wish to stop.
-    let text = std::fs::read_to_string(Path::new(ROOT).join("tests/cli/loops.wat")).unwrap();
-    place.hostile("loops", &text);
+    write_hostile(&place, "loops", include_str!("../cli/loops.wat"));
     let words = ["train", "--model", "model", "--data", "answers.jsonl", "--method", "loops.wasm", "--name", "deaf"];
     let mut child = place.tunebox(&words).spawn().unwrap();
     let process = worker(&mut child);
@@ -161,11 +149,7 @@ fn a_person_stops_a_worker_as_any_run_and_the_second_time_at_once() {
     send(child.id(), Signal::INT);
     std::thread::sleep(Duration::from_millis(300));
     assert!(child.try_wait().unwrap().is_none(), "the first wish ends a step that is not done");
-    let begun = Instant::now();
     send(child.id(), Signal::INT);
     assert_eq!(child.wait().unwrap().code(), Some(130));
-    while !is_gone(process) {
-        assert!(begun.elapsed() < PATIENCE, "the worker goes on");
-        std::thread::sleep(Duration::from_millis(5));
-    }
+    wait_until_gone(process);
 }

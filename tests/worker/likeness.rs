@@ -1,9 +1,11 @@
 //! A worker does what the program itself would do, in the same words, and knows less of its caller.
 
-use std::path::Path;
 use std::process::Command;
 
-use super::{ROOT, Workspace, output_text, wait_for, worker};
+use super::{succeed, train, worker, workspace, write_hostile};
+use crate::support::golden::root;
+use crate::support::processes::wait_for;
+use crate::support::workspace::{Workspace, errors};
 
 /// A transcript without what differs from run to run: names of runs, times, speeds, sizes, energy.
 fn steady(text: &str, name: &str) -> String {
@@ -24,12 +26,12 @@ fn steady(text: &str, name: &str) -> String {
 
 #[test]
 fn a_run_in_a_worker_says_and_leaves_what_it_does_without_one() {
-    let place = Workspace::new();
+    let place = workspace();
     for form in [&["--verbose"][..], &["--json"]] {
         let mut found = Vec::new();
         for (name, more) in [("aside", &[][..]), ("here", &["--in-process"])] {
-            let output = place.succeed(name, &[form, more, &["--set", "train.steps=6"]].concat());
-            let told = [output_text(&output), String::from_utf8(output.stdout).unwrap()].concat();
+            let output = succeed(&place, name, &[form, more, &["--set", "train.steps=6"]].concat());
+            let told = [errors(&output), String::from_utf8(output.stdout).unwrap()].concat();
             found.push((steady(&told, name), place.adapter(name)));
             std::fs::remove_dir_all(place.path(&format!("runs/{name}"))).unwrap();
         }
@@ -40,22 +42,22 @@ fn a_run_in_a_worker_says_and_leaves_what_it_does_without_one() {
 
 #[test]
 fn a_run_of_an_untrusted_method_is_replayed_in_a_worker_to_the_same_bits_wherever_it_first_ran() {
-    let place = Workspace::new();
+    let place = workspace();
     for (name, more) in [("guarded", [].as_slice()), ("trusted", &["--in-process"])] {
-        place.succeed(name, more);
+        succeed(&place, name, more);
         let run = format!("runs/{name}");
         let words = ["verify", &run, "--replay", "--set", "method.use=stranger.wasm"];
         let mut replay = place.tunebox(&words).spawn().unwrap();
         worker(&mut replay);
         let output = replay.wait_with_output().unwrap();
-        assert!(output.status.success(), "{}", output_text(&output));
-        assert!(output_text(&output).contains("every bit of the artifact"), "{}", output_text(&output));
+        assert!(output.status.success(), "{}", errors(&output));
+        assert!(errors(&output).contains("every bit of the artifact"), "{}", errors(&output));
     }
     let look = |words: &[&str]| {
         let output = place.tunebox(words).env("TUNEBOX_CACHE", place.path("untouched")).output().unwrap();
         let kept = std::fs::read_dir(place.path("untouched/compiled")).map_or(0, Iterator::count);
-        assert_eq!(kept, 0, "it was compiled: {}", output_text(&output));
-        (output.status.code(), output_text(&output))
+        assert_eq!(kept, 0, "it was compiled: {}", errors(&output));
+        (output.status.code(), errors(&output))
     };
     // What only the run names is read, and what is recorded of it compared; more than that, a person asks for.
     let (code, told) = look(&["verify", "runs/guarded"]);
@@ -68,7 +70,7 @@ fn a_run_of_an_untrusted_method_is_replayed_in_a_worker_to_the_same_bits_whereve
 
     look_at_what_was_lost(&place, &look);
 
-    std::fs::copy(Path::new(ROOT).join("methods/orpo/orpo.wasm"), place.path("stranger.wasm")).unwrap();
+    std::fs::copy(root().join("methods/orpo/orpo.wasm"), place.path("stranger.wasm")).unwrap();
     let (code, told) = look(&["verify", "runs/guarded"]);
     assert_eq!(code, Some(4), "another method under the same name is another run: {told}");
     assert!(told.contains("Differs method.sha256"), "{told}");
@@ -102,9 +104,8 @@ fn look_at_what_was_lost(place: &Workspace, look: &Look<'_>) {
 
 #[test]
 fn a_hostile_method_ends_in_the_same_words_in_a_worker_and_here() {
-    let place = Workspace::new();
-    let text = std::fs::read_to_string(Path::new(ROOT).join("tests/cli/loops.wat")).unwrap();
-    place.hostile("loops", &text);
+    let place = workspace();
+    write_hostile(&place, "loops", include_str!("../cli/loops.wat"));
     let told = |name: &str, more: &[&str]| {
         let mut command = place.tunebox(&["train", "--model", "model", "--data", "answers.jsonl", "--name", name]);
         for set in ["train.steps=6", "train.save-every=2", "limits.step-seconds=0.2"] {
@@ -112,7 +113,7 @@ fn a_hostile_method_ends_in_the_same_words_in_a_worker_and_here() {
         }
         let output = command.args(["--method", "loops.wasm"]).args(more).output().unwrap();
         assert_eq!(output.status.code(), Some(3));
-        steady(&output_text(&output), name)
+        steady(&errors(&output), name)
     };
     let aside = told("aside", &[]);
 
@@ -122,8 +123,8 @@ fn a_hostile_method_ends_in_the_same_words_in_a_worker_and_here() {
 
 #[test]
 fn a_worker_sees_no_secret_of_its_caller_and_leaves_no_core() {
-    let place = Workspace::new();
-    let mut command = place.train("secrets", &["--set", "train.steps=240"]);
+    let place = workspace();
+    let mut command = train(&place, "secrets", &["--set", "train.steps=240"]);
     command.env("HF_TOKEN", "hf_secret").env("AWS_SECRET_ACCESS_KEY", "secret");
     command.env("HF_ENDPOINT", "https://me:secret@hub.example").env_remove("RAYON_NUM_THREADS");
     let mut child = command.spawn().unwrap();
@@ -141,7 +142,7 @@ fn a_worker_sees_no_secret_of_its_caller_and_leaves_no_core() {
 
 #[test]
 fn a_model_in_the_cache_of_a_hub_is_read_within_the_rings() {
-    let place = Workspace::new();
+    let place = workspace();
     let (cached, commit) = (place.path("hub/models--me--tiny"), "0123456789abcdef0123456789abcdef01234567");
     let snapshot = cached.join("snapshots").join(commit);
     for folder in [&snapshot, &cached.join("blobs"), &cached.join("refs")] {
@@ -155,6 +156,6 @@ fn a_model_in_the_cache_of_a_hub_is_read_within_the_rings() {
     let train = ["train", "--model", "me/tiny", "--data", "answers.jsonl", "--set", "train.steps=1"];
     for words in [&["score", "me/tiny", "--text", "Nairobi is in Kenya."][..], &train] {
         let output = place.tunebox(words).arg("--offline").env("HF_HUB_CACHE", place.path("hub")).output().unwrap();
-        assert!(output.status.success(), "{words:?}: {}", output_text(&output));
+        assert!(output.status.success(), "{words:?}: {}", errors(&output));
     }
 }

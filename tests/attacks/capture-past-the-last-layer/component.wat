@@ -1,14 +1,10 @@
 ;; Reads a layer that the model does not have.
-(import "tunebox:method/data@0.2.0" "[method]batch.rows" (func $rows (param i32 i32 i32 i32)))
-(import "tunebox:method/model@0.2.0" "policy" (func $policy (result i32)))
-(import "tunebox:method/model@0.2.0" "next-token" (func $next (param i32 i32 i32 i32 i32)))
-(import "tunebox:method/hidden@0.2.0" "capture" (func $capture (param i32 i32 i32 i32 i32 i32 i32 i32)))
 ;; 256: the side; 272: a layer and a token that are not there.
 (data (i32.const 256) "example")
 (data (i32.const 272) "\e7\03\00\00")
 (func $examples (param $batch i32) (result i32)
-  (call $rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
+  (call $data/batch.rows (local.get $batch) (i32.const 256) (i32.const 7) (i32.const 64))
   (call $handle))
 (func $step (param $batch i32) (result i32)
-  (call $capture (call $policy) (call $examples (local.get $batch)) (i32.const 272) (i32.const 1) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 64))
+  (call $hidden/capture (call $model/policy) (call $examples (local.get $batch)) (i32.const 272) (i32.const 1) (i32.const 0) (i32.const 0) (i32.const 0) (i32.const 64))
   (call $pass-on))

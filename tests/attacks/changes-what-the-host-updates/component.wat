@@ -1,6 +1,5 @@
 ;; Leaves updates to the host by its manifest, and changes the parameters all the same.
-(import "tunebox:method/optimizer@0.2.0" "add-noise" (func $noise (param i32 i32 i32 f32 i32)))
 (data (i32.const 256) "noise")
 (func $step (param i32) (result i32)
-  (call $noise (i32.const 256) (i32.const 5) (i32.const 0) (f32.const 1) (i32.const 64))
+  (call $optimizer/add-noise (i32.const 256) (i32.const 5) (i32.const 0) (f32.const 1) (i32.const 64))
   (call $pass-on))

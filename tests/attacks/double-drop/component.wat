@@ -1,9 +1,7 @@
 ;; Drops a tensor twice.
-(import "tunebox:method/tensor@0.2.0" "ones" (func $ones (param i32 i32 i32 i32)))
-(import "tunebox:method/tensor@0.2.0" "[resource-drop]tensor" (func $drop (param i32)))
 (data (i32.const 256) "\01\00\00\00")
 (func $step (param i32) (result i32)
-  (call $ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
-  (call $drop (call $handle))
-  (call $drop (call $handle))
+  (call $tensor/ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+  (call $tensor/tensor.drop (call $handle))
+  (call $tensor/tensor.drop (call $handle))
   (call $done))

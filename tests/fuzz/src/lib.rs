@@ -2,7 +2,7 @@
 //!
 //! A target is one file of `targets/`: a function that takes any bytes and must return. libFuzzer
 //! calls it (`libfuzzer/`), a plain loop calls it (`main.rs`), and the tests call it on the committed
-//! inputs of `corpus/` and on thousands of generated ones (`../fuzz.rs`).
+//! inputs of `corpus/` and on thousands of generated ones (`../fuzz.rs`). `words/` has words for mutations to insert.
 
 #![expect(clippy::print_stderr, reason = "a finding is reported where the target runs")]
 
@@ -31,8 +31,6 @@ pub struct Target {
     pub name: &'static str,
     /// Runs the target on an input. Returns whatever the bytes are; panics if something does not hold that must.
     pub run: fn(&[u8]),
-    /// Words for mutations to insert.
-    pub words: &'static [&'static str],
     /// Bytes of the longest generated input.
     pub longest: usize,
     /// Number of inputs that the tests generate.

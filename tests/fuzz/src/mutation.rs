@@ -4,6 +4,7 @@ use rand_chacha::ChaCha8Rng;
 use rand_core::{Rng, SeedableRng};
 
 use crate::Target;
+use crate::corpus::words;
 
 /// Numbers that mean something to parsers: ends of ranges, lengths that overflow.
 const EDGES: [u64; 14] = [
@@ -27,6 +28,7 @@ const EDGES: [u64; 14] = [
 pub struct Mutator<'target> {
     target: &'target Target,
     corpus: Vec<(String, Vec<u8>)>,
+    words: Vec<Vec<u8>>,
     seed: u64,
 }
 
@@ -34,7 +36,7 @@ impl<'target> Mutator<'target> {
     /// A maker of inputs from a corpus.
     #[must_use]
     pub fn new(target: &'target Target, seed: u64, corpus: Vec<(String, Vec<u8>)>) -> Self {
-        Self { target, corpus, seed }
+        Self { target, corpus, words: words(target.name), seed }
     }
 
     /// Makes inputs from this one as well.
@@ -78,10 +80,10 @@ impl<'target> Mutator<'target> {
                 let wide = EDGES[dice.below(EDGES.len())].to_le_bytes();
                 overwrite(bytes, at, &wide[..1 << dice.below(4)]);
             }
-            4 | 5 if !self.target.words.is_empty() => {
-                let word = self.target.words[dice.below(self.target.words.len())];
+            4 | 5 if !self.words.is_empty() => {
+                let word = &self.words[dice.below(self.words.len())];
                 let end = (at + dice.below(2) * word.len()).min(bytes.len());
-                bytes.splice(at..end, word.bytes());
+                bytes.splice(at..end, word.iter().copied());
             }
             6 => {
                 // A piece of the input again, somewhere else, once or often.

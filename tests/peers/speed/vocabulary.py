@@ -11,7 +11,7 @@ def vocabulary(a, report):
     with tempfile.TemporaryDirectory() as folder:
         for words in VOCABULARIES:
             model = os.path.join(folder, str(words))
-            weights = sides.peer("random_model.py", model, words).last["weight_bytes"]
+            weights = sides.peer("../random_folder.py", f"words-{words}", model, "--dtype", "f32").last["bytes"]
             row = report.row("4 blocks of 512", f"{words:,} words", "tokens/s")
             sizes = ["--batch", 4, "--sequence", 256, "--steps", a.steps]
             for _ in range(a.pairs):

@@ -5,30 +5,7 @@ use tunebox_training::Error;
 use crate::scratch::with_file;
 use crate::{Target, conversation};
 
-pub(super) const TARGET: Target = Target {
-    name: "checkpoint",
-    run,
-    words: &[
-        "\"schema\": 1",
-        "\"schema\": 2",
-        "\"cursor\": {",
-        "\"epoch\":",
-        "\"index\":",
-        "\"streams\": {",
-        "\"method-state\": \"",
-        "\"snapshots\": [",
-        "\"last-loss\": [",
-        "\"identity\": {",
-        "\"settings\": {",
-        "null",
-        "1e999",
-        "-1",
-        "\\ud800",
-        "[[[[[[[[",
-    ],
-    longest: 4 << 10,
-    quick: 300,
-};
+pub(super) const TARGET: Target = Target { name: "checkpoint", run, longest: 4 << 10, quick: 300 };
 
 /// The checkpoint is one that is kept, or it is not; the run is lost in either case.
 fn run(bytes: &[u8]) {

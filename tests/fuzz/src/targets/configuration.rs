@@ -8,46 +8,7 @@ use tunebox_model::reward::reward_weight_shapes;
 
 use crate::Target;
 
-pub(super) const TARGET: Target = Target {
-    name: "configuration",
-    run,
-    words: &[
-        "\"model_type\":",
-        "\"gemma3_text\"",
-        "\"phi3\"",
-        "\"smollm3\"",
-        "\"qwen3_moe\"",
-        "\"olmoe\"",
-        "\"num_experts\":",
-        "\"num_experts_per_tok\":",
-        "\"moe_intermediate_size\":",
-        "\"head_dim\":",
-        "\"num_key_value_heads\":",
-        "\"partial_rotary_factor\":",
-        "\"original_max_position_embeddings\":",
-        "\"rope_scaling\":{",
-        "\"rope_parameters\":{",
-        "\"rope_type\":\"yarn\"",
-        "\"type\":\"longrope\"",
-        "\"factor\":",
-        "\"layer_types\":[",
-        "\"sliding_window\":",
-        "\"query_pre_attn_scalar\":",
-        "\"architectures\":[\"DebertaV2ForSequenceClassification\"]",
-        "\"architectures\":[\"ModernBertForSequenceClassification\"]",
-        "\"architectures\":[\"Qwen2ForSequenceClassification\"]",
-        "\"num_labels\":1",
-        "\"position_buckets\":",
-        "\"embedding_size\":",
-        "\"global_attn_every_n_layers\":",
-        "null",
-        "1e-300",
-        "1e300",
-        "-1",
-    ],
-    longest: 8 << 10,
-    quick: 3_000,
-};
+pub(super) const TARGET: Target = Target { name: "configuration", run, longest: 8 << 10, quick: 3_000 };
 
 /// A reward model has weights that can be counted, and one row of them for its one label. A model has sizes that weights can
 /// be counted of, as many frequencies as pairs of features turn, and a `config.json` that names the same family. Or an error.

@@ -8,27 +8,7 @@ use tunebox_model::tokenizer::Tokenizer;
 
 use crate::Target;
 
-pub(super) const TARGET: Target = Target {
-    name: "continuation",
-    run,
-    words: &[
-        "<|im_end|>",
-        "<|im_start|>",
-        "<|end|>",
-        "<|im_start|>assistant\n",
-        "<|im_<|im_end|>end|>",
-        "tunebox-answer",
-        "tunebox-message",
-        "\n",
-        " ",
-        "\u{0}",
-        "\u{fdd0}",
-        "{{ message }}",
-        "{% endif %}",
-    ],
-    longest: 4 << 10,
-    quick: 1_000,
-};
+pub(super) const TARGET: Target = Target { name: "continuation", run, longest: 4 << 10, quick: 1_000 };
 
 /// A tokenizer, how its chats go on, and the control tokens around a message without any.
 static CHAT: LazyLock<(Tokenizer, Continuation, usize)> = LazyLock::new(|| {

@@ -7,34 +7,7 @@ use tunebox_training::data::{Reading, Shape, preview};
 use crate::Target;
 use crate::scratch::with_file;
 
-pub(super) const TARGET: Target = Target {
-    name: "data_file",
-    run,
-    words: &[
-        "\"conversations\": [",
-        "{\"from\": \"human\", \"value\": ",
-        "\"instruction\": ",
-        "\"input\": ",
-        "\"output\": ",
-        "\"question\": ",
-        "\"answer\": ",
-        "\"response\": ",
-        "\"chosen\": ",
-        "\"rejected\": ",
-        "\"system\": ",
-        "prompt,completion,label\n",
-        "PAR1",
-        "\r\n",
-        "\"\"",
-        "\t",
-        ";",
-        "[",
-        "]",
-        "\u{feff}",
-    ],
-    longest: 4 << 10,
-    quick: 2_000,
-};
+pub(super) const TARGET: Target = Target { name: "data_file", run, longest: 4 << 10, quick: 2_000 };
 
 /// The names of files; the first byte of an input chooses one.
 const NAMES: [&str; 4] = ["input.jsonl", "input.json", "input.csv", "input.parquet"];

@@ -11,39 +11,7 @@ use tunebox_model::weights::gguf::Metadata;
 use crate::Target;
 use crate::scratch::with_file;
 
-pub(super) const TARGET: Target = Target {
-    name: "gguf",
-    run,
-    words: &[
-        "GGUF",
-        "general.architecture",
-        "general.alignment",
-        "tokenizer.ggml.model",
-        "tokenizer.ggml.tokens",
-        "tokenizer.ggml.merges",
-        "tokenizer.chat_template",
-        "token_embd.weight",
-        "blk.0.attn_q.weight",
-        "rope_freqs.weight",
-        "direction.1",
-        "rope_factors_short.weight",
-        "rope_factors_long.weight",
-        "attn_logit_softcapping",
-        "llama",
-        "phi3",
-        "gemma2",
-        "smollm3",
-        "qwen3moe",
-        "expert_count",
-        "blk.0.ffn_gate_exps.weight",
-        "gpt2",
-        "\u{9}\0\0\0",
-        "\u{8}\0\0\0",
-        "\0\0\0\0\0\0\0\u{10}",
-    ],
-    longest: 64 << 10,
-    quick: 1_500,
-};
+pub(super) const TARGET: Target = Target { name: "gguf", run, longest: 64 << 10, quick: 1_500 };
 
 /// A head, a tokenizer, a template, a model, directions: each of them or an error.
 fn run(bytes: &[u8]) {

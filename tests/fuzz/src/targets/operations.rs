@@ -21,7 +21,7 @@ use self::model::{Answer, TensorInfo};
 use self::request::Request;
 use crate::Target;
 
-pub(super) const TARGET: Target = Target { name: "operations", run, words: &[], longest: 1 << 10, quick: 3_000 };
+pub(super) const TARGET: Target = Target { name: "operations", run, longest: 1 << 10, quick: 3_000 };
 
 /// Requests in one input.
 const REQUESTS: usize = 200;

@@ -8,37 +8,7 @@ use tunebox_training::configuration::{Document, Underline};
 
 use crate::Target;
 
-pub(super) const TARGET: Target = Target {
-    name: "run_file",
-    run,
-    words: &[
-        "[model]\n",
-        "[data]\n",
-        "[method]\n",
-        "[train]\n",
-        "[run]\n",
-        "[limits]\n",
-        "[[verifier]]\n",
-        "[environment]\n",
-        "path = ",
-        "use = ",
-        "steps = ",
-        "rate = ",
-        "grant = [\"weights\"]",
-        "= nan",
-        "= -inf",
-        "= 0x7fffffffffffffff",
-        "= 1e400",
-        "\"\"\"",
-        "'''",
-        "a.b.c",
-        "= 1979-05-27T07:32:00Z",
-        "{ a = 1 }",
-        "\nSET ",
-    ],
-    longest: 4 << 10,
-    quick: 600,
-};
+pub(super) const TARGET: Target = Target { name: "run_file", run, longest: 4 << 10, quick: 600 };
 
 /// Settings, or an error that can be shown with its place. Lines that begin with `SET` are given as `--set`.
 fn run(bytes: &[u8]) {

@@ -23,7 +23,7 @@ use self::run::{Checkpoint, MicroRun, RunSettings, TrainedState, batch, begin_st
 use crate::features::reach;
 use crate::{Target, allocation};
 
-pub(super) const TARGET: Target = Target { name: "session", run, words: &[], longest: 2 << 10, quick: 400 };
+pub(super) const TARGET: Target = Target { name: "session", run, longest: 2 << 10, quick: 400 };
 
 type Session = tunebox_sandbox::Session<MicroRun>;
 

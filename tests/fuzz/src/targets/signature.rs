@@ -5,27 +5,7 @@ use tunebox_package::statement::Statement;
 
 use crate::{Target, corpus};
 
-pub(super) const TARGET: Target = Target {
-    name: "signature",
-    run,
-    words: &[
-        "untrusted comment: ",
-        "trusted comment: ",
-        "tunebox ",
-        "calm-dpo@0.1.0",
-        "calm-dpo@0.2.0",
-        " key ",
-        "RWQBAgMEBQYHCFY+k90mulVqYV/u/HSKOO4d1lMbBbYvgATL3MxOM3YT",
-        "RU",
-        "RW",
-        "==",
-        "\n",
-        "\r\n",
-        "\u{1b}[2J",
-    ],
-    longest: 4 << 10,
-    quick: 3_000,
-};
+pub(super) const TARGET: Target = Target { name: "signature", run, longest: 4 << 10, quick: 3_000 };
 
 /// Read or refused. Nobody can sign without the key: what is taken for the package has the lines that its signer wrote.
 fn run(bytes: &[u8]) {

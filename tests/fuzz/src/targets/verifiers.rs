@@ -7,39 +7,7 @@ use tunebox_sandbox::{Engine, Judge, Limits, Verdict};
 
 use crate::Target;
 
-pub(super) const TARGET: Target = Target {
-    name: "verifiers",
-    run,
-    words: &[
-        "\\boxed{",
-        "}",
-        "\\frac{",
-        "\\sqrt{",
-        "\\dfrac12",
-        "{1,2}",
-        "(0,1]",
-        "\\infty",
-        "50\\%",
-        "1/0",
-        "1e400",
-        "9^9^9^9",
-        "((((((((",
-        "-----",
-        "```json\n",
-        "{\"type\":\"object\",\"properties\":{",
-        "\"enum\":[",
-        "\"pattern\":",
-        "\"$ref\":\"#\"",
-        "\"items\":",
-        "<think>",
-        "</think>",
-        "####",
-        "\n|\n",
-        "\u{0}",
-    ],
-    longest: 2 << 10,
-    quick: 1_000,
-};
+pub(super) const TARGET: Target = Target { name: "verifiers", run, longest: 2 << 10, quick: 1_000 };
 
 thread_local! {
     static JUDGES: RefCell<Vec<(&'static str, Judge)>> = RefCell::new(judges());

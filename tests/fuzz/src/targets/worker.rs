@@ -4,32 +4,7 @@ use tunebox_training::Error;
 
 use crate::{Target, conversation};
 
-pub(super) const TARGET: Target = Target {
-    name: "worker",
-    run,
-    words: &[
-        "{\"event\":",
-        "{\"ended\":",
-        "{\"failed\":",
-        "{\"hello\":",
-        "{\"planned\":",
-        "{\"step\":",
-        "{\"log\":",
-        "{\"warning\":",
-        "\"folder\":",
-        "\"resumed\":",
-        "\"line\":",
-        "\"nan\"",
-        "\"-inf\"",
-        "\\u0000",
-        "\\ud800",
-        "\n",
-        "}}",
-        "[[[[[[[[",
-    ],
-    longest: 8 << 10,
-    quick: 300,
-};
+pub(super) const TARGET: Target = Target { name: "worker", run, longest: 8 << 10, quick: 300 };
 
 /// The end that the worker told of, or an error of the worker that says what it was.
 fn run(bytes: &[u8]) {
