@@ -21,6 +21,7 @@ mod support {
     pub(crate) mod absent;
     #[expect(dead_code, reason = "another program uses the rest")]
     pub(crate) mod attack;
+    pub(crate) mod fake_hub;
     #[expect(dead_code, reason = "another program uses the rest")]
     pub(crate) mod fake_registry;
     pub(crate) mod fake_run;

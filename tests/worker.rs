@@ -5,6 +5,7 @@
 mod attacks;
 mod compiling;
 mod ends;
+mod hub_data;
 mod likeness;
 mod strangers;
 

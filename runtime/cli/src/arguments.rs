@@ -50,7 +50,8 @@ pub(crate) struct RunOptions {
     /// Model to train: a folder, a `.gguf` file or a hub name
     #[arg(long)]
     pub(crate) model: Option<String>,
-    /// Training records: a JSON, JSONL, CSV, TSV or Parquet file, or a folder of them
+    /// Training records: a JSON, JSONL, CSV, TSV or Parquet file, or a folder of them, also on the hub,
+    /// `hf://datasets/owner/name`
     #[arg(long)]
     pub(crate) data: Option<String>,
     #[command(flatten)]

@@ -1,17 +1,23 @@
-//! Downloads models by name from a hub such as Hugging Face, once, into the cache that other programs share, and finds
-//! them there later. `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE` are honored. Nothing
-//! else in this crate uses the network.
+//! Downloads models and data sets by name from a hub such as Hugging Face, once, into the cache that other programs
+//! share, and finds them there later. `HF_ENDPOINT`, `HF_HOME`, `HF_HUB_CACHE`, `HF_TOKEN` and `HF_HUB_OFFLINE` are
+//! honored. Nothing else in this crate uses the network. `name` parses names, `data_set` fetches data sets.
+
+mod data_set;
+mod name;
 
 use std::path::{Path, PathBuf};
 
+use hf_hub::Cache;
 use hf_hub::api::sync::{Api, ApiBuilder, ApiError};
-use hf_hub::{Cache, CacheRepo, Repo, RepoType};
 use tunebox_foundation::environment;
 use tunebox_foundation::explain::Explanation;
 
 use crate::error::{Error, Result};
 use crate::source::{COMPANIONS, check_family};
-use crate::weights::safetensors::{self, INDEX, SINGLE, is_plain};
+use crate::weights::safetensors::{self, INDEX, SINGLE};
+pub use data_set::{cached_address, cached_folder};
+use name::Kind;
+pub use name::{Name, is_address};
 
 /// What `huggingface_hub` takes for true in an environment variable.
 const TRUE_VALUES: [&str; 4] = ["1", "ON", "YES", "TRUE"];
@@ -22,43 +28,6 @@ const ENDPOINT: &str = "https://huggingface.co";
 const RETRIES: usize = 3;
 /// The prefix of the folder of a model in the cache, `models--owner--name`.
 const PREFIX: &str = "models--";
-
-/// A model's name on a hub: `owner/model`, `owner/model@revision`, `owner/model/file.gguf`.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub struct Name {
-    /// `owner/model`.
-    owner_and_model: String,
-    revision: String,
-    /// The GGUF file; `None` for a model in safetensors files.
-    file: Option<String>,
-}
-
-impl Name {
-    /// Parses `owner/model` or `owner/model/file.gguf` (`.gguf` in any case), either with `@revision` at its end;
-    /// `None` for anything else. Each part between slashes, also of the revision, is made of ASCII letters, digits,
-    /// `-`, `_` and `.`, and does not begin with `.`. A revision in the name wins over `revision`; the default is
-    /// `main`.
-    #[must_use]
-    pub fn parse(name: &str, revision: Option<&str>) -> Option<Self> {
-        let (path, own) = match name.split_once('@') {
-            Some((path, own)) => (path, Some(own)),
-            None => (name, None),
-        };
-        let revision = own.or(revision).unwrap_or("main");
-        let parts: Vec<&str> = path.split('/').collect();
-        let word = |text: &str| {
-            is_plain(text) && text.chars().all(|letter| letter.is_ascii_alphanumeric() || "-_.".contains(letter))
-        };
-        let file = match parts.as_slice() {
-            [_, _] => None,
-            [_, _, file] if file.to_ascii_lowercase().ends_with(".gguf") => Some((*file).to_owned()),
-            _ => return None,
-        };
-        let sound = parts.iter().all(|part| word(part)) && revision.split('/').all(word);
-        let owner_and_model = parts.get(..2)?.join("/");
-        sound.then(|| Self { owner_and_model, revision: revision.to_owned(), file })
-    }
-}
 
 /// A hub's address, and the cache folder for files downloaded from it.
 #[derive(Debug, Clone)]
@@ -122,45 +91,58 @@ impl Hub {
     /// Does the work of [`Hub::fetch`] for models whose `config.json` passes `check`, which gets its folder before
     /// weights are fetched. Does not call `check` offline, nor for a name with a GGUF file.
     pub(crate) fn fetch_checked(&self, name: &Name, check: fn(&Path) -> Result<()>) -> Result<PathBuf> {
-        let Some(folder) = &self.cache else {
-            return Err(self.error(name, "there is no home folder to keep it in", "set `HF_HOME` to a folder"));
-        };
-        let cache = Cache::new(folder.clone());
-        let repository =
-            |revision: &str| Repo::with_revision(name.owner_and_model.clone(), RepoType::Model, revision.to_owned());
-        let named = cache.repo(repository(&name.revision));
         if self.offline {
-            return self.cached(name, &named);
+            return self.cached(name);
         }
+        self.fetch_files(name, |_, files, fetch| match &name.path {
+            Some(file) => fetch(file),
+            None => fetch_folder(files, check, fetch)?.ok_or_else(|| self.no_weights(name, files)),
+        })
+    }
+
+    /// Asks the hub for the commit that the revision names now, and returns what `choose` returns. `choose` gets the
+    /// commit, the names of its files, and a function that returns the path of a file in the cache and before that
+    /// downloads a file that the cache lacks. After `choose`, records the commit in the cache under the name of the
+    /// revision.
+    fn fetch_files<T>(
+        &self,
+        name: &Name,
+        choose: impl FnOnce(&str, &[&str], &mut dyn FnMut(&str) -> Result<PathBuf>) -> Result<T>,
+    ) -> Result<T> {
+        let cache = self.cache(name)?;
         let api = self.api(cache.clone()).map_err(|error| self.failure(name, &error))?;
-        let listed = api.repo(repository(&name.revision)).info().map_err(|error| self.failure(name, &error))?;
-        if listed.sha.len() < 7 || !listed.sha.bytes().all(|byte| byte.is_ascii_hexdigit()) {
+        let listed = api.repo(name.repository(&name.revision)).info().map_err(|error| self.failure(name, &error))?;
+        if !is_commit(&listed.sha) {
             return Err(self.error(name, "the hub names no commit", "this address may not be a hub"));
         }
         // Everything comes from one commit, whatever is pushed meanwhile.
-        let commit = api.repo(repository(&listed.sha));
-        let pinned = cache.repo(repository(&listed.sha));
+        let commit = api.repo(name.repository(&listed.sha));
+        let snapshot = cache.repo(name.repository(&listed.sha)).pointer_path(&listed.sha);
         let files: Vec<&str> = listed.siblings.iter().map(|file| file.rfilename.as_str()).collect();
-        // Files that an earlier call fetched are in the cache.
-        let mut fetch = |file: &str| match pinned.get(file) {
-            Some(path) => Ok(path),
-            None => commit.download(file).map_err(|error| self.failure(name, &error)),
+        // Files that an earlier call or another program fetched are in the cache.
+        let mut fetch = |file: &str| match snapshot.join(file) {
+            path if path.exists() => Ok(path),
+            _ => commit.download(file).map_err(|error| self.failure(name, &error)),
         };
-        let result = match &name.file {
-            Some(file) => fetch(file)?,
-            None => fetch_folder(&files, check, &mut fetch)?.ok_or_else(|| self.no_weights(name, &files))?,
-        };
+        let result = choose(&listed.sha, &files, &mut fetch)?;
         // Offline work finds the commit by the name of the revision.
-        named.create_ref(&listed.sha).map_err(|error| Error::file(folder, error))?;
+        let recorded = cache.repo(name.repository(&name.revision)).create_ref(&listed.sha);
+        recorded.map_err(|error| Error::file(cache.path(), error))?;
         Ok(result)
     }
 
-    /// Finds the folder or GGUF file of a model in the cache, without network. `named` is the model's part of the cache
-    /// at its revision. Errors: the GGUF file, `config.json` or one of the weight files is missing, or the index of the
-    /// weight files is broken.
-    fn cached(&self, name: &Name, named: &CacheRepo) -> Result<PathBuf> {
-        let wanted = name.file.as_deref().unwrap_or("config.json");
-        let found = named.get(wanted).and_then(|path| match name.file {
+    /// The cache. Fails if there is none; the error is about `name`.
+    fn cache(&self, name: &Name) -> Result<Cache> {
+        let no_cache = || self.error(name, "there is no home folder to keep it in", "set `HF_HOME` to a folder");
+        self.cache.clone().map(Cache::new).ok_or_else(no_cache)
+    }
+
+    /// Finds the folder or GGUF file of a model in the cache, without network. Errors: there is no cache, the GGUF file,
+    /// `config.json` or one of the weight files is missing, or the index of the weight files is broken.
+    fn cached(&self, name: &Name) -> Result<PathBuf> {
+        let named = self.cache(name)?.repo(name.repository(&name.revision));
+        let wanted = name.path.as_deref().unwrap_or("config.json");
+        let found = named.get(wanted).and_then(|path| match name.path {
             Some(_) => Some(path),
             None => path.parent().map(Path::to_path_buf),
         });
@@ -202,32 +184,41 @@ impl Hub {
     /// the hint names the first GGUF file among them, if there is one.
     fn no_weights(&self, name: &Name, files: &[&str]) -> Error {
         let hint = match files.iter().find(|file| file.ends_with(".gguf")) {
-            Some(file) => format!("it has GGUF files; name one, as in `{}/{file}`", name.owner_and_model),
+            Some(file) => format!("it has GGUF files; name one, as in `{}/{file}`", name.repository),
             None => "look for a version of it with safetensors weights".into(),
         };
         self.error(name, "it has no `config.json` with safetensors weights", &hint)
     }
 
-    /// Converts an error of the hub's client to the error that the model `name` cannot be fetched. The client gives the
+    /// Converts an error of the hub's client to the error that `name` cannot be fetched. The client gives the
     /// HTTP status only within its text, so the hint follows from that text: about a token if it contains `401` or
     /// `403`, else about the name if it contains `404`, else about the connection.
     fn failure(&self, name: &Name, error: &ApiError) -> Error {
         let why = error.to_string();
         let hint = if why.contains("401") || why.contains("403") {
-            "the model asks for a token: accept its terms on the hub, then set `HF_TOKEN`"
+            "it asks for a token: check its name, accept its terms on the hub, then set `HF_TOKEN`"
         } else if why.contains("404") {
-            "check owner, name and revision; private models need `HF_TOKEN`"
+            "check owner, name and revision; what is private needs `HF_TOKEN`"
         } else {
             "check the connection; `--offline` uses what was fetched before"
         };
         self.error(name, &why, hint)
     }
 
-    /// Builds the error that the model `name` cannot be fetched, with the address of this hub as its location.
+    /// Builds the error that `name` cannot be fetched, with the address of this hub as its location.
     fn error(&self, name: &Name, why: &str, hint: &str) -> Error {
-        let what = format!("model `{}@{}` cannot be fetched", name.owner_and_model, name.revision);
+        let kind = match name.kind {
+            Kind::Model => "model",
+            Kind::DataSet => "data set",
+        };
+        let what = format!("{kind} `{name}` cannot be fetched");
         Explanation::new("hub", what).with_location(&self.endpoint).with_why(why).with_hint(hint).into()
     }
+}
+
+/// Whether a text may be the digest of a commit, maybe shortened.
+fn is_commit(text: &str) -> bool {
+    text.len() >= 7 && text.bytes().all(|byte| byte.is_ascii_hexdigit())
 }
 
 /// Fetches `config.json`, those of `README.md` and [`COMPANIONS`] that exist, and all weight files: those of the index

@@ -56,6 +56,6 @@ pub use validation::{PassRate, Score, Validation};
 pub use verification::{Comparison, Replay, UnconfirmedComponents, Verification, verify};
 pub use verifiers::{Answer, Verifiers};
 pub use worker::{
-    active_rings, component_files, confine_memory, execute, execute_on_ranks, memory_of_plan, model_files,
+    active_rings, component_files, confine_memory, data_files, execute, execute_on_ranks, memory_of_plan, model_files,
     package_files, readable, serve,
 };

@@ -84,7 +84,7 @@ impl Replay {
 }
 
 /// Compares a finished run with its lock, and prepares its replay. `folder` is the run's. `set` overrides keys of its
-/// run file, as `--set` does, except those that a replay fixes. With `offline`, fetches no model over the network.
+/// run file, as `--set` does, except those that a replay fixes. With `offline`, fetches nothing over the network.
 /// `compiling` says how components are compiled. Reads the model and the data. Compiles the components,
 /// unless one of them cannot be read or is named by a path only in the run's own `run.toml`. Executes no step, writes
 /// no file, and needs only the CPU.

@@ -15,7 +15,7 @@ use tunebox_package::Reference;
 use tunebox_training::data::{
     Bar, FieldMap, Preview, Reading, Sample, Shape, ShownToken, check_fields, find_files, preview,
 };
-use tunebox_training::{find_model, model_files, package_files};
+use tunebox_training::{data_files, find_model, model_files, package_files};
 
 use crate::access::Access;
 use crate::arguments::{Global, one_of};
@@ -33,7 +33,7 @@ const SHOWN_SKIPPED: usize = 5;
 
 #[derive(Debug, Args)]
 pub(crate) struct Data {
-    /// Data files, or folders in the layout of Hugging Face data sets
+    /// Data files, or folders in the layout of Hugging Face data sets; on the hub, `hf://datasets/owner/name`
     #[arg(required = true)]
     files: Vec<PathBuf>,
     /// Model whose tokenizer and chat template are used: a folder, a `.gguf` file or a hub name
@@ -63,11 +63,10 @@ fn parse_mapping(text: &str) -> Result<(String, String), String> {
 }
 
 impl Data {
-    /// Fetches the model if it is one of a hub, and returns the files that the command reads.
+    /// Fetches the model and data that are of a hub, and returns the files that the command reads.
     pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
         let mut read = self.files.clone();
-        // Files of a folder in a cache are links out of it.
-        read.extend(self.find_files()?.iter().filter_map(|file| file.canonicalize().ok()));
+        read.extend(self.find_files(global)?.iter().flat_map(|file| data_files(file)));
         if let Some(name) = self.model.as_ref().filter(|name| global.supervised || !Path::new(name).exists()) {
             read.extend(model_files(find_model(name, None, global.offline)?.path()));
         }
@@ -86,7 +85,7 @@ impl Data {
         let source = self.model.as_ref().map(|name| find_model(name, None, global.offline)).transpose()?;
         let model = source.map(|source| Model::inspect(&source, &Device::Cpu)).transpose()?;
         let reading = Reading { map, ..Reading::new(self.shapes()?, self.max_length as usize) };
-        let shown = preview(&self.find_files()?, &reading, model.as_ref(), self.answers)?;
+        let shown = preview(&self.find_files(global)?, &reading, model.as_ref(), self.answers)?;
         terminal.event(json!({ "event": "data", "data": shown }));
         if !terminal.json {
             show_preview(terminal, &shown, model.is_some());
@@ -97,10 +96,10 @@ impl Data {
         Ok(ExitStatus::Success)
     }
 
-    /// The files of all arguments, with those of the split in place of a folder. Fails for a folder without a file of
-    /// the split.
-    fn find_files(&self) -> Result<Vec<PathBuf>, Failure> {
-        let found = self.files.iter().map(|path| find_files(path, &self.split));
+    /// The files of all arguments, with those of the split in place of a folder or an address on a hub. Fails for a
+    /// folder without a file of the split, and for data that cannot be fetched.
+    fn find_files(&self, global: &Global) -> Result<Vec<PathBuf>, Failure> {
+        let found = self.files.iter().map(|path| find_files(path, &self.split, global.offline));
         Ok(found.collect::<Result<Vec<_>, _>>()?.concat())
     }
 

@@ -11,7 +11,7 @@ use tunebox_model::generate::Sampling;
 use tunebox_package::builtin;
 use tunebox_training::data::find_files;
 use tunebox_training::plan::admit_run_file;
-use tunebox_training::{Evaluation, EvaluationSettings, Figure, RunSettings, component_files, evaluate};
+use tunebox_training::{Evaluation, EvaluationSettings, Figure, RunSettings, component_files, data_files, evaluate};
 
 use crate::access::{Access, compile_run};
 use crate::arguments::{Global, SamplingOptions};
@@ -37,7 +37,7 @@ pub(crate) struct Eval {
     #[command(flatten)]
     model: ModelOptions,
     /// Data with answers to score, pairs to compare, or prompts to answer: a file, or a folder in the layout of Hugging
-    /// Face data sets
+    /// Face data sets, also on the hub, `hf://datasets/owner/name`
     #[arg(long)]
     data: PathBuf,
     /// Split of the files in a folder [default: `test`, else `validation`]
@@ -77,11 +77,11 @@ fn parse_threshold(text: &str) -> Result<(String, f64), String> {
 }
 
 impl Eval {
-    /// In the parent, asks whether to accept what the run file of `--rewards` requests, fetches the model and compiles
-    /// the verifiers. Returns the files that the command reads; `None` if it computes on an accelerator. Fails if the
+    /// In the parent, asks whether to accept what the run file of `--rewards` requests, fetches model and data, and
+    /// compiles the verifiers. Returns the files that the command reads; `None` if it computes on an accelerator. Fails if the
     /// data file cannot be opened.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
-        let data = self.find_files()?;
+        let data = self.find_files(global)?;
         data.iter().try_for_each(|file| files::open(file).map(drop))?;
         let quiet = Terminal { json: false, quiet: true, verbose: false };
         let rewards = self.reward_settings(quiet, global.offline)?;
@@ -89,8 +89,7 @@ impl Eval {
             self.trust.check_run(terminal, settings)?;
         }
         let Some(mut access) = self.model.prepare(global)? else { return Ok(None) };
-        // Files of a folder in a cache are links out of it.
-        let linked = data.iter().filter_map(|file| file.canonicalize().ok());
+        let linked = data.iter().flat_map(|file| data_files(file));
         access.read.extend(linked.chain(self.rewards.iter().chain([&self.data]).cloned()));
         if let Some(settings) = rewards {
             access.read.extend(component_files(&settings));
@@ -115,7 +114,7 @@ impl Eval {
         let is_changed = loaded.has_adapter || is_steered;
         let adapted = is_changed.then_some(&loaded.policy);
         let rewards = self.reward_settings(terminal, global.offline)?;
-        let result = evaluate(&base, adapted, &self.find_files()?, &settings, rewards.as_ref())?;
+        let result = evaluate(&base, adapted, &self.find_files(global)?, &settings, rewards.as_ref())?;
         emit_evaluation(terminal, &self.data, &result);
         terminal.status("Evaluated", format!("{}, each {}", counted(result.records as u64, "record"), result.shape));
         if terminal.verbose && !result.completions.is_empty() {
@@ -128,17 +127,19 @@ impl Eval {
         self.check_thresholds(terminal, &result)
     }
 
-    /// The files of the data: the file itself, or those of a split in a folder. Without `--split`, takes `test`, else
-    /// `validation`. Fails for a folder without a file of the split.
-    fn find_files(&self) -> Result<Vec<PathBuf>, Failure> {
-        let find = |split: &str| find_files(&self.data, split);
+    /// The files of the data: the file itself, or those of a split in a folder or at an address on a hub. Without
+    /// `--split`, takes `test`, else `validation`. Fails for a folder without a file of the split, and for data that
+    /// cannot be fetched.
+    fn find_files(&self, global: &Global) -> Result<Vec<PathBuf>, Failure> {
+        let find = |split: &str| find_files(&self.data, split, global.offline);
         let found = match &self.split {
             Some(split) => find(split),
             None => find("test").or_else(|error| find("validation").map_err(|_| error)),
         };
         found.map_err(|error| {
             let mut failure = Failure::from(error);
-            failure.explanation.hint = Some("choose one with `--split`, or name a file".to_owned());
+            let hint = failure.explanation.hint.take();
+            failure.explanation.hint = hint.map(|text| text.replace("set `data.split`", "choose one with `--split`"));
             failure
         })
     }

@@ -10,7 +10,7 @@ use tunebox_package::{Package, Reference, World, builtin, read_manifest};
 use tunebox_training::configuration::schema;
 use tunebox_training::data::{Shape, has_data_name, read_beginning};
 
-use crate::arguments::RUN_FILE;
+use crate::arguments::{Global, RUN_FILE};
 use crate::package::describe::has_import;
 use crate::run_file::template::{NewRunFile, SCHEMA_FILE};
 use crate::terminal::shell::quote;
@@ -34,7 +34,7 @@ pub(crate) struct Init {
     /// Model to train: a folder, a `.gguf` file or a hub name [default: the only model in this folder]
     #[arg(long)]
     model: Option<String>,
-    /// File or folder with the training records [default: the only data file in this folder]
+    /// File or folder with the training records, also on the hub, `hf://datasets/owner/name` [default: the only data file in this folder]
     #[arg(long)]
     data: Option<PathBuf>,
     /// Replace the file if it exists
@@ -46,13 +46,13 @@ impl Init {
     /// Writes the run file, and the JSON schema of run files into `.tunebox` beside it. Fails, with nothing written, if
     /// the file exists and `--force` is not given, for data of no known shape, and for a method that does not learn
     /// from them.
-    pub(crate) fn run(self, terminal: Terminal) -> CommandResult {
+    pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         if self.file.exists() && !self.force {
             let what = format!("`{}` exists already", self.file.display());
             return Err(Failure::usage(what, "`--force` replaces it; or name another file: `tunebox init FILE`"));
         }
         let data = self.data.clone().map_or_else(|| only_file("data file", "--data FILE", is_data), Ok)?;
-        let (shape, records) = read_data(&data)?;
+        let (shape, records) = read_data(&data, global.offline)?;
         let fitting = fitting_methods(shape);
         let method = self.method.clone().or_else(|| propose_method(&fitting)).ok_or_else(|| {
             let what = format!("no built-in method learns from {shape}, as `{}` has", data.display());
@@ -149,10 +149,10 @@ fn is_model(path: &Path) -> bool {
         || (path.extension().is_some_and(|extension| extension == "gguf") && path.is_file())
 }
 
-/// Reads the first records of the data, and the shape of the first one. Fails if the data cannot be read, have no
+/// Reads the first records of the data, and the shape of the first one. Fetches data of a hub, unless `offline`. Fails if the data cannot be read, have no
 /// record, or the first one is of no shape.
-fn read_data(data: &Path) -> Result<(Shape, Vec<Map<String, Value>>), Failure> {
-    let beginning = read_beginning(data, MAX_RECORDS)?;
+fn read_data(data: &Path, offline: bool) -> Result<(Shape, Vec<Map<String, Value>>), Failure> {
+    let beginning = read_beginning(data, MAX_RECORDS, offline)?;
     let shape = beginning.shape.ok_or_else(|| {
         let what = format!("the first record of `{}` is of no shape that a method learns from", data.display());
         Failure::usage(what, "`tunebox data FILE` says what is wrong; the README lists the fields of each shape")

@@ -159,7 +159,7 @@ impl Command {
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
         match self {
             Self::Train(command) => command.run(terminal, global),
-            Self::Init(command) => command.run(terminal),
+            Self::Init(command) => command.run(terminal, global),
             Self::RunFile(command) => Ok(command.run(terminal)),
             Self::New(command) => command.run(terminal),
             Self::Dev(command) => command.run(terminal, global),

@@ -1,90 +1,13 @@
 //! Tests of the hub client against a server on the loopback interface.
 
+mod data_set;
+#[path = "../../../../tests/support/fake_hub.rs"]
+mod fake_hub;
+
 use std::collections::HashMap;
-use std::io::{BufRead, BufReader, Write};
-use std::net::{TcpListener, TcpStream};
-use std::sync::{Arc, Mutex};
 
 use super::*;
-
-const COMMIT: &str = "0123456789abcdef0123456789abcdef01234567";
-
-/// Serves the files of one model and records the paths that are requested.
-struct Server {
-    address: String,
-    asked: Arc<Mutex<Vec<String>>>,
-}
-
-impl Server {
-    fn start(files: &[(&str, &[u8])]) -> Self {
-        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
-        let address = format!("http://{}", listener.local_addr().unwrap());
-        let files: HashMap<String, Vec<u8>> =
-            files.iter().map(|(name, bytes)| ((*name).to_owned(), bytes.to_vec())).collect();
-        let asked = Arc::new(Mutex::new(Vec::new()));
-        let seen = Arc::clone(&asked);
-        std::thread::spawn(move || {
-            for stream in listener.incoming().flatten() {
-                let (files, seen) = (files.clone(), Arc::clone(&seen));
-                std::thread::spawn(move || answer(stream, &files, &seen));
-            }
-        });
-        Self { address, asked }
-    }
-
-    fn asked(&self) -> Vec<String> {
-        self.asked.lock().unwrap().clone()
-    }
-}
-
-/// Answers one request, records its path in `seen`, and closes the connection.
-fn answer(mut stream: TcpStream, files: &HashMap<String, Vec<u8>>, seen: &Mutex<Vec<String>>) {
-    let mut reader = BufReader::new(stream.try_clone().unwrap());
-    let mut first = String::new();
-    reader.read_line(&mut first).unwrap();
-    let mut range = None;
-    loop {
-        let mut line = String::new();
-        reader.read_line(&mut line).unwrap();
-        if line.trim().is_empty() {
-            break;
-        }
-        let line = line.to_ascii_lowercase();
-        if let Some(bytes) = line.strip_prefix("range: bytes=") {
-            let (from, to) = bytes.trim().split_once('-').unwrap();
-            range = Some((from.parse::<usize>().unwrap(), to.parse::<usize>().ok()));
-        }
-    }
-    let path = first.split(' ').nth(1).unwrap().to_owned();
-    seen.lock().unwrap().push(path.clone());
-    let found = match path.split_once(&format!("/resolve/{COMMIT}/")) {
-        Some((_, file)) => files.get(file).cloned(),
-        None if path == "/api/models/acme/tiny/revision/main" => {
-            let siblings: Vec<_> = files.keys().map(|file| serde_json::json!({"rfilename": file})).collect();
-            Some(serde_json::json!({"sha": COMMIT, "siblings": siblings}).to_string().into_bytes())
-        }
-        None => None,
-    };
-    let Some(body) = found else {
-        write!(stream, "HTTP/1.1 404 Not Found\r\nContent-Length: 0\r\nConnection: close\r\n\r\n").unwrap();
-        return;
-    };
-    let (status, from, to) = match range {
-        Some((from, to)) => (206, from, to.map_or(body.len(), |to| (to + 1).min(body.len()))),
-        None => (200, 0, body.len()),
-    };
-    let total = body.len();
-    write!(
-        stream,
-        "HTTP/1.1 {status} OK\r\nETag: \"{}\"\r\nX-Repo-Commit: {COMMIT}\r\nContent-Range: bytes {from}-{}/{total}\r\n\
-         Content-Length: {}\r\nConnection: close\r\n\r\n",
-        path.replace(['/', '.'], "-"),
-        to.saturating_sub(1),
-        to - from,
-    )
-    .unwrap();
-    stream.write_all(&body[from..to]).unwrap();
-}
+use fake_hub::Server;
 
 const INDEXED: &[u8] =
     br#"{"weight_map": {"a": "model-00001-of-00002.safetensors", "b": "model-00002-of-00002.safetensors"}}"#;
@@ -199,7 +122,7 @@ fn one_file_of_many_can_be_named() {
 #[test]
 fn names_are_an_owner_and_a_model() {
     let parsed = Name::parse("acme/tiny@v1", Some("main")).unwrap();
-    assert_eq!((parsed.owner_and_model.as_str(), parsed.revision.as_str()), ("acme/tiny", "v1"));
+    assert_eq!((parsed.repository.as_str(), parsed.revision.as_str()), ("acme/tiny", "v1"));
     for wrong in ["tiny", "a/b/c", "../tiny", "acme/..", "/acme/tiny", "acme/tiny@../x", "acme/ti ny", ""] {
         assert_eq!(Name::parse(wrong, None), None, "`{wrong}`");
     }

@@ -19,6 +19,7 @@ use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files;
 use tunebox_foundation::paths::simplify;
 use tunebox_model::RankGroup;
+use tunebox_model::hub::{Hub, Name, is_address};
 use tunebox_package::Reference;
 use tunebox_sandbox::{CallObserver, Compiling, Profiler};
 
@@ -69,7 +70,7 @@ pub struct RunSettings {
     pub file: RunFile,
     /// Resume a run from its checkpoint instead of starting one.
     pub resume: bool,
-    /// Never fetch a model over the network.
+    /// Never fetch a model or data over the network.
     pub offline: bool,
     /// A run of the method's author: it may be resumed with another version of its method than before, and its observer
     /// may change the method between steps.
@@ -202,10 +203,12 @@ impl RunSettings {
     }
 
     /// Resolves `written`, the path that the settings have at the dotted key `key`: relative to the run file's folder,
-    /// or to the current one if a `--set` gave the key. An absolute path stays. Does not check that it exists.
+    /// or to the current one if a `--set` gave the key. An absolute path stays, and so does an address on a hub. Does
+    /// not check that it exists.
     #[must_use]
     pub fn path(&self, key: &str, written: &str) -> PathBuf {
-        if self.is_override(key) { PathBuf::from(written) } else { simplify(&self.folder.join(written)) }
+        let is_whole = self.is_override(key) || is_address(written);
+        if is_whole { PathBuf::from(written) } else { simplify(&self.folder.join(written)) }
     }
 
     /// The folder whose `tunebox.lock` lists the packages that the run may use: that of the run file, or the current
@@ -372,6 +375,19 @@ impl RunSettings {
                 && *written == stored.name
             {
                 *written = format!("{}@{}", stored.name, stored.version);
+            }
+        }
+    }
+
+    /// Replaces the revision in each address of data on a hub by the commit that the cache has under it, so that a commit
+    /// pushed later changes nothing. Leaves addresses of data that the cache does not have.
+    pub(crate) fn pin_data(&mut self) {
+        let hub = Hub::from_environment(true);
+        let data = &mut self.file.data;
+        let files = data.files.iter_mut().map(DataFile::path_mut);
+        for address in files.chain([&mut data.path]).chain(&mut data.validation) {
+            if let Some(pinned) = Name::parse_data(address).and_then(|name| hub.pin(&name)) {
+                *address = pinned.to_string();
             }
         }
     }

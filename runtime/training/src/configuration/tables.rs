@@ -123,7 +123,8 @@ impl Reference {
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct DataTable {
     /// Training data, required unless `files` is given: a file (JSON, JSONL, CSV, TSV or Parquet; text also with gzip
-    /// or zstd), or a folder of files in the layout of Hugging Face data sets.
+    /// or zstd), or a folder of files in the layout of Hugging Face data sets. A file or folder on the hub is
+    /// `hf://datasets/OWNER/NAME[@REVISION][/PATH]`, here and in the keys below.
     #[serde(default, skip_serializing_if = "String::is_empty")]
     pub path: String,
     /// Training data of several files or folders, in the place of `path`: each a path, or a table with `path` and

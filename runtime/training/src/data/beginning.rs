@@ -23,12 +23,12 @@ pub struct Beginning {
 }
 
 /// Reads at most `count` records, from the first chunk of a data file that has readable lines. If `path` is a folder,
-/// reads the first file of its training split.
+/// reads the first file of its training split. Fetches the files of data on a hub, unless `offline`.
 ///
 /// # Errors
-/// A file that cannot be read or is damaged, and a folder without a file of the split.
-pub fn read_beginning(path: &Path, count: usize) -> Result<Beginning, Error> {
-    let files = find_files(path, "train")?;
+/// A file that cannot be read or is damaged, a folder without a file of the split, and data that cannot be fetched.
+pub fn read_beginning(path: &Path, count: usize, offline: bool) -> Result<Beginning, Error> {
+    let files = find_files(path, "train", offline)?;
     let (mut beginning, mut is_full) = (Beginning { shape: None, records: Vec::new() }, false);
     let wanted: Vec<Shape> = Shape::all().collect();
     let read = read_records(&files[0], &mut |format, lines| {

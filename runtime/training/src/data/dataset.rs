@@ -204,7 +204,7 @@ fn token_digest(examples: &[Example]) -> String {
 
 /// The name of some files in messages: that of the first, and how many more there are.
 fn name_of(files: &[InputFile]) -> String {
-    let first = files.first().map_or_else(String::new, |file| file.path.display().to_string());
+    let first = files.first().map(InputFile::name).unwrap_or_default();
     if files.len() < 2 { first } else { format!("{first} and {} more", files.len() - 1) }
 }
 

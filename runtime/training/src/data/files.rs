@@ -1,11 +1,14 @@
-//! The files of a data set: one by its path, or those of a split in a folder as Hugging Face lays it out.
+//! The files of a data set: one by its path, or those of a split in a folder as Hugging Face lays it out, on this machine
+//! or on a hub.
 
 use std::path::{Path, PathBuf};
 
 use sha2::{Digest, Sha256};
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::hexadecimal::hexadecimal;
+use tunebox_model::hub::{Hub, Name, cached_address, is_address};
 
+use super::fault::Fault;
 use super::source::{extension, unpacked_bytes};
 use crate::error::Error;
 
@@ -14,6 +17,9 @@ const EXTENSIONS: [&str; 7] = ["csv", "json", "jsonl", "ndjson", "parquet", "tab
 
 /// Extensions of files that hold more text than they have bytes.
 const PACKED: [&str; 4] = ["gz", "zst", "zstd", "parquet"];
+
+/// Files beside the data that describe it, as Hugging Face writes them.
+const DESCRIPTIONS: [&str; 4] = ["config.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json"];
 
 /// The most files of a split.
 const MAX_FILES: usize = 10_000;
@@ -32,6 +38,12 @@ impl InputFile {
     #[must_use]
     pub fn new(path: &Path) -> Self {
         Self { path: path.to_owned(), weight: 1.0 }
+    }
+
+    /// The file's name in messages: its path, or the address with the commit of one in the cache of a hub.
+    #[must_use]
+    pub fn name(&self) -> String {
+        cached_address(&self.path).unwrap_or_else(|| self.path.display().to_string())
     }
 
     /// Bytes of text that the file may hold, estimated from its size, for the memory that reading it takes; 0 for a
@@ -53,68 +65,149 @@ pub fn has_data_name(path: &Path) -> bool {
     extension(path).is_some_and(|own| own != "json" && EXTENSIONS.contains(&own.as_str()))
 }
 
-/// Returns the files of the data at `path`: the file itself, or of a folder the data files of `split` in it, sorted by
-/// name. These are the files in the folder and in its folder `data` whose name has `split` as a word, such as
-/// `data/train-00000-of-00001.parquet`, and all files in a folder of that name. If no file of the folder is named for
-/// any split, all its files are of the split `train`. A path that does not exist is returned as a file.
+/// Returns the files of the data at `path`: the file itself, or of a folder the data files of `split` in it. These are
+/// the files in the folder and in its folder `data` whose name has `split` between other characters than letters, such
+/// as `my_train.jsonl`, and all files in a folder of that name. A shard in `data`, such as
+/// `data/train_sft-00000-of-00002.parquet`, is of the split before its number alone. If no file of the folder is named
+/// for any split, all its files are of the split `train`. A path that does not exist is returned as a file.
+///
+/// Of an address on a hub (`hf://datasets/…`), returns the paths of the files in the cache, after downloading those
+/// that the cache lacks, unless `offline`.
 ///
 /// # Errors
-/// A folder that cannot be read, has no file of the split, or more than 10,000.
-pub fn find_files(path: &Path, split: &str) -> Result<Vec<PathBuf>, Error> {
+/// A folder that cannot be read, has no file of the split, or more than 10,000; a wrong address, and data that cannot
+/// be fetched.
+pub fn find_files(path: &Path, split: &str, offline: bool) -> Result<Vec<PathBuf>, Error> {
+    if let Some(address) = path.to_str().filter(|text| is_address(text)) {
+        return find_on_hub(address, split, offline);
+    }
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let folders = [path.to_owned(), path.join("data")];
-    let all: Vec<PathBuf> = folders.iter().flat_map(|folder| list_files(folder)).collect();
-    let inside: Vec<PathBuf> = folders.iter().flat_map(|folder| list_files(&folder.join(split))).collect();
-    let mut found: Vec<PathBuf> = all.iter().filter(|file| has_word(file, split)).cloned().chain(inside).collect();
-    if found.is_empty() && split == "train" && !all.iter().any(|file| SPLITS.iter().any(|word| has_word(file, word))) {
+    let folders = [PathBuf::new(), "data".into(), split.into(), Path::new("data").join(split)];
+    let names: Vec<PathBuf> = folders.iter().flat_map(|folder| list_files(path, folder)).collect();
+    let names: Vec<&Path> = names.iter().map(PathBuf::as_path).collect();
+    let shown = path.display().to_string();
+    let found = choose_files(&names, Path::new(""), split, &shown, "name the folder that holds the files");
+    Ok(found.map_err(|fault| *fault)?.into_iter().map(|name| path.join(name)).collect())
+}
+
+/// Finds the files of the data at an address on a hub, as [`find_files`] does.
+fn find_on_hub(address: &str, split: &str, offline: bool) -> Result<Vec<PathBuf>, Error> {
+    let name = Name::parse_data(address).ok_or_else(|| {
+        Explanation::new("data", format!("`{address}` is no address of a data set"))
+            .with_hint("write `hf://datasets/OWNER/NAME`, with `@REVISION` and then `/PATH` after it if need be")
+    })?;
+    let hint = format!("the hub may have converted it: name `{}`", name.parquet_copy());
+    Ok(Hub::from_environment(offline).fetch_data(&name, |files| {
+        if let Some(file) = files.iter().find(|file| **file == name.path()) {
+            return Ok(vec![*file]);
+        }
+        let names: Vec<&Path> = files.iter().map(|file| Path::new(*file)).collect();
+        let found = choose_files(&names, Path::new(name.path()), split, address, &hint);
+        Ok(found.map_err(tunebox_model::Error::Explained)?.into_iter().filter_map(Path::to_str).collect())
+    })?)
+}
+
+/// Chooses the data files of `split` in `folder` from `names`, the paths of files in a data set, sorted by name. The
+/// error calls the folder `shown`; `hint` says what to do if no folder of the data set has data files.
+fn choose_files<'a>(
+    names: &[&'a Path],
+    folder: &Path,
+    split: &str,
+    shown: &str,
+    hint: &str,
+) -> Result<Vec<&'a Path>, Fault> {
+    let mut data: Vec<&Path> = names.iter().copied().filter(|name| is_data_file(name)).collect();
+    data.sort();
+    let folders = [folder.to_owned(), folder.join("data")];
+    let list = |folder: &Path| data.iter().copied().filter(|file| file.parent() == Some(folder)).collect::<Vec<_>>();
+    let all: Vec<&Path> = folders.iter().flat_map(|folder| list(folder)).collect();
+    let inside = folders.iter().flat_map(|folder| list(&folder.join(split)));
+    let mut found: Vec<&Path> = all.iter().copied().filter(|file| is_of_split(file, split)).chain(inside).collect();
+    let is_named = |file: &&Path| shard_split(file).is_some() || SPLITS.iter().any(|word| has_word(file, word));
+    if found.is_empty() && split == "train" && !all.iter().any(is_named) {
         found.clone_from(&all);
     }
-    if found.is_empty() || found.len() > MAX_FILES {
-        return Err(wrong_split(path, split, &all, found.len()).into());
+    if found.len() > MAX_FILES {
+        let what = format!("`{shown}` has {} files of the split `{split}`", found.len());
+        return Err(Explanation::new("data", what).with_why(format!("at most {MAX_FILES} are read")).into());
+    }
+    if found.is_empty() {
+        let problem = Explanation::new("data", format!("`{shown}` has no data file of the split `{split}`"));
+        let problem = if all.is_empty() { without_data(problem, &data, hint) } else { without_split(problem, &all) };
+        return Err(problem.into());
     }
     Ok(found)
+}
+
+/// Completes the error about a folder whose files are of other splits: lists the splits of shards, and the names of
+/// other files.
+fn without_split(problem: Explanation, files: &[&Path]) -> Explanation {
+    let name = |file: &&Path| match shard_split(file) {
+        Some(split) => split.to_owned(),
+        None => file.file_name().unwrap_or_default().to_string_lossy().into_owned(),
+    };
+    let why = format!("it has {}", list_names(files.iter().map(name)));
+    problem.with_why(why).with_hint("set `data.split`, or name a file")
+}
+
+/// Completes the error about a folder without data files: lists other folders of the data set that have some, or gives
+/// `hint` if there are none.
+fn without_data(problem: Explanation, data: &[&Path], hint: &str) -> Explanation {
+    let why = format!("neither it nor its folder `data` has a file that ends in {}", EXTENSIONS.join(", "));
+    let folders = list_names(data.iter().filter_map(|file| Some(file.parent()?.to_string_lossy().into_owned())));
+    let others = format!("name a folder of the data set that has some: {folders}");
+    problem.with_why(why).with_hint(if folders.is_empty() { hint } else { &others })
+}
+
+/// Lists at most 8 different names in backticks; empty ones and repetitions are left out.
+fn list_names(names: impl Iterator<Item = String>) -> String {
+    let mut names: Vec<String> = names.filter(|name| !name.is_empty()).map(|name| format!("`{name}`")).collect();
+    names.dedup();
+    let more = if names.len() > 8 { ", …" } else { "" };
+    names.truncate(8);
+    names.join(", ") + more
 }
 
 /// Names of splits that Hugging Face knows.
 const SPLITS: [&str; 6] = ["train", "validation", "valid", "dev", "test", "eval"];
 
-/// The error about a folder with no files of a split, or too many.
-fn wrong_split(path: &Path, split: &str, all: &[PathBuf], count: usize) -> Explanation {
-    if count > 0 {
-        let what = format!("`{}` has {count} files of the split `{split}`", path.display());
-        return Explanation::new("data", what).with_why(format!("at most {MAX_FILES} are read"));
-    }
-    let problem = Explanation::new("data", format!("`{}` has no data file of the split `{split}`", path.display()));
-    if all.is_empty() {
-        let why = format!("neither it nor its folder `data` has a file that ends in {}", EXTENSIONS.join(", "));
-        return problem.with_why(why).with_hint("name the folder that holds the files");
-    }
-    let names = all.iter().take(5).filter_map(|file| file.file_name());
-    let names: Vec<String> = names.map(|name| format!("`{}`", name.to_string_lossy())).collect();
-    problem.with_why(format!("it has {}", names.join(", "))).with_hint("set `data.split`, or name a file")
+/// The paths, relative to `top`, of the files directly in its folder `folder`; none if it cannot be read.
+fn list_files(top: &Path, folder: &Path) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(top.join(folder)).into_iter().flatten().flatten();
+    entries.filter(|entry| entry.path().is_file()).map(|entry| folder.join(entry.file_name())).collect()
 }
 
-/// The files directly in a folder that have an extension of data files, sorted by name; none if it cannot be read.
-/// Leaves out hidden files.
-fn list_files(folder: &Path) -> Vec<PathBuf> {
-    let entries = std::fs::read_dir(folder).into_iter().flatten().flatten().map(|entry| entry.path());
-    let is_data = |path: &PathBuf| {
-        let is_hidden = path.file_name().is_some_and(|name| name.to_string_lossy().starts_with('.'));
-        let is_known = extension(path).is_some_and(|own| EXTENSIONS.contains(&own.as_str()));
-        is_known && !is_hidden && path.is_file()
-    };
-    let mut files: Vec<PathBuf> = entries.filter(is_data).collect();
-    files.sort();
-    files
+/// Whether a file has an extension of data files, and is neither hidden nor one that describes a data set.
+fn is_data_file(file: &Path) -> bool {
+    let name = file.file_name().unwrap_or_default().to_string_lossy();
+    let is_known = extension(file).is_some_and(|own| EXTENSIONS.contains(&own.as_str()));
+    is_known && !name.starts_with('.') && !DESCRIPTIONS.contains(&&*name)
 }
 
-/// Whether the name of a file has `word` as one of its words, which are separated by anything but letters. Ignores the
-/// case of the name.
+/// Whether the name of a file in a folder says that it is of a split.
+fn is_of_split(file: &Path, split: &str) -> bool {
+    shard_split(file).map_or_else(|| has_word(file, split), |own| own == split)
+}
+
+/// The split of a shard in a folder `data`, such as `train_sft` of `data/train_sft-00000-of-00002.parquet`; `None` for
+/// other files.
+fn shard_split(file: &Path) -> Option<&str> {
+    let (before, _) = file.file_name()?.to_str()?.split_once("-of-")?;
+    let (split, number) = before.rsplit_once('-')?;
+    let is_shard = number.len() == 5 && number.bytes().all(|digit| digit.is_ascii_digit());
+    Some(split).filter(|_| is_shard && file.parent().is_some_and(|folder| folder.ends_with("data")))
+}
+
+/// Whether the name of a file has `word` in it, with no letter before and after it. Ignores the case of the name.
 fn has_word(file: &Path, word: &str) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy().to_lowercase();
-    name.split(|letter: char| !letter.is_alphabetic()).any(|part| part == word)
+    let is_alone = |(start, _): (usize, &str)| {
+        let (before, after) = (&name[..start], &name[start + word.len()..]);
+        !before.ends_with(char::is_alphabetic) && !after.starts_with(char::is_alphabetic)
+    };
+    name.match_indices(word).any(is_alone)
 }
 
 /// The digest of files with these digests and weights: that of the file, if there is one of weight 1, else the SHA-256
@@ -131,61 +224,4 @@ pub(crate) fn combined_digest(files: &[(String, f64)]) -> String {
 }
 
 #[cfg(test)]
-mod tests {
-    use tunebox_foundation::explain::Explain as _;
-
-    use super::*;
-
-    /// A folder with these empty files.
-    fn folder(files: &[&str]) -> tempfile::TempDir {
-        let folder = tempfile::tempdir().unwrap();
-        for file in files {
-            let path = folder.path().join(file);
-            std::fs::create_dir_all(path.parent().unwrap()).unwrap();
-            std::fs::write(path, "").unwrap();
-        }
-        folder
-    }
-
-    fn found(files: &[&str], split: &str) -> Vec<String> {
-        let folder = folder(files);
-        let found = find_files(folder.path(), split).unwrap();
-        found.iter().map(|path| path.strip_prefix(folder.path()).unwrap().display().to_string()).collect()
-    }
-
-    #[test]
-    fn the_files_of_a_split_are_found_as_hugging_face_lays_them_out() {
-        let shards = [
-            "data/train-00001-of-00002.parquet",
-            "data/train-00000-of-00002.parquet",
-            "data/test-00000-of-00001.parquet",
-        ];
-        assert_eq!(found(&shards, "train"), ["data/train-00000-of-00002.parquet", "data/train-00001-of-00002.parquet"]);
-        assert_eq!(found(&shards, "test"), ["data/test-00000-of-00001.parquet"]);
-        assert_eq!(found(&["train.jsonl", "test.jsonl", "README.md", ".train.jsonl"], "train"), ["train.jsonl"]);
-        assert_eq!(found(&["train/one.csv.gz", "test/two.csv.gz"], "train"), ["train/one.csv.gz"]);
-        assert_eq!(found(&["answers.json", "more.json"], "train"), ["answers.json", "more.json"]);
-        assert_eq!(found(&["training.json", "my_train.json"], "train"), ["my_train.json"]);
-    }
-
-    #[test]
-    fn a_folder_without_the_split_says_what_it_has() {
-        let folder = folder(&["test.jsonl", "README.md"]);
-        let error = find_files(folder.path(), "train").unwrap_err().explanation();
-        assert!(error.what.ends_with("has no data file of the split `train`"), "{}", error.what);
-        assert_eq!(
-            (error.why.unwrap().as_str(), error.hint.unwrap().as_str()),
-            ("it has `test.jsonl`", "set `data.split`, or name a file")
-        );
-    }
-
-    #[test]
-    fn one_file_has_its_own_digest_and_several_one_of_their_digests_and_weights() {
-        let file = |name: &str, weight| (name.to_owned(), weight);
-        assert_eq!(combined_digest(&[file("aa", 1.0)]), "aa");
-        let both = combined_digest(&[file("aa", 1.0), file("bb", 2.0)]);
-        assert_eq!(both.len(), 64);
-        assert_ne!(both, combined_digest(&[file("aa", 2.0), file("bb", 2.0)]));
-        assert_ne!(both, combined_digest(&[file("bb", 2.0), file("aa", 1.0)]));
-    }
-}
+mod tests;

@@ -34,7 +34,8 @@ use crate::length::Length;
 
 /// Plans a run: opens model, data and method, chooses the run's folder, and compares a resumed run with its checkpoint.
 /// Compiles the components without executing them, and does not create the folder of a new run. Locks a resumed
-/// run for this process. Packages named without a version are pinned to the stored one.
+/// run for this process. Packages named without a version are pinned to the stored one, and data on a hub to the commit
+/// that the cache has.
 ///
 /// # Errors
 /// All wrong settings together, before anything is opened; a model, data, method or verifier that cannot be found, read
@@ -42,6 +43,7 @@ use crate::length::Length;
 /// those of its checkpoint.
 pub fn plan(mut settings: RunSettings) -> Result<Plan, Error> {
     settings.pin_versions();
+    settings.pin_data();
     check_settings(&settings)?;
     let engine = create_engine(&settings)?;
     let method = load_method(&settings, &engine)?;

@@ -1,6 +1,8 @@
-//! Finds the data files of a run, with their weights, and checks `data.map`.
+//! Finds or fetches the data files of a run, with their weights, and checks `data.map`.
 
 use std::path::PathBuf;
+
+use tunebox_model::hub::is_address;
 
 use crate::configuration::{DataFile, RunSettings, Underline};
 use crate::data::{InputFile, check_fields, combined_digest, find_files};
@@ -34,27 +36,43 @@ pub(crate) fn data_paths(settings: &RunSettings) -> Vec<(String, PathBuf)> {
     named_paths(settings).into_iter().map(|(key, path, _)| (key, path)).chain(validation).collect()
 }
 
-/// Finds the files of the training data of a run, in the order in which they are read.
+/// Fetches the training and validation data that is on a hub, where files of it are not present. Returns whether there
+/// is some; does nothing for data of this machine alone.
 ///
 /// # Errors
-/// A folder without a file of the split, located at its key.
+/// Data that is not on the hub or cannot be fetched, and a folder without a file of the split.
+pub(super) fn fetch_data(settings: &RunSettings) -> Result<bool, Error> {
+    let is_on_hub = data_paths(settings).iter().any(|(_, path)| is_address(&path.to_string_lossy()));
+    if is_on_hub {
+        training_files(settings)?;
+        validation_files(settings)?;
+    }
+    Ok(is_on_hub)
+}
+
+/// Finds the files of the training data of a run, in the order in which they are read. Fetches those of a hub that are
+/// not present, unless the run is offline.
+///
+/// # Errors
+/// A folder without a file of the split, and data that cannot be fetched, located at its key.
 pub(crate) fn training_files(settings: &RunSettings) -> Result<Vec<InputFile>, Error> {
     let split = settings.file.data.split.as_deref().unwrap_or(TRAIN);
     let mut files = Vec::new();
     for (key, path, weight) in named_paths(settings) {
-        let found = find_files(&path, split).map_err(|error| settings.with_location(&key, error))?;
+        let found = find_files(&path, split, settings.offline).map_err(|error| settings.with_location(&key, error))?;
         files.extend(found.into_iter().map(|path| InputFile { path, weight }));
     }
     Ok(files)
 }
 
-/// Finds the files of the validation data of a run; `None` if it has none.
+/// Finds the files of the validation data of a run; `None` if it has none. Fetches those of a hub that are not present,
+/// unless the run is offline.
 ///
 /// # Errors
-/// A folder without a file of the split `validation`, located at `data.validation`.
+/// A folder without a file of the split `validation`, and data that cannot be fetched, located at `data.validation`.
 pub(crate) fn validation_files(settings: &RunSettings) -> Result<Option<Vec<InputFile>>, Error> {
     let Some(written) = &settings.file.data.validation else { return Ok(None) };
-    let found = find_files(&settings.path("data.validation", written), VALIDATION);
+    let found = find_files(&settings.path("data.validation", written), VALIDATION, settings.offline);
     let found = found.map_err(|error| settings.with_location("data.validation", error))?;
     Ok(Some(found.iter().map(|path| InputFile::new(path)).collect()))
 }

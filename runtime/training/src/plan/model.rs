@@ -12,6 +12,7 @@ use tunebox_model::{Model, Source};
 use tunebox_package::digest::sha256;
 use tunebox_sandbox::Value;
 
+use super::data::fetch_data;
 use super::method::PlannedMethod;
 use super::reward::fetch_reward_models;
 use super::teachers::fetch_teachers;
@@ -20,19 +21,19 @@ use crate::error::Error;
 use crate::runs::find_model;
 use crate::{lock, sample};
 
-/// Fetches the run's model, teachers and reward models from the hub, where files of them are not present. Skips a model
-/// that is given by an existing path, and the run's model with `model.initialize`. Returns whether at least one of them
-/// is of the hub, fetched now or before.
+/// Fetches the run's model, teachers, reward models and data from the hub, where files of them are not present. Skips a
+/// model that is given by an existing path, and the run's model with `model.initialize`. Returns whether at least one of
+/// them is of the hub, fetched now or before.
 ///
 /// # Errors
-/// A model that is not on the hub, or cannot be fetched, as when the run is offline and files are missing.
+/// A model or data that is not on the hub, or cannot be fetched, as when the run is offline and files are missing.
 pub fn fetch(settings: &RunSettings) -> Result<bool, Error> {
     let table = &settings.file.model;
     let is_local = table.initialize.is_some() || settings.path("model.path", &table.path).exists();
     if !is_local {
         find_source(settings)?;
     }
-    let others = [fetch_teachers(settings)?, fetch_reward_models(settings)?];
+    let others = [fetch_teachers(settings)?, fetch_reward_models(settings)?, fetch_data(settings)?];
     Ok(!is_local || others.contains(&true))
 }
 

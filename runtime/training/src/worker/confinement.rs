@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use tunebox_compute::memory;
 use tunebox_foundation::environment::variable;
+use tunebox_model::hub::cached_folder;
 use tunebox_package::Reference;
 use tunebox_sandbox::confinement::{
     MARGIN, MemoryLimit, Ring, confine_files, deny_calls, has_nvidia_driver, limit_memory, reading_memory,
@@ -86,17 +87,16 @@ const MODEL_EXTENSIONS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "mo
 
 /// Lists the files and folders that a run with these settings reads, whether they exist or not: its model, teachers,
 /// adapter, training and validation data, method, verifiers and environment, the cache of compiled code, the project's
-/// `tunebox.lock`, and the counters of energy. A model of the hub that is not present is fetched, unless the run is
-/// offline.
+/// `tunebox.lock`, and the counters of energy. A model or data of the hub that is not present is fetched, unless the run
+/// is offline.
 #[must_use]
 pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
     let file = &settings.file;
     let mut read = vec![settings.path("model.path", &file.model.path)];
     read.extend(data_paths(settings).into_iter().map(|(_, path)| path));
-    // Files of a folder in a cache are links out of it.
     let files =
         [training_files(settings).unwrap_or_default(), validation_files(settings).ok().flatten().unwrap_or_default()];
-    read.extend(files.concat().into_iter().filter_map(|file| file.path.canonicalize().ok()));
+    read.extend(files.concat().iter().flat_map(|file| data_files(&file.path)));
     // A model of the hub; if there is none, the plan says so.
     let teachers = || (0..file.teacher.len()).map(|number| find_teacher(settings, number));
     for found in [find_source(settings)].into_iter().chain(teachers()).flatten() {
@@ -132,6 +132,13 @@ pub fn package_files(package: &Reference) -> Vec<PathBuf> {
     read.extend(variable("TUNEBOX_PUBLISHERS").map(PathBuf::from));
     read.extend(tunebox_package::home::existing().ok().flatten());
     read
+}
+
+/// Lists what finding and reading the data file at `path` reads: where its links end, since files in a cache are links
+/// out of their folder; and of a file in the cache of a hub, the folder of its data set.
+#[must_use]
+pub fn data_files(path: &Path) -> Vec<PathBuf> {
+    path.canonicalize().into_iter().chain(cached_folder(path).map(Path::to_owned)).collect()
 }
 
 /// Lists the files and folders that loading the model, adapter or checkpoint at `path` reads: `path`; the resolved

@@ -57,8 +57,8 @@ pub fn execute(
 }
 
 /// Executes the run in a worker process started from `program`. Forwards events to `observer`; `stop` ends the run
-/// after the present step. Before it starts the process, it compiles the method and the verifiers, fetches a model of
-/// the hub, and creates the folder for runs if there is none. After the run has ended, waits up to 5 seconds for the
+/// after the present step. Before it starts the process, it compiles the method and the verifiers, fetches models and
+/// data of the hub, and creates the folder for runs if there is none. After the run has ended, waits up to 5 seconds for the
 /// process to exit, then kills it, writes the last report of a run that failed, and removes a folder for runs that this
 /// call created and that is empty. On several ranks exchanges the worker's messages over `connection`.
 ///
@@ -74,7 +74,7 @@ pub(crate) fn supervise(
 ) -> Result<Summary, Error> {
     // The worker may write no code, which other runs would trust, so it is compiled here.
     let code = plan::compile(settings.clone(), true)?;
-    // The worker gets no token of a hub, so the model is fetched here.
+    // The worker gets no token of a hub and no network, so models and data are fetched here.
     if plan::fetch(&settings)? {
         settings.offline = true;
     }

@@ -63,7 +63,7 @@ impl<'a> Reader<'a> {
     /// Reads a file and appends its examples, each as often as the file's weight says. Returns the digest of the file.
     pub(super) fn read_file(&mut self, file: &InputFile) -> Result<String, Error> {
         let conversion = Conversion { map: self.reading.map.clone(), ..Conversion::default() };
-        let mut present = Present { name: file.path.display().to_string(), conversion, shape: None };
+        let mut present = Present { name: file.name(), conversion, shape: None };
         let begin = self.examples.len();
         let facts = read_records(&file.path, &mut |format, lines| self.read_chunk(&mut present, format, lines))?;
         self.report.lines += facts.lines;
