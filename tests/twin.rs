@@ -137,6 +137,16 @@ fn a_method_that_asks_what_it_is_compiled_for_is_found_out() {
 }
 
 #[test]
+fn an_extra_parameter_that_differs_is_found() {
+    let value = r#"tunebox::tensor::from_list([2], &[if cfg!(target_arch = "wasm32") { 1.0 } else { 2.0 }; 2])"#;
+    let folder = folder("leaning", &format!("tunebox::optimizer::extra(\"odd\", &{value})?;"));
+    let output = run_tests(folder.path(), "3", &[]);
+    let said = text(&output.stderr);
+    assert_eq!(output.status.code(), Some(1), "{said}");
+    assert!(said.contains("the tensor `extra/odd`") && said.contains("at step 1"), "{said}");
+}
+
+#[test]
 fn a_twin_that_panics_is_shown_with_file_and_line() {
     let folder = folder("nervous", r#"assert!(cfg!(target_arch = "wasm32"), "only calm in a component");"#);
     let line = SOURCE.lines().position(|line| line.contains("BODY")).unwrap() + 1;

@@ -78,3 +78,16 @@ fn ctrl_c_stops_an_answer_and_the_conversation_goes_on() {
     assert_eq!(child.wait().unwrap().code(), Some(0));
     assert!(written() < 65_536, "an answer was not stopped: {} bytes", written());
 }
+
+#[test]
+fn what_cannot_be_written_fails() {
+    let place = workspace();
+    let write_to = |device: &str, words: &[&str]| {
+        let output = std::fs::OpenOptions::new().write(true).open(device).unwrap();
+        place.tunebox(words).stdout(output).output().unwrap()
+    };
+    assert_eq!(write_to("/dev/null", &["completions", "bash"]).status.code(), Some(0));
+    let failed = write_to("/dev/full", &["completions", "bash"]);
+    assert_eq!(failed.status.code(), Some(2));
+    assert!(crate::support::workspace::errors(&failed).starts_with("error: stdout cannot be written: No space"));
+}

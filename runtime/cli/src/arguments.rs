@@ -65,7 +65,8 @@ pub(crate) struct RunOptions {
     /// Device to compute on: `cpu`, `cuda[:n]`, `metal` or `auto`
     #[arg(long)]
     pub(crate) device: Option<String>,
-    /// Resume a stopped run: the one of `--name`, or the newest unfinished one. `dev` uses the method as it is now
+    /// Resume a stopped run with the settings given: the one of `--name`, or the newest unfinished one. A run file in the
+    /// folder of a run resumes that run. `dev` uses the method as it is now
     #[arg(long)]
     pub(crate) resume: bool,
     #[command(flatten)]

@@ -15,10 +15,11 @@ pub(crate) fn emit_evaluation(terminal: Terminal, data: &Path, result: &Evaluati
     }));
 }
 
-/// Formats the results of an evaluation as lines: a heading, then for each figure its name, the base model's value and
-/// the adapted model's value. A value that is absent leaves its column empty.
+/// Formats the results of an evaluation as lines: a heading, then for each figure its name, and the values of the base
+/// model and the adapted one, or of the only model. A value that is absent leaves its column empty.
 pub(crate) fn evaluation_table(result: &Evaluation, is_adapted: bool) -> Vec<String> {
-    let heading = format!("{:17}{:>10}{:>10}", "", "base", if is_adapted { "adapted" } else { "" });
+    let [first, second] = if is_adapted { ["base", "adapted"] } else { ["model", ""] };
+    let heading = format!("{:17}{first:>10}{second:>10}", "");
     let cell = |value: Option<f64>| value.map_or_else(String::new, format_figure);
     let rows = result
         .figures

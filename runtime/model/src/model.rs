@@ -9,6 +9,7 @@ use serde_json::Value;
 use tunebox_compute::precision::PrecisionRequest;
 use tunebox_compute::random::Stream;
 use tunebox_compute::{Device, Tensor};
+use tunebox_foundation::explain::Explanation;
 
 use crate::chat::ChatTemplate;
 use crate::configuration::Configuration;
@@ -129,9 +130,12 @@ impl Model {
     /// # Errors
     /// When the model's files have none.
     pub fn template(&self) -> Result<&ChatTemplate> {
-        let why = "it has no chat template: it was made to continue texts, not to answer";
-        let hint = "use the instruct version of the model, or data with `prompt` and `completion`";
-        self.template.as_ref().ok_or_else(|| Error::not_a_model(&self.name, why, hint))
+        self.template.as_ref().ok_or_else(|| {
+            Explanation::new("model", format!("`{}` has no chat template", self.name))
+                .with_why("it was made to continue texts, not to answer")
+                .with_hint("use the instruct version of the model; `tunebox generate` continues a text")
+                .into()
+        })
     }
 
     /// Sets the model's source, which is a folder, and reads tokenizer and chat template from there, if it has a

@@ -81,6 +81,17 @@ impl World {
         }
     }
 
+    /// The keys that a run file has in the table of every component of this world, beside the component's settings: no
+    /// setting can have such a name.
+    #[must_use]
+    pub fn reserved_settings(self) -> &'static [&'static str] {
+        match self {
+            Self::Method => &["use", "grants"],
+            Self::Verifier => &["use", "name", "weight", "answer", "on-failure", "fresh"],
+            Self::Environment => &["use", "weight", "answer", "max-turns"],
+        }
+    }
+
     /// Whether this is the world of methods, which train or edit a model.
     #[must_use]
     pub fn is_method(&self) -> bool {

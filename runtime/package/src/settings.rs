@@ -29,11 +29,11 @@ fn unknown_setting(manifest: &Manifest, name: &str) -> SettingError {
     let known: Vec<&str> = known.collect();
     let guess = nearest(name, known.iter().copied()).map(|name| format!("did you mean `{name}`? "));
     let hint = match known[..] {
-        [] => format!("method `{method}` has no settings"),
+        [] => format!("`{method}` has no settings"),
         _ => format!("{}(settings: {})", guess.unwrap_or_default(), known.join(", ")),
     };
     let error = Explanation::new("config", format!("unknown key `{name}`"));
-    let error = error.with_why(format!("`{name}` is not a setting of method `{method}`")).with_hint(hint);
+    let error = error.with_why(format!("`{name}` is not a setting of `{method}`")).with_hint(hint);
     SettingError { name: name.to_owned(), is_unknown: true, source: Box::new(error) }
 }
 
@@ -77,15 +77,15 @@ fn resolve(method: &str, setting: &Setting, given: Option<&toml::Value>) -> Resu
     let Some(given) = given else {
         return default.clone().ok_or_else(|| {
             let error = Explanation::new("config", format!("`{name}` is missing"));
-            let hint = format!("add `{name} = …` to `[method]`, or `--set method.{name}=…`");
-            Box::new(error.with_why(format!("method `{method}` has no default for `{name}`: {doc}")).with_hint(hint))
+            let hint = format!("add `{name} = …` to the table whose `use` is `{method}`");
+            Box::new(error.with_why(format!("`{method}` has no default for `{name}`: {doc}")).with_hint(hint))
         });
     };
     let value = given.clone().try_into();
     let value = value.map_err(|_| format!("of type {}, it must be {}", given.type_str(), kind_phrase(*kind)));
     value.and_then(|value| convert_and_check(setting, value)).map_err(|problem| {
         let error = Explanation::new("config", format!("`{name}` is {problem}"));
-        Box::new(error.with_why(format!("`{name}` of method `{method}`: {doc}")))
+        Box::new(error.with_why(format!("`{name}` of `{method}`: {doc}")))
     })
 }
 

@@ -100,6 +100,11 @@ pub(crate) struct Scored<'a> {
 }
 
 impl Scored<'_> {
+    /// Whether a verifier gave a verdict on a completion, or there are no completions.
+    pub(crate) fn has_verdict(&self) -> bool {
+        self.verdicts.is_empty() || self.verdicts.iter().flatten().any(|verdict| !verdict.is_nan())
+    }
+
     /// Every completion with its reward, for people.
     pub(crate) fn samples(&self, tokenizer: &Tokenizer) -> Result<Vec<Sample>, Error> {
         let both = self.answers.iter().zip(&self.verdicts);

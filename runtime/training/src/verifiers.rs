@@ -28,6 +28,10 @@ use sharing::share_work;
 /// Failures of one verifier, or of the environment, in one call that never end the run.
 pub(crate) const TOLERATED_FAILURES: usize = 8;
 
+/// The message about completions without a reward.
+pub(crate) const NO_VERDICT: &str = "no verifier gave a verdict on any completion: do the records have the fields that the \
+                                     verifiers read, such as `answer`?";
+
 /// How many prompts [`pick_samples`] takes.
 const SHOWN_PROMPTS: usize = 2;
 
@@ -269,8 +273,8 @@ impl Verifiers {
         numbers
     }
 
-    /// Returns a warning for each verifier that failed on a completion in the present step, and the environment, with
-    /// the number of failures and the first cause.
+    /// Returns the warnings of the present step: one for each verifier that failed on a completion, and the environment,
+    /// with the number of failures and the first cause; and one if all of them abstained on every completion.
     pub(crate) fn step_warnings(&self) -> Vec<String> {
         let verifiers = self.entries.len();
         let warning = |(number, (name, counts)): (usize, (&String, &Counts))| {
@@ -278,7 +282,12 @@ impl Verifiers {
             let (what, work) = if number < verifiers { ("verifier", "judge") } else { ("environment", "answer") };
             Some(format!("the {what} `{name}` could not {work} {failed} completions: {reason}"))
         };
-        self.counts().enumerate().filter_map(warning).collect()
+        let mut warnings: Vec<String> = self.counts().enumerate().filter_map(warning).collect();
+        let has_result = |(_, counts): (&String, &Counts)| !counts.values.is_empty() || counts.failed > 0;
+        if !self.counts().any(has_result) && self.counts().any(|(_, counts)| counts.abstained > 0) {
+            warnings.push(NO_VERDICT.to_owned());
+        }
+        warnings
     }
 }
 

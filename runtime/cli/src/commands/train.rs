@@ -228,11 +228,17 @@ impl Train {
             Some(path) => RunSettings::load(path, &overrides)?,
             None if options.sample => RunSettings::sample(&overrides)?,
             None if options.model.is_none() || !options.has_data() => {
-                return Err(Failure::usage(
-                    format!("there is nothing to train: no run file is given, and `{RUN_FILE}` does not exist"),
-                    "`tunebox init` writes one, `tunebox train --sample` trains the bundled sample; \
-                     or give `--model` and `--data`",
-                ));
+                let what = format!("there is nothing to train: no run file is given, and `{RUN_FILE}` does not exist");
+                let hint = match options.resume {
+                    true => format!(
+                        "`tunebox train runs/{}/{RUN_FILE} --resume` resumes a run",
+                        options.name.as_deref().unwrap_or("NAME")
+                    ),
+                    false => "`tunebox init` writes one, `tunebox train --sample` trains the bundled sample; or give \
+                              `--model` and `--data`"
+                        .to_owned(),
+                };
+                return Err(Failure::usage(what, hint));
             }
             None => RunSettings::from_overrides(&overrides)?,
         };

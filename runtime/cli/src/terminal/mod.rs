@@ -100,13 +100,16 @@ impl Terminal {
         if std::io::stdout().is_terminal() { self.print(escape_model_text(text)) } else { self.print(text) }
     }
 
-    /// Writes data to stdout and flushes it. If that fails, as when stdout is closed, ends the program with exit code
-    /// 0, as filters do.
+    /// Writes data to stdout and flushes it. Ends the program with exit code 0 if the reader of a pipe has gone, as
+    /// filters do, and with 2 and a message if writing fails otherwise, as on a full disk.
     pub(crate) fn print(&self, text: impl AsRef<str>) {
         let mut out = std::io::stdout().lock();
-        if out.write_all(text.as_ref().as_bytes()).and_then(|()| out.flush()).is_err() {
+        let Err(error) = out.write_all(text.as_ref().as_bytes()).and_then(|()| out.flush()) else { return };
+        if error.kind() == std::io::ErrorKind::BrokenPipe {
             std::process::exit(0);
         }
+        let _ = writeln!(anstream::stderr(), "error: stdout cannot be written: {error}");
+        std::process::exit(2);
     }
 
     /// Whether stderr is a terminal and neither `--json` nor `--quiet` is given, so that a progress bar can be drawn.

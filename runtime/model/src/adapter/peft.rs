@@ -200,12 +200,17 @@ fn check_literal(fields: &Fields<'_>, key: &str, name: &str) -> Result<()> {
     Ok(())
 }
 
-/// The `target_modules` to write: the names or the pattern of the settings, or, for all linear layers, the short names
-/// of the adapter's sites, sorted and unique.
+/// The `target_modules` to write: the names of the settings; for a pattern, the path of every adapted module, because
+/// a pattern of the settings may match modules in PEFT that are no linear layers; or, for all linear layers, the short
+/// names of the adapter's sites. Sorted and unique.
 fn targets(adapter: &Adapter) -> Value {
     match &adapter.settings().targets {
         Targets::Modules(names) => json!(names),
-        Targets::Pattern(text) => json!(text),
+        Targets::Pattern(_) => {
+            let paths: BTreeSet<String> =
+                adapter.modules().iter().map(|module| module.site.path(module.layer)).collect();
+            json!(paths)
+        }
         Targets::AllLinear => {
             let sites: BTreeSet<Site> = adapter.modules().iter().map(|module| module.site).collect();
             json!(sites.iter().map(|site| site.short_name()).collect::<Vec<_>>())

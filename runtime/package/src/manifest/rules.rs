@@ -38,8 +38,8 @@ const RESERVED_METRICS: [&str; 14] = [
 /// Fails unless a manifest keeps the rules that its types do not express: names, as [`check_name`] checks them, for
 /// method and data shape, and distinct ones for settings, metrics and each setting's choices; every other text, such as
 /// version, description, license and a setting's doc, passes [`check_printable`]; a contract version without
-/// pre-release and build parts; at most 64 settings and 64 metrics; no metric in [`RESERVED_METRICS`]. Of defaults,
-/// only texts are checked here.
+/// pre-release and build parts; at most 64 settings and 64 metrics; no metric in [`RESERVED_METRICS`], and no
+/// setting in [`World::reserved_settings`]. Of defaults, only texts are checked here.
 pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     check_name("the method", &manifest.name)?;
     check_name("the data shape", &manifest.shape)?;
@@ -60,6 +60,11 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
         return Err(Error::manifest(format!("a metric is called `{taken}`, as the run itself calls a number")));
     }
     check_distinct_names("setting", manifest.settings.iter().map(|setting| &setting.name))?;
+    let reserved = manifest.world.reserved_settings();
+    if let Some(taken) = manifest.settings.iter().find(|setting| reserved.contains(&setting.name.as_str())) {
+        let (world, name) = (manifest.world.name(), &taken.name);
+        return Err(Error::manifest(format!("a setting is called `{name}`, as a key of every {world} in a run file")));
+    }
     for setting in &manifest.settings {
         check_printable(&setting.doc)?;
         check_distinct_names("choice", setting.choices.iter())?;

@@ -17,7 +17,7 @@ use std::path::{Path, PathBuf};
 use serde::{Deserialize, Serialize};
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files;
-use tunebox_foundation::paths::simplify;
+use tunebox_foundation::paths::{resolve, simplify};
 use tunebox_model::RankGroup;
 use tunebox_model::hub::{Hub, Name, is_address};
 use tunebox_package::Reference;
@@ -125,7 +125,23 @@ impl RunSettings {
             files::reject_links(path, 0)?;
         }
         let settings = Self::from_text(&path.display().to_string(), &files::read_text(path)?, folder, overrides)?;
-        Ok(Self { project, file_path: Some(path.to_owned()), ..settings })
+        let mut settings = Self { project, file_path: Some(path.to_owned()), ..settings };
+        settings.follow_moved_run();
+        Ok(settings)
+    }
+
+    /// If the run file lies in the folder of a run that was moved or copied there, sets the run's folder and name to
+    /// those of that folder: the file still names the place where the run began. Does nothing if a `--set` gives
+    /// either of them.
+    fn follow_moved_run(&mut self) {
+        let here = resolve(&self.project);
+        let (Some(runs), Some(name)) = (here.parent(), here.file_name().and_then(|name| name.to_str())) else { return };
+        let run = &mut self.file.run;
+        let named = run.name.as_ref().map(|name| resolve(&Path::new(&run.folder).join(name)));
+        let is_given = ["run.folder", "run.name"].iter().any(|key| self.document.is_override(key));
+        if is_run(&self.project) && !is_given && named.as_ref() != Some(&here) {
+            (run.folder, run.name) = (runs.to_string_lossy().into_owned(), Some(name.to_owned()));
+        }
     }
 
     /// Reads the text of a run file and applies every `--set` (`table.key=value`) in order. Messages call the file

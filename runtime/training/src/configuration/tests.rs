@@ -2,6 +2,7 @@
 
 use tunebox_compute::schedule::Warmup;
 use tunebox_model::adapter::Targets;
+use tunebox_package::World;
 
 use super::*;
 
@@ -330,4 +331,39 @@ fn a_method_that_learns_from_rewards_needs_a_verifier_before_anything_is_opened(
     assert_eq!(problems[0].to_string(), "`grpo` learns from rewards, and the run has no verifier");
     let judged = read(&format!("{text}[[verifier]]\nuse = \"number\"\n"), &[]).unwrap();
     assert!(crate::plan::setting_problems(&judged).is_empty());
+}
+
+#[test]
+fn the_run_file_of_a_moved_run_names_the_run_where_it_is() {
+    let place = tempfile::tempdir().unwrap();
+    let run = place.path().join("moved/x");
+    std::fs::create_dir_all(&run).unwrap();
+    let file = run.join("run.toml");
+    std::fs::write(&file, format!("{GOOD}[run]\nfolder = \"/elsewhere/runs\"\nname = \"y\"\n")).unwrap();
+    let named = |overrides: &[&str]| {
+        let overrides: Vec<String> = overrides.iter().map(|text| (*text).to_owned()).collect();
+        let run = RunSettings::load(&file, &overrides).unwrap().file.run;
+        (PathBuf::from(run.folder), run.name.unwrap())
+    };
+    assert_eq!(named(&[]), ("/elsewhere/runs".into(), "y".into()), "no run is there");
+    std::fs::write(run.join(crate::lock::FILE), "").unwrap();
+    assert_eq!(named(&[]), (resolve(&place.path().join("moved")), "x".into()));
+    assert_eq!(named(&["run.name=z"]), ("/elsewhere/runs".into(), "z".into()));
+}
+
+#[test]
+fn no_setting_of_a_component_can_be_called_as_a_key_of_its_table() {
+    let of_table = |name: &str| {
+        let table = &schema()["properties"][name];
+        let tables = [&table["properties"], &table["items"]["properties"], &table["anyOf"][0]["properties"]];
+        let mut keys: Vec<&str> =
+            tables.into_iter().find_map(serde_json::Value::as_object).unwrap().keys().map(String::as_str).collect();
+        keys.sort_unstable();
+        keys
+    };
+    for world in [World::Method, World::Verifier, World::Environment] {
+        let mut reserved = world.reserved_settings().to_vec();
+        reserved.sort_unstable();
+        assert_eq!(reserved, of_table(world.name()));
+    }
 }

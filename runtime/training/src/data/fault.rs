@@ -36,9 +36,12 @@ pub(super) fn missing_field(field: &str, shape: Shape, similar: Option<&str>) ->
 
 /// The fault about a record whose shape `found` is not among the shapes `wanted`, from which the method learns.
 pub(super) fn unwanted_shape(found: Shape, wanted: &[Shape]) -> Fault {
-    Explanation::new("data", format!("the record is {found}, which this method does not learn from"))
-        .with_hint(accepted_fields(wanted))
-        .into()
+    let fault = match wanted {
+        [shape] => Explanation::new("data", format!("the record is {found}, here {shape} is wanted"))
+            .with_why("the method, or the first record of the file, decides which records it has"),
+        _ => Explanation::new("data", format!("the record is {found}, which this method does not learn from")),
+    };
+    fault.with_hint(accepted_fields(wanted)).into()
 }
 
 /// Builds the fault about a record whose fields, named in `fields`, match no shape and no layout. Lists the fields of

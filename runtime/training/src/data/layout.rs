@@ -59,10 +59,11 @@ const PAIRS: [Pair; 8] = [
 const CONVERSATIONS: [&str; 3] = ["conversations", "conversation", "messages"];
 
 /// The roles of messages by the names, in lower case, that ShareGPT files give the speakers.
-const SPEAKERS: [(&str, &str); 11] = [
+const SPEAKERS: [(&str, &str); 12] = [
     ("human", "user"),
     ("user", "user"),
     ("gpt", "assistant"),
+    ("model", "assistant"),
     ("chatgpt", "assistant"),
     ("bing", "assistant"),
     ("bard", "assistant"),
@@ -263,6 +264,12 @@ fn is_share_gpt(list: &Value) -> bool {
     list.get(0).is_some_and(|first| first.get("from").is_some() && first.get("value").is_some())
 }
 
+/// The hint about a speaker that is not known.
+fn speakers_hint() -> String {
+    let known: Vec<String> = SPEAKERS.iter().map(|(known, _)| format!("`{known}`")).collect();
+    format!("known are {}; calls of tools are messages with `tool_calls` in `messages`", known.join(", "))
+}
+
 /// Converts the messages of `column`: `from` and `value` become `role` and `content`; messages without `from` stay as
 /// they are. The text `system` becomes the first message unless the first message has the role `system`. Fails for an
 /// unknown speaker, and for a `value` that is missing or no text.
@@ -274,7 +281,7 @@ fn read_conversation(column: &str, items: Vec<Value>, system: Option<&str>) -> R
             let name = speaker.as_str().unwrap_or_default().to_lowercase();
             let Some((_, role)) = SPEAKERS.iter().find(|(known, _)| *known == name) else {
                 let what = format!("`{column}[{number}].from` is {speaker}, a known speaker is wanted");
-                return Err(Explanation::new("data", what).with_hint("use `human`, `gpt`, `system` or `tool`").into());
+                return Err(Explanation::new("data", what).with_hint(speakers_hint()).into());
             };
             let Some(value) = object.remove("value").filter(Value::is_string) else {
                 return Err(fault::wrong_type(&format!("{column}[{number}].value"), "missing or no text", "text"));

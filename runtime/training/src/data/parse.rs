@@ -118,7 +118,7 @@ fn missing_field(text: &str, object: &Map<String, Value>, field: &str, shape: Sh
 
 /// Reads the content of an object that has the fields of `shape`, and its further fields. Of these, numbers and
 /// booleans become columns, and lists of numbers become lists if the shape has columns for tokens; all others are
-/// ignored, also a `tools` that is null and a `chat_template_kwargs` that is no object.
+/// ignored.
 ///
 /// Fails for a field of the wrong type, an empty list of messages, a conversation without the role `assistant`, and an
 /// empty text except in pairs of prompt and answer.
@@ -146,11 +146,7 @@ fn read_record(mut fields: Fields<'_>, shape: Shape) -> Result<Record, LocatedFa
         }
         Shape::Contrast => Content::Contrast(fields.take_non_empty("positive")?, fields.take_non_empty("negative")?),
     };
-    let tools = fields.remove("tools").filter(|tools| !tools.is_null());
-    let variables = match fields.remove("chat_template_kwargs") {
-        Some(Value::Object(variables)) => Some(variables),
-        _ => None,
-    };
+    let (tools, variables) = (fields.take_tools()?, fields.take_template_variables()?);
     let lists = if shape.has_token_columns() { fields.number_lists() } else { BTreeMap::new() };
     Ok(Record { content, tools, variables, columns: fields.numbers(), lists })
 }
@@ -300,6 +296,35 @@ impl Fields<'_> {
     /// them.
     fn take_pair(&mut self) -> Result<Content, LocatedFault> {
         Ok(Content::PromptCompletion(self.take_text_or_messages("prompt")?, self.take_text_or_messages("completion")?))
+    }
+
+    /// Removes `tools` and returns it. It must be a list, or such a list as JSON in a text, the only form in which many
+    /// data sets can hold tools with different parameters. `None` if it is missing, null or empty.
+    fn take_tools(&mut self) -> Result<Option<Value>, LocatedFault> {
+        match self.remove_structure("tools") {
+            Some(Value::Array(items)) => Ok(Some(Value::Array(items)).filter(|tools| tools.get(0).is_some())),
+            None => Ok(None),
+            other => Err(self.wrong_type("tools", other.as_ref(), "a list of tools, or one as JSON in a text")),
+        }
+    }
+
+    /// Removes `chat_template_kwargs` and returns it. It must be an object, or one as JSON in a text. `None` if it is
+    /// missing, null or an empty text.
+    fn take_template_variables(&mut self) -> Result<Option<Map<String, Value>>, LocatedFault> {
+        let name = "chat_template_kwargs";
+        match self.remove_structure(name) {
+            Some(Value::Object(variables)) => Ok(Some(variables)),
+            None => Ok(None),
+            other => Err(self.wrong_type(name, other.as_ref(), "an object, or one as JSON in a text")),
+        }
+    }
+
+    /// Removes a field and returns its value, or what its text is as JSON. `None` if it is missing, null or an empty
+    /// text.
+    fn remove_structure(&mut self, name: &str) -> Option<Value> {
+        let value = self.remove(name)?;
+        let inner = value.as_str().and_then(|text| serde_json::from_str(text).ok());
+        Some(inner.unwrap_or(value)).filter(|value| !value.is_null() && value != "")
     }
 
     /// Removes `chosen`, `rejected` and, if present (null is a fault), `prompt`, and returns them; each is a text or a

@@ -8,6 +8,7 @@ mod scores;
 use std::path::PathBuf;
 
 use serde::Serialize;
+use tunebox_foundation::explain::{Explanation, ensure};
 use tunebox_foundation::format::seven_digits;
 use tunebox_model::Policy;
 use tunebox_model::chat::Answers;
@@ -19,7 +20,7 @@ use crate::error::Error;
 use crate::observer::Sample;
 use crate::plan::{create_verifier_engine, load_environment, load_verifiers, open_reward_models};
 use crate::validation::{generate_completions, score_completions};
-use crate::verifiers::Verifiers;
+use crate::verifiers::{NO_VERDICT, Verifiers};
 use scores::mean;
 
 pub use scores::{EvaluationSettings, Figure};
@@ -82,9 +83,14 @@ pub fn evaluate(
         ["prompt"] => scores::compute_figures(base, adapted, |policy| {
             completion_numbers(policy, &data, settings, &mut verifiers, &mut completions)
         })?,
-        _ => scores::compute_figures(base, adapted, |policy| {
-            Ok(scores::likelihood_figures(&scores::score_side(policy, &data, 0, settings.batch)?))
+        [_] => scores::compute_figures(base, adapted, |policy| {
+            scores::likelihood_figures(&scores::score_side(policy, &data, 0, settings.batch)?)
         })?,
+        _ => {
+            let what = format!("there are no figures for {}", data.shape);
+            let hint = "evaluate on answers, pairs or prompts";
+            return Err(Explanation::new("data", what).with_hint(hint).into());
+        }
     };
     // Methods make the weights and verifiers the verdicts; either could hide data in digits that nobody reads.
     for value in figures.iter_mut().flat_map(|figure| [&mut figure.base, &mut figure.adapted]).flatten() {
@@ -139,6 +145,7 @@ fn completion_numbers(
     ];
     if !verifiers.names_and_weights().is_empty() {
         let scored = score_completions(policy, &completions, data, verifiers)?;
+        ensure(scored.has_verdict(), || Explanation::new("data", NO_VERDICT))?;
         *samples = scored.samples(tokenizer)?;
         let found = scored.rate;
         numbers.extend([("pass-at-1", found.at_one), ("pass-at-k", found.at_k), ("reward", found.reward)]);

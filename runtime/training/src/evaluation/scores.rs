@@ -3,6 +3,7 @@
 
 use serde::Serialize;
 use tunebox_compute::fused::{Tap, TapSet};
+use tunebox_foundation::explain::{Explanation, ensure};
 use tunebox_model::generate::Sampling;
 use tunebox_model::{Policy, View};
 
@@ -83,12 +84,13 @@ fn tensor_rows(tap: &tunebox_compute::Tensor) -> Result<Vec<Vec<f32>>, Error> {
 }
 
 /// Computes `loss` (nats per target token), `perplexity` (its exponential) and `accuracy` (share of targets that were
-/// the model's first choice) over all targets of all rows. Divides by 1 if there is no target.
-pub(super) fn likelihood_figures(scores: &[RowScore]) -> Vec<(&'static str, f64)> {
-    let targets = scores.iter().map(|row| row.targets).sum::<usize>().max(1) as f64;
+/// the model's first choice) over all targets of all rows. Fails if there is no target.
+pub(super) fn likelihood_figures(scores: &[RowScore]) -> Result<Vec<(&'static str, f64)>, Error> {
+    let targets = scores.iter().map(|row| row.targets).sum::<usize>() as f64;
+    ensure(targets > 0.0, || Explanation::new("data", "no record has a token of an answer to evaluate"))?;
     let loss = -scores.iter().map(|row| row.logprob).sum::<f64>() / targets;
     let accuracy = scores.iter().map(|row| row.first).sum::<f64>() / targets;
-    vec![("loss", loss), ("perplexity", loss.exp()), ("accuracy", accuracy)]
+    Ok(vec![("loss", loss), ("perplexity", loss.exp()), ("accuracy", accuracy)])
 }
 
 /// The mean of some numbers; NaN if there are none.
@@ -173,7 +175,10 @@ mod tests {
     fn every_target_token_counts_the_same_however_long_its_row() {
         let rows =
             [RowScore { logprob: -1.0, first: 1.0, targets: 1 }, RowScore { logprob: -5.0, first: 1.0, targets: 3 }];
-        assert_eq!(likelihood_figures(&rows), [("loss", 1.5), ("perplexity", 1.5_f64.exp()), ("accuracy", 0.5)]);
+        assert_eq!(
+            likelihood_figures(&rows).unwrap(),
+            [("loss", 1.5), ("perplexity", 1.5_f64.exp()), ("accuracy", 0.5)]
+        );
     }
 
     fn row(logprob: f64, targets: usize) -> RowScore {

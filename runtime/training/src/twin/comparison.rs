@@ -140,8 +140,10 @@ impl Comparison {
         let (ours, theirs) = require_both(at, ours, theirs)?;
         compare_facts(at, snapshot_facts(&ours), snapshot_facts(&theirs))?;
         compare_trained(at, &ours.trained, &theirs.trained)?;
+        compare_facts(at, kept_facts(&ours), kept_facts(&theirs))?;
         self.metrics += ours.reports.iter().map(|report| report.metrics.len() as u64).sum::<u64>();
-        self.bits += 32 * ours.trained.len() as u64 + 8 * ours.state.len() as u64;
+        let kept: usize = ours.kept.values().map(|(_, numbers)| numbers.len()).sum();
+        self.bits += 32 * (ours.trained.len() + kept) as u64 + 8 * ours.state.len() as u64;
         self.weights = sha256(&ours.trained.iter().flat_map(|value| value.to_le_bytes()).collect::<Vec<_>>());
         Ok(())
     }
@@ -202,6 +204,17 @@ fn snapshot_facts(snapshot: &Snapshot) -> Vec<Fact> {
     add("the method's state", format!("{:?}", snapshot.state));
     add("where the random sequences stand", format!("{:?}", snapshot.streams));
     facts
+}
+
+/// The facts of the tensors that a method keeps: first their names, then the dimensions and the digest of each.
+fn kept_facts(snapshot: &Snapshot) -> Vec<Fact> {
+    let names: Vec<&String> = snapshot.kept.keys().collect();
+    let names = ("the names of extra parameters and states".to_owned(), format!("{names:?}"));
+    let digest = |(name, (dims, numbers)): (&String, &(Vec<usize>, Vec<f32>))| {
+        let bytes: Vec<u8> = numbers.iter().flat_map(|number| number.to_le_bytes()).collect();
+        (format!("the tensor `{name}`"), format!("{dims:?}, SHA-256 {}", sha256(&bytes)))
+    };
+    std::iter::once(names).chain(snapshot.kept.iter().map(digest)).collect()
 }
 
 /// Formats a number such that different bits give different texts: NaN is followed by its bits in hexadecimal.

@@ -31,6 +31,8 @@ pub(super) struct Snapshot {
     pub(super) norm: f64,
     /// All trained numbers, flat.
     pub(super) trained: Vec<f32>,
+    /// The method's extra parameters and its state of parameters, by name: dimensions and numbers.
+    pub(super) kept: BTreeMap<String, (Vec<usize>, Vec<f32>)>,
     /// The bytes that the method saves in a checkpoint.
     pub(super) state: Vec<u8>,
     /// The positions of the random streams.
@@ -74,7 +76,7 @@ impl Runner {
         (trainer.learning_rate(), trainer.progress.norm)
     }
 
-    /// Saves the method's state and copies the trained numbers, the gradient norm and the random streams. `reports` are
+    /// Saves the method's state and copies the trained numbers, what the method keeps as tensors, the gradient norm and the random streams. `reports` are
     /// put into the result unchanged.
     pub(super) fn snapshot(&mut self, reports: Vec<StepReport>) -> Result<Snapshot, Error> {
         let state = self.session.save_state()?;
@@ -82,7 +84,12 @@ impl Runner {
         let (_, norm) = self.rate_and_norm();
         let trained = self.session.train_state().policy.parameters().snapshot()?;
         let trained = trained.to_vec1::<f32>().map_err(tunebox_compute::Error::from)?;
-        Ok(Snapshot { reports, norm, trained, state, streams })
+        let kept = self.session.train_state().method_parameters.saved().into_iter().map(|(name, tensor)| {
+            let numbers = tensor.flatten_all().and_then(|flat| flat.to_vec1::<f32>());
+            Ok((name, (tensor.dims().to_vec(), numbers.map_err(tunebox_compute::Error::from)?)))
+        });
+        let kept = kept.collect::<Result<_, Error>>()?;
+        Ok(Snapshot { reports, norm, trained, kept, state, streams })
     }
 
     /// Writes edited weights and published directions as files into a folder, which it creates. Writes only the weights

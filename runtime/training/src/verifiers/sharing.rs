@@ -17,6 +17,8 @@ pub(crate) struct Counts {
     pub(super) values: Vec<f64>,
     /// Number of completions on which it failed.
     pub(super) failed: usize,
+    /// Number of completions on which it abstained.
+    pub(super) abstained: usize,
     /// The cause of the first failure.
     pub(crate) reason: Option<String>,
 }
@@ -26,6 +28,7 @@ impl Counts {
     fn merge(&mut self, other: Self) {
         self.values.extend(other.values);
         self.failed += other.failed;
+        self.abstained += other.abstained;
         self.reason = self.reason.take().or(other.reason);
     }
 
@@ -37,7 +40,10 @@ impl Counts {
                 self.values.push(f64::from(value));
                 value
             }
-            Verdict::Abstained => f32::NAN,
+            Verdict::Abstained => {
+                self.abstained += 1;
+                f32::NAN
+            }
             Verdict::Failed(reason) => {
                 self.failed += 1;
                 self.reason.get_or_insert(reason);

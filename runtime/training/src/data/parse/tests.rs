@@ -152,3 +152,21 @@ fn two_conversations_with_one_beginning_share_it_as_the_prompt() {
 
     assert_eq!((prompt.len(), chosen.len()), (1, 1));
 }
+
+#[test]
+fn tools_are_a_list_or_one_as_text() {
+    let tools = |value: &str| {
+        let line = format!(r#"{{"messages": [{{"role": "assistant", "content": "hi"}}], "tools": {value}}}"#);
+        read(&line, "supervised").map(|record| record.tools)
+    };
+    let list = serde_json::json!([{ "type": "function" }]);
+    for written in [r#"[{"type": "function"}]"#, r#""[{\"type\": \"function\"}]""#] {
+        assert_eq!(tools(written).unwrap(), Some(list.clone()), "{written}");
+    }
+    for none in ["null", "[]", r#""""#, r#""[]""#] {
+        assert_eq!(tools(none).unwrap(), None, "{none}");
+    }
+    for wrong in [r#""not json""#, r#"{"a": 1}"#, "3"] {
+        assert!(tools(wrong).unwrap_err().0.what.contains("`tools`"), "{wrong}");
+    }
+}
