@@ -12,12 +12,13 @@ use std::time::{Duration, Instant};
 use crate::support::golden::root;
 use crate::support::guest;
 use crate::support::manifested::manifested;
-use crate::support::tiny_run::Workspace;
+use crate::support::tiny_run::{TestObserver, Workspace};
 use serde::Deserialize;
 use serde_json::{Map, Value as Json, json};
 use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::{Reference, builtin, resolve_settings};
 use tunebox_sandbox::{CodeOptions, Compiling, Engine, Error, Judge, Limits, Verdict};
+use tunebox_training::Event;
 
 /// One line of the file.
 #[derive(Deserialize)]
@@ -251,6 +252,18 @@ fn a_verifier_that_fails_now_and_then_is_counted_and_the_run_goes_on() {
     for row in &rows {
         assert_eq!(row["unjudged"].as_f64().unwrap() * 16.0, failed(row));
     }
+}
+
+#[test]
+fn a_step_without_any_verdict_is_told() {
+    let place = train_with("(i32.const 16)", "silent").unwrap();
+    let verifier = place.set("verifier.0.use", "judge.wasm");
+    let settings = ["method.use=grpo", "method.completions=4", "data.max-length=40", "train.steps=1", &verifier];
+    let mut watcher = TestObserver::new();
+    place.train_with("again", &settings, &mut watcher).unwrap();
+    let is_told =
+        |event: &Event| matches!(event, Event::Warning { text } if text.starts_with("no verifier gave a verdict"));
+    assert_eq!(watcher.events.iter().filter(|event| is_told(event)).count(), 1);
 }
 
 #[test]

@@ -78,6 +78,12 @@ pub(crate) enum Cause {
         why = "every call counts, however small; whole steps cross the wall, not loops"
     )]
     HostCalls { limit: u64 },
+    #[error("it copied more between itself and the host than it may")]
+    #[explain(
+        location = format!("more than {} in a call", format_bytes(*limit)),
+        why = "the lists and texts of a call to the host count together"
+    )]
+    Transfer { limit: u64 },
     #[error("it asked for more tensor work than it may")]
     #[explain(
         location = format_passed_limit(*limit, "numbers"),
@@ -205,6 +211,9 @@ impl Cause {
     }
 }
 
+/// How wasmtime's error begins for a call whose lists and texts take more than `transfer-bytes`.
+const TRANSFER_EXHAUSTED: &str = "too much data is being copied between the host and the guest";
+
 impl From<ResourceTableError> for Cause {
     /// A full table becomes [`Cause::Handles`] with a limit of 0, which [`Cause::from_engine_error`] replaces by the
     /// true one; any other error, such as an unknown handle, a broken contract ([`Cause::Protocol`]).
@@ -229,6 +238,10 @@ impl Cause {
                 Self::Trap("it reached code that it calls unreachable".into())
             }
             (None, Some(trap)) => Self::Trap(trap.to_string()),
+            // wasmtime does not export the type of this error.
+            (None, None) if error.root_cause().to_string().starts_with(TRANSFER_EXHAUSTED) => {
+                Self::Transfer { limit: limits.transfer_bytes }
+            }
             // Any other error is that of wasmtime for an invalid handle, list or text.
             (None, None) => Self::Protocol(printable(&error.root_cause().to_string(), TEXT_BYTES)),
         };
@@ -257,6 +270,7 @@ impl Cause {
             }
             Self::Handles { limit } => ("handles", double_to_fit(*limit, limit + 1)),
             Self::HostCalls { limit } => ("host-calls", double_to_fit(*limit, limit + 1)),
+            Self::Transfer { limit } => ("transfer-bytes", double_to_fit(*limit, limit + 1)),
             Self::Work { limit } => ("work", double_to_fit(*limit, limit + 1)),
             Self::Passes { limit } => ("passes", double_to_fit(*limit, limit + 1)),
             Self::ModelWork { limit } => ("model-work", double_to_fit(*limit, limit.saturating_add(1))),
