@@ -2,8 +2,8 @@
 
 use std::process::Command;
 
-use super::{Workspace, output_text};
 use crate::support::fake_hub::{COMMIT, Server};
+use crate::support::workspace::{Workspace, text as output_text};
 
 /// The address of the data, whose shards the server has.
 const ADDRESS: &str = "hf://datasets/acme/tiny";
@@ -48,7 +48,7 @@ fn digests(place: &Workspace, run: &str) -> [String; 2] {
 
 #[test]
 fn a_run_on_data_of_a_hub_is_that_on_the_same_files_here_and_goes_on_without_the_hub() {
-    let place = Workspace::new();
+    let place = Workspace::with_sample(40);
     let hub = hub(&place);
     let train = |name: &str, data: &str, more: &[&str]| {
         let validation = format!("data.validation={data}");
@@ -76,7 +76,7 @@ fn a_run_on_data_of_a_hub_is_that_on_the_same_files_here_and_goes_on_without_the
 
 #[test]
 fn commands_that_read_data_read_that_of_a_hub_within_their_rings() {
-    let place = Workspace::new();
+    let place = Workspace::with_sample(40);
     let hub = hub(&place);
     let told = succeed(&place, &hub, &["data", ADDRESS, "--model", "model"]);
     assert!(told.contains("30 records"), "{told}");
@@ -90,7 +90,7 @@ fn commands_that_read_data_read_that_of_a_hub_within_their_rings() {
 
 #[test]
 fn what_a_hub_lacks_is_said_with_what_to_name_instead() {
-    let place = Workspace::new();
+    let place = Workspace::with_sample(40);
     let hub = hub(&place);
     let told = |words: &[&str]| {
         let output = tunebox(&place, &hub, words).output().unwrap();
