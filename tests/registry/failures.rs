@@ -4,9 +4,9 @@ use std::net::TcpListener;
 
 use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::artifact::MANIFEST;
-use tunebox_package::registry::{Location, Silent, pull, push};
+use tunebox_package::registry::{Location, pull, push};
 
-use super::{failed_pull, location, lora, registry_with_altered_manifest, registry_with_package};
+use super::{failed_pull, location, lora, registry_with_altered_manifest, registry_with_package, silent};
 use crate::support::absent::absent;
 use crate::support::fake_registry::{Answer, FakeRegistry};
 
@@ -37,7 +37,7 @@ fn offline_nothing_is_asked() {
     place.offline = true;
     let error = failed_pull(&place);
     assert!(error.to_string().ends_with("none is used offline"), "{error}");
-    let error = push(&place, &lora(), &mut Silent).unwrap_err();
+    let error = push(&place, &lora(), &mut silent).unwrap_err();
     assert!(error.to_string().ends_with("none is used offline"), "{error}");
     assert!(registry.asked().is_empty());
 }
@@ -51,7 +51,7 @@ fn another_machine_is_spoken_to_without_encryption_only_where_a_person_says_so()
     assert!(error.to_string().starts_with("no encrypted connection to"), "{error:?}");
     assert!(error.hint().unwrap().contains("--plain-http"), "{:?}", error.hint());
     elsewhere.plain_http = true;
-    assert_eq!(pull(&elsewhere, &mut Silent).unwrap().0, lora());
+    assert_eq!(pull(&elsewhere, &mut silent).unwrap().0, lora());
 }
 
 #[test]
@@ -115,7 +115,7 @@ fn a_server_that_fails_in_the_middle_leaves_nothing() {
 fn a_server_that_fails_in_the_middle_of_a_push_leaves_no_package_of_that_name() {
     for part in ["/uploads/1", "/manifests/"] {
         let registry = FakeRegistry::with(move |asked| asked.is("PUT", part).then(|| Answer::of(503, "")));
-        let error = push(&location(&registry.host()), &lora(), &mut Silent).unwrap_err();
+        let error = push(&location(&registry.host()), &lora(), &mut silent).unwrap_err();
         assert!(error.to_string().ends_with("answers with status 503"), "{error}");
         let error = failed_pull(&location(&registry.host()));
         assert!(error.to_string().starts_with("there is no `"), "{error}");

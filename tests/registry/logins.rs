@@ -1,9 +1,9 @@
 //! Who is asking: the login of `docker login` goes to its registry, and nowhere else.
 
 use tunebox_foundation::explain::Explain;
-use tunebox_package::registry::{Silent, pull, push};
+use tunebox_package::registry::{pull, push};
 
-use super::{failed_pull, location, lora, registry_with_package, with_logins};
+use super::{failed_pull, location, lora, registry_with_package, silent, with_logins};
 use crate::support::fake_registry::{Answer, Asked, FakeRegistry};
 
 /// The refusal with a login and without one.
@@ -30,7 +30,7 @@ fn a_registry_that_wants_a_login_gets_that_of_docker_login() {
 
     let right = logged_in(&registry.host(), "bWU6c2VjcmV0");
     let with = with_logins(&registry.host(), right.path());
-    assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
+    assert_eq!(pull(&with, &mut silent).unwrap().0, lora());
 
     let wrong = logged_in(&registry.host(), "bWU6d3Jvbmc=");
     let error = failed_pull(&with_logins(&registry.host(), wrong.path()));
@@ -55,9 +55,9 @@ fn a_token_is_fetched_with_the_login_where_the_registry_says_and_shown_to_the_re
 
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
     let with = with_logins(&registry.host(), login.path());
-    assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
+    assert_eq!(pull(&with, &mut silent).unwrap().0, lora());
     assert_eq!(tokens.asked().last().unwrap().path, "/token?a=1&scope=x&service=here");
-    push(&with, &lora(), &mut Silent).unwrap();
+    push(&with, &lora(), &mut silent).unwrap();
     let writing = "/token?a=1&scope=repository%3Ame%2Flora%3Apull%2Cpush&service=here";
     assert_eq!(tokens.asked().last().unwrap().path, writing);
 }
@@ -73,7 +73,7 @@ fn a_redirect_is_followed_without_the_login() {
     });
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
     let with = with_logins(&registry.host(), login.path());
-    assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
+    assert_eq!(pull(&with, &mut silent).unwrap().0, lora());
     assert_eq!(other.asked().len(), 2);
     assert!(other.asked().iter().all(|asked| !asked.headers.contains_key("authorization")));
 }

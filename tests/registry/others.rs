@@ -6,10 +6,10 @@ use std::process::Command;
 
 use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_package::artifact::MANIFEST;
-use tunebox_package::registry::{Location, Silent, pull, push};
+use tunebox_package::registry::{Location, pull, push};
 
 use super::logins::logged_in;
-use super::{failed_pull, location, lora, version, with_logins};
+use super::{failed_pull, location, lora, silent, version, with_logins};
 use crate::support::absent::require;
 use crate::support::real_registry;
 
@@ -17,11 +17,11 @@ use crate::support::real_registry;
 #[ignore = "needs docker-registry"]
 fn a_real_registry_takes_and_gives_the_same_bytes() {
     let registry = real_registry::Registry::start("");
-    let pushed = push(&location(&registry.host()), &lora(), &mut Silent).unwrap();
-    assert_eq!(pull(&location(&registry.host()), &mut Silent).unwrap(), (lora(), pushed));
+    let pushed = push(&location(&registry.host()), &lora(), &mut silent).unwrap();
+    assert_eq!(pull(&location(&registry.host()), &mut silent).unwrap(), (lora(), pushed));
     let later = Location::parse(&format!("{}/me/lora", registry.host())).unwrap();
-    push(&later, &version("0.10.0"), &mut Silent).unwrap();
-    push(&later, &version("0.9.0"), &mut Silent).unwrap();
+    push(&later, &version("0.10.0"), &mut silent).unwrap();
+    push(&later, &version("0.9.0"), &mut silent).unwrap();
     let hint = failed_pull(&later).hint().unwrap();
     assert!(hint.contains("lora:0.10.0"), "{hint}");
     let absent = Location::parse(&format!("{}/me/dpo:0.1.0", registry.host())).unwrap();
@@ -47,7 +47,7 @@ fn name(host: &str, document: &str) {
 fn what_was_changed_in_a_real_registry_is_refused() {
     let registry = real_registry::Registry::start("");
     let (place, documents) = (location(&registry.host()), lora().manifest().unwrap());
-    push(&place, &lora(), &mut Silent).unwrap();
+    push(&place, &lora(), &mut silent).unwrap();
     let layer = documents.layer.trim_start_matches("sha256:");
     let blob = registry.file(&format!("blobs/sha256/{}/{layer}/data", &layer[..2]));
     let whole = std::fs::read(&blob).unwrap();
@@ -63,7 +63,7 @@ fn what_was_changed_in_a_real_registry_is_refused() {
         assert_eq!((error.to_string().as_str(), error.exit()), (told, Exit::Trust));
     }
     std::fs::write(&blob, &whole).unwrap();
-    assert_eq!(pull(&place, &mut Silent).unwrap().0, lora());
+    assert_eq!(pull(&place, &mut silent).unwrap().0, lora());
 
     let mut document: serde_json::Value = serde_json::from_slice(&documents.manifest).unwrap();
     let layer = document["layers"][0].clone();
@@ -78,7 +78,7 @@ fn what_was_changed_in_a_real_registry_is_refused() {
 fn a_real_registry_that_fails_or_is_gone_is_told_as_such() {
     let registry = real_registry::Registry::start("");
     let (place, documents) = (location(&registry.host()), lora().manifest().unwrap());
-    push(&place, &lora(), &mut Silent).unwrap();
+    push(&place, &lora(), &mut silent).unwrap();
     let layer = documents.layer.trim_start_matches("sha256:");
     // Which makes the registry itself fail in the middle.
     let link = registry.file(&format!("repositories/me/lora/_layers/sha256/{layer}/link"));
@@ -99,8 +99,8 @@ fn a_real_registry_with_a_login_takes_that_of_docker_login() {
     assert!(error.to_string().ends_with("wants a login"), "{error}");
     let login = logged_in(&registry.host(), "bWU6c2VjcmV0");
     let with = with_logins(&registry.host(), login.path());
-    push(&with, &lora(), &mut Silent).unwrap();
-    assert_eq!(pull(&with, &mut Silent).unwrap().0, lora());
+    push(&with, &lora(), &mut silent).unwrap();
+    assert_eq!(pull(&with, &mut silent).unwrap().0, lora());
     let wrong = logged_in(&registry.host(), "bWU6d3Jvbmc=");
     let error = failed_pull(&with_logins(&registry.host(), wrong.path()));
     assert!(error.to_string().ends_with("does not take the login"), "{error}");
@@ -115,8 +115,8 @@ fn a_real_registry_with_a_certificate_of_its_own_is_believed_only_with_it() {
     let error = failed_pull(&elsewhere);
     assert!(error.to_string().starts_with("no encrypted connection to"), "{error:?}");
     elsewhere.certificates = Some(certificate);
-    push(&elsewhere, &lora(), &mut Silent).unwrap();
-    assert_eq!(pull(&elsewhere, &mut Silent).unwrap().0, lora());
+    push(&elsewhere, &lora(), &mut silent).unwrap();
+    assert_eq!(pull(&elsewhere, &mut silent).unwrap().0, lora());
 }
 
 #[test]
@@ -131,7 +131,7 @@ fn wkg_pulls_what_was_pushed_and_what_wkg_pushed_is_pulled() {
     };
     let file = |name: &str| folder.path().join(name).display().to_string();
 
-    push(&location(&host), &lora(), &mut Silent).unwrap();
+    push(&location(&host), &lora(), &mut silent).unwrap();
     wkg(&["pull", &format!("{host}/me/lora:0.1.0"), "--output", &file("pulled.wasm")]);
     assert!(std::fs::read(file("pulled.wasm")).unwrap() == lora().wasm);
 
@@ -141,5 +141,5 @@ fn wkg_pulls_what_was_pushed_and_what_wkg_pushed_is_pulled() {
     let signature = format!("dev.tunebox.signature={written}");
     wkg(&["push", &format!("{host}/you/lora:0.1.0"), &file("lora.wasm"), "--annotation", &signature]);
     let theirs = Location::parse(&format!("{host}/you/lora:0.1.0")).unwrap();
-    assert_eq!(pull(&theirs, &mut Silent).unwrap().0, lora());
+    assert_eq!(pull(&theirs, &mut silent).unwrap().0, lora());
 }

@@ -6,11 +6,11 @@ use std::time::{Duration, Instant};
 
 use tunebox_foundation::explain::Explain;
 use tunebox_package::error::Reason;
-use tunebox_package::registry::{Location, Silent, pull, push};
+use tunebox_package::registry::{Location, pull, push};
 use tunebox_package::store::Wanted;
 use tunebox_package::{Artifact, Error, Store, Stored, section};
 
-use super::{location, lora, registry_with_package, version};
+use super::{location, lora, registry_with_package, silent, version};
 
 /// The package `lora` of a store, its highest version if none is named.
 fn get(store: &Store, version: Option<&str>) -> Result<(Stored, Artifact), Error> {
@@ -21,9 +21,9 @@ fn get(store: &Store, version: Option<&str>) -> Result<(Stored, Artifact), Error
 fn a_package_goes_through_a_folder_as_through_a_registry() {
     let stick = tempfile::tempdir().unwrap();
     let folder = stick.path().display().to_string();
-    let pushed = push(&Location::parse(&folder).unwrap(), &lora(), &mut Silent).unwrap();
-    push(&Location::parse(&folder).unwrap(), &version("0.2.0"), &mut Silent).unwrap();
-    let named = |text: &str| pull(&Location::parse(&format!("{folder}{text}")).unwrap(), &mut Silent);
+    let pushed = push(&Location::parse(&folder).unwrap(), &lora(), &mut silent).unwrap();
+    push(&Location::parse(&folder).unwrap(), &version("0.2.0"), &mut silent).unwrap();
+    let named = |text: &str| pull(&Location::parse(&format!("{folder}{text}")).unwrap(), &mut silent);
     assert_eq!(named("//lora:0.1.0").unwrap(), (lora(), pushed));
     for newest in ["", "//lora", "//lora:0.2.0"] {
         assert_eq!(named(newest).unwrap().0, version("0.2.0"), "{newest}");
@@ -32,7 +32,7 @@ fn a_package_goes_through_a_folder_as_through_a_registry() {
 
     let mut other = lora();
     section::append(&mut other.wasm, "later", b"bytes");
-    let error = push(&Location::parse(&folder).unwrap(), &other, &mut Silent).unwrap_err();
+    let error = push(&Location::parse(&folder).unwrap(), &other, &mut silent).unwrap_err();
     assert!(error.to_string().starts_with("there is another package at "), "{error}");
 }
 
@@ -40,8 +40,8 @@ fn a_package_goes_through_a_folder_as_through_a_registry() {
 fn a_path_that_leads_into_a_folder_is_told_with_its_two_slashes() {
     let stick = tempfile::tempdir().unwrap();
     let folder = stick.path().display().to_string();
-    push(&Location::parse(&folder).unwrap(), &lora(), &mut Silent).unwrap();
-    let failed = |text: &str| pull(&Location::parse(&format!("{folder}{text}")).unwrap(), &mut Silent).unwrap_err();
+    push(&Location::parse(&folder).unwrap(), &lora(), &mut silent).unwrap();
+    let failed = |text: &str| pull(&Location::parse(&format!("{folder}{text}")).unwrap(), &mut silent).unwrap_err();
     let error = failed("/lora:0.1.0");
     assert!(error.to_string().ends_with("is no folder of packages"), "{error}");
     assert_eq!(error.hint().unwrap(), format!("`tunebox pull {folder}//lora:0.1.0`"));
@@ -55,7 +55,7 @@ fn a_path_that_leads_into_a_folder_is_told_with_its_two_slashes() {
 fn a_layout_that_another_tool_wrote_is_a_folder_of_packages() {
     let stick = tempfile::tempdir().unwrap();
     let folder = stick.path().display().to_string();
-    push(&Location::parse(&folder).unwrap(), &lora(), &mut Silent).unwrap();
+    push(&Location::parse(&folder).unwrap(), &lora(), &mut silent).unwrap();
     // As `skopeo` and `oras` write it: no word of ours in the index, and a container image beside the package.
     let index = stick.path().join("index.json");
     let mut document: serde_json::Value = serde_json::from_slice(&std::fs::read(&index).unwrap()).unwrap();
@@ -64,12 +64,12 @@ fn a_layout_that_another_tool_wrote_is_a_folder_of_packages() {
         "digest": format!("sha256:{}", "0".repeat(64)), "platform": { "os": "linux", "architecture": "amd64" } });
     document["manifests"].as_array_mut().unwrap().push(image.clone());
     std::fs::write(&index, document.to_string()).unwrap();
-    assert_eq!(pull(&Location::parse(&folder).unwrap(), &mut Silent).unwrap().0, lora());
+    assert_eq!(pull(&Location::parse(&folder).unwrap(), &mut silent).unwrap().0, lora());
 
-    push(&Location::parse(&folder).unwrap(), &version("0.2.0"), &mut Silent).unwrap();
+    push(&Location::parse(&folder).unwrap(), &version("0.2.0"), &mut silent).unwrap();
     let document: serde_json::Value = serde_json::from_slice(&std::fs::read(&index).unwrap()).unwrap();
     assert!(document["manifests"].as_array().unwrap().contains(&image), "{document}");
-    assert_eq!(pull(&Location::parse(&format!("{folder}//lora:0.1.0")).unwrap(), &mut Silent).unwrap().0, lora());
+    assert_eq!(pull(&Location::parse(&format!("{folder}//lora:0.1.0")).unwrap(), &mut silent).unwrap().0, lora());
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn a_writer_that_is_killed_leaves_the_store_whole() {
 fn a_package_in_the_store_that_changed_is_pulled_again() {
     let (registry, home) = (registry_with_package(|_| None), tempfile::tempdir().unwrap());
     let (store, place) = (Store::open(home.path()).unwrap(), location(&registry.host()));
-    let fetch = || store.put(&pull(&place, &mut Silent).unwrap().0, &place.source()).unwrap();
+    let fetch = || store.put(&pull(&place, &mut silent).unwrap().0, &place.source()).unwrap();
     let path = home.path().join("store/blobs/sha256").join(fetch().digest);
     std::fs::remove_file(&path).unwrap();
     std::fs::write(&path, "something else").unwrap();

@@ -26,30 +26,15 @@ use crate::signature::signer_of;
 use crate::store::{Store, Wanted};
 use crate::{Artifact, Error, Manifest, files, read_manifest};
 
-/// Receives the progress of a transfer.
-pub trait Progress {
-    /// The transfer of `what` begins; it has `total` bytes.
-    fn start(&mut self, what: &str, total: u64);
-    /// `bytes` more bytes were transferred.
-    fn advance(&mut self, bytes: u64);
-}
-
-/// A [`Progress`] that ignores what it receives.
-#[derive(Debug, Clone, Copy, Default)]
-pub struct Silent;
-
-impl Progress for Silent {
-    fn start(&mut self, _what: &str, _total: u64) {}
-
-    fn advance(&mut self, _bytes: u64) {}
-}
+/// Receives the progress of a transfer: the package as `name:version`, the bytes transferred so far, and all its bytes.
+pub type Progress<'a> = dyn FnMut(&str, u64, u64) + 'a;
 
 /// Uploads a package to a registry or folder, and returns the digest of its OCI manifest. A version that exists with
 /// the same bytes is not an error, unless a signer has signed it who has not signed this package. Errors: bytes that
 /// are no package, a version that is no semantic version, a location that names another package or version, a version
 /// that exists with other bytes or with a signature that this package lacks, and any failure of the network or the
 /// registry.
-pub fn push(location: &Location, artifact: &Artifact, progress: &mut dyn Progress) -> Result<String, Error> {
+pub fn push(location: &Location, artifact: &Artifact, progress: &mut Progress<'_>) -> Result<String, Error> {
     let manifest = read_manifest(&artifact.wasm)?;
     if Version::parse(&manifest.version).is_err() {
         return Err(Error::manifest(format!("its version `{}` is not like 1.2.3", manifest.version)));
@@ -72,7 +57,7 @@ pub fn push(location: &Location, artifact: &Artifact, progress: &mut dyn Progres
 /// Fetches a package from a registry or folder, and returns it with the digest of its OCI manifest. Errors: no package
 /// fits, or in a folder several; a place in a registry without a version; parts that differ from what the manifest
 /// states; and any failure of the network or the registry.
-pub fn pull(location: &Location, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
+pub fn pull(location: &Location, progress: &mut Progress<'_>) -> Result<(Artifact, String), Error> {
     match &location.kind {
         Kind::Folder(folder) => pull_from_folder(folder, location, progress),
         Kind::Remote(remote) => remote::pull(&mut Connection::new(location, remote, false)?, progress),
@@ -87,7 +72,7 @@ fn push_to_folder(
     folder: &Path,
     artifact: &Artifact,
     manifest: &Manifest,
-    progress: &mut dyn Progress,
+    progress: &mut Progress<'_>,
 ) -> Result<String, Error> {
     let store = Store::make_folder(folder)?;
     let place = format!("{}//{}:{}", folder.display(), manifest.name, manifest.version);
@@ -95,10 +80,8 @@ fn push_to_folder(
     for there in store.list()?.iter().filter(|there| there.name == manifest.name && there.version == manifest.version) {
         check_existing_version(&place, artifact, there.digest == digest, there.signer.as_deref())?;
     }
-    let size = artifact.wasm.len() as u64;
-    progress.start(&format!("{}:{}", manifest.name, manifest.version), size);
     let stored = store.put(artifact, "")?;
-    progress.advance(size);
+    progress(&format!("{}:{}", stored.name, stored.version), stored.size, stored.size);
     Ok(stored.manifest_digest)
 }
 
@@ -132,13 +115,12 @@ fn check_existing_version(
 fn pull_from_folder(
     folder: &Path,
     location: &Location,
-    progress: &mut dyn Progress,
+    progress: &mut Progress<'_>,
 ) -> Result<(Artifact, String), Error> {
     let wanted = Wanted { name: location.name.as_deref(), version: location.version.as_deref(), source: None };
     let store = Store::folder(folder).map_err(|error| explain_wrong_folder(folder).unwrap_or(error))?;
     let (stored, artifact) = store.find(wanted)?;
-    progress.start(&format!("{}:{}", stored.name, stored.version), stored.size);
-    progress.advance(stored.size);
+    progress(&format!("{}:{}", stored.name, stored.version), stored.size, stored.size);
     Ok((artifact, stored.manifest_digest))
 }
 

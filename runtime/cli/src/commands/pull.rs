@@ -15,7 +15,7 @@ use tunebox_package::trust::Admitted;
 use crate::arguments::Global;
 use crate::package::describe::{import_names, train_command};
 use crate::package::trust::TrustOptions;
-use crate::terminal::progress::TransferProgress;
+use crate::terminal::progress::transfer_display;
 use crate::terminal::{CommandResult, ExitStatus, Terminal};
 
 /// Longest path that is stored as a source, in bytes.
@@ -46,7 +46,7 @@ impl Pull {
         if !place.is_folder() {
             terminal.status("Connecting", format!("to the registry of {place}"));
         }
-        let (mut artifact, manifest) = registry::pull(&place, &mut TransferProgress::new(terminal))?;
+        let (mut artifact, manifest) = registry::pull(&place, &mut transfer_display(terminal))?;
         artifact.signature = signature.or(artifact.signature);
 
         // The source of a folder is its path, without `//name`, so that its packages count as local.

@@ -11,7 +11,7 @@ use tunebox_package::statement::Statement;
 use tunebox_package::{Artifact, Reference};
 
 use crate::arguments::Global;
-use crate::terminal::progress::TransferProgress;
+use crate::terminal::progress::transfer_display;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
@@ -43,7 +43,7 @@ impl Push {
         if !place.is_folder() {
             terminal.status("Connecting", format!("to the registry of {place}"));
         }
-        let manifest = registry::push(&place, &artifact, &mut TransferProgress::new(terminal))?;
+        let manifest = registry::push(&place, &artifact, &mut transfer_display(terminal))?;
 
         let between = if place.is_folder() { format!("//{}", statement.name) } else { String::new() };
         let name = place.source().trim_start_matches("oci:").to_owned();

@@ -3,7 +3,6 @@
 use std::time::Duration;
 
 use indicatif::{ProgressBar, ProgressFinish, ProgressStyle};
-use tunebox_package::registry::Progress;
 
 use super::{Terminal, escape};
 
@@ -34,29 +33,12 @@ fn create_bar(terminal: Terminal, length: Option<u64>, template: &str) -> Progre
     bar
 }
 
-/// Shows uploads and downloads of a registry: one bar for each blob.
-pub(crate) struct TransferProgress {
-    terminal: Terminal,
-    bar: ProgressBar,
-}
-
-impl TransferProgress {
-    /// Creates a display that shows nothing until the first transfer starts.
-    pub(crate) fn new(terminal: Terminal) -> Self {
-        Self { terminal, bar: ProgressBar::hidden() }
-    }
-}
-
-impl Progress for TransferProgress {
-    /// Clears the bar of the transfer before, and shows one of `total` bytes for `what`.
-    fn start(&mut self, what: &str, total: u64) {
+/// Returns what shows the upload or download of a package. It shows nothing before the first call.
+pub(crate) fn transfer_display(terminal: Terminal) -> impl FnMut(&str, u64, u64) {
+    let mut bar = None;
+    move |package, done, total| {
         let template = "  {prefix} {bar:30} {percent:>3} %  {bytes}/{total_bytes}  {eta} left";
-        self.bar.finish_and_clear();
-        self.bar = create_bar(self.terminal, Some(total), template).with_prefix(escape(what));
-    }
-
-    /// Advances the bar of the current transfer by `bytes`. Shows nothing before the first transfer starts.
-    fn advance(&mut self, bytes: u64) {
-        self.bar.inc(bytes);
+        let create = || create_bar(terminal, Some(total), template).with_prefix(escape(package));
+        bar.get_or_insert_with(create).set_position(done);
     }
 }

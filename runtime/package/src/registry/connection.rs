@@ -14,7 +14,6 @@ use ureq::http::header::{ACCEPT, ACCEPT_ENCODING, AUTHORIZATION, CONTENT_LENGTH,
 use ureq::http::{Method, Request, Response, StatusCode};
 use ureq::{Agent, AsSendBody, Body, SendBody};
 
-use super::Progress;
 use super::address::Address;
 use super::agent::{NETWORK_TIMEOUT, create_agent};
 use super::error::{bad_status, broken_connection, explain, insecure_redirect, no_answer, unauthorized};
@@ -56,8 +55,8 @@ pub(super) struct HttpRequest<'a> {
     pub(super) body: Option<(&'a [u8], &'a str)>,
     /// The expected size of the response in bytes, from which its time limit is computed.
     pub(super) expected_response_bytes: u64,
-    /// Receives the number of bytes of the body that were sent.
-    pub(super) progress: Option<&'a mut dyn Progress>,
+    /// Receives the number of bytes of the body that were sent so far.
+    pub(super) progress: Option<&'a mut dyn FnMut(u64)>,
 }
 
 impl HttpRequest<'_> {
@@ -173,8 +172,9 @@ impl<'a> Connection<'a> {
         let answer = if let Some((bytes, media_type)) = request.body {
             let builder = builder.header(CONTENT_LENGTH, bytes.len()).header(CONTENT_TYPE, media_type);
             let total = request.expected_response_bytes + bytes.len() as u64;
-            let advance = |sent| request.progress.iter_mut().for_each(|progress| progress.advance(sent));
-            self.send_with_time_limit(builder.body(SendBody::from_reader(&mut Watched { bytes, advance })), total)
+            let progress = |sent| request.progress.iter_mut().for_each(|progress| progress(sent));
+            let mut body = Watched { bytes, done: 0, progress };
+            self.send_with_time_limit(builder.body(SendBody::from_reader(&mut body)), total)
         } else {
             self.send_with_time_limit(builder.body(()), request.expected_response_bytes)
         };
@@ -232,17 +232,20 @@ impl<'a> Connection<'a> {
     }
 }
 
-/// A reader that calls `advance` with the number of bytes of each read, to show the progress of a transfer.
-pub(super) struct Watched<Bytes, Advance> {
+/// A reader that calls `progress` with the number of bytes read so far, to show the progress of a transfer.
+pub(super) struct Watched<Bytes, Progress> {
     pub(super) bytes: Bytes,
-    pub(super) advance: Advance,
+    /// The number of bytes read so far.
+    pub(super) done: u64,
+    pub(super) progress: Progress,
 }
 
-impl<Bytes: Read, Advance: FnMut(u64)> Read for Watched<Bytes, Advance> {
-    /// Reads the next bytes, and calls `advance` with their number.
+impl<Bytes: Read, Progress: FnMut(u64)> Read for Watched<Bytes, Progress> {
+    /// Reads the next bytes, and calls `progress` with the number of all read so far.
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         let read = self.bytes.read(buffer)?;
-        (self.advance)(read as u64);
+        self.done += read as u64;
+        (self.progress)(self.done);
         Ok(read)
     }
 }

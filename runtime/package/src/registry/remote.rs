@@ -10,7 +10,7 @@ use ureq::http::{HeaderName, Method, Response, StatusCode};
 use super::connection::{Connection, HttpRequest, Watched};
 use super::error::{no_version, not_found, truncated};
 use super::location::Location;
-use super::{Progress, Silent, check_existing_version};
+use super::{Progress, check_existing_version};
 use crate::Error;
 use crate::artifact::document::{Descriptor, digest_of};
 use crate::artifact::{Artifact, Documents, LARGEST_DOCUMENT, MANIFEST, Parts, check_size, error};
@@ -28,7 +28,7 @@ const MANIFEST_DIGEST: HeaderName = HeaderName::from_static("docker-content-dige
 
 /// Downloads and checks a package, and returns it with the digest of its OCI manifest. Errors: no version is named,
 /// there is no such version (the error lists those that exist), or a part is not what the manifest names.
-pub(super) fn pull(connection: &mut Connection<'_>, progress: &mut dyn Progress) -> Result<(Artifact, String), Error> {
+pub(super) fn pull(connection: &mut Connection<'_>, progress: &mut Progress<'_>) -> Result<(Artifact, String), Error> {
     let location = connection.location;
     let Some(tag) = location.tag() else {
         let highest = list_tags(connection).pop().map(|tag| format!("{}:{tag}", location.source()));
@@ -41,9 +41,10 @@ pub(super) fn pull(connection: &mut Connection<'_>, progress: &mut dyn Progress)
     };
     let parts = Parts::read(&manifest, media_type.as_deref()).map_err(|error| connection.locate(error))?;
 
-    let configuration = download_blob(connection, "configuration", &parts.configuration, &mut Silent)?;
-    progress.start(&progress_title(location), parts.layer.size);
-    let wasm = download_blob(connection, "package", &parts.layer, progress)?;
+    let configuration = download_blob(connection, "configuration", &parts.configuration, &mut |_| {})?;
+    let (title, size) = (progress_title(location), parts.layer.size);
+    progress(&title, 0, size);
+    let wasm = download_blob(connection, "package", &parts.layer, &mut |done| progress(&title, done, size))?;
     let artifact = parts.assemble(&configuration, wasm).map_err(|error| connection.locate(error))?;
     Ok((artifact, digest_of(&manifest)))
 }
@@ -53,7 +54,7 @@ pub(super) fn pull(connection: &mut Connection<'_>, progress: &mut dyn Progress)
 pub(super) fn push(
     connection: &mut Connection<'_>,
     artifact: &Artifact,
-    progress: &mut dyn Progress,
+    progress: &mut Progress<'_>,
 ) -> Result<String, Error> {
     let location = connection.location;
     let documents = artifact.manifest()?;
@@ -65,9 +66,10 @@ pub(super) fn push(
         let signer = signer_of(&artifact.wasm, signature);
         check_existing_version(&location.to_string(), artifact, parts.is_some(), signer.as_deref())?;
     }
-    progress.start(&progress_title(location), artifact.wasm.len() as u64);
-    upload_blob(connection, &artifact.wasm, progress)?;
-    upload_blob(connection, &documents.configuration, &mut Silent)?;
+    let (title, size) = (progress_title(location), artifact.wasm.len() as u64);
+    progress(&title, 0, size);
+    upload_blob(connection, &artifact.wasm, &mut |done| progress(&title, done, size))?;
+    upload_blob(connection, &documents.configuration, &mut |_| {})?;
     upload_manifest(connection, &tag, &documents)?;
     Ok(documents.digest)
 }
@@ -112,12 +114,12 @@ fn download_manifest(connection: &mut Connection<'_>, tag: &str) -> Result<Optio
 }
 
 /// Downloads the blob `wanted` and checks its size and digest. `what` names the blob in errors; `progress` receives the
-/// number of bytes of each read. Errors: no such blob, a download that ends early, or another size or digest.
+/// number of bytes that came so far. Errors: no such blob, a download that ends early, or another size or digest.
 fn download_blob(
     connection: &mut Connection<'_>,
     what: &'static str,
     wanted: &Descriptor,
-    progress: &mut dyn Progress,
+    progress: &mut dyn FnMut(u64),
 ) -> Result<Vec<u8>, Error> {
     let address = connection.address(&format!("blobs/{}", wanted.digest));
     let request =
@@ -130,7 +132,7 @@ fn download_blob(
 
     let mut bytes = Vec::with_capacity(wanted.size as usize);
     let reader = response.into_body().into_reader().take(wanted.size + 1);
-    match (Watched { bytes: reader, advance: |came| progress.advance(came) }).read_to_end(&mut bytes) {
+    match (Watched { bytes: reader, done: 0, progress }).read_to_end(&mut bytes) {
         Err(error) if error.kind() != ErrorKind::UnexpectedEof => {
             return Err(connection.request_error(&address, error.into()));
         }
@@ -144,14 +146,14 @@ fn download_blob(
     Ok(bytes)
 }
 
-/// Uploads a blob, unless the registry has it already. In both cases `progress` receives the number of all its bytes.
+/// Uploads a blob, unless the registry has it already. `progress` receives the number of bytes that are there so far.
 /// Errors: no answer, or a status other than those of a successful upload.
-fn upload_blob(connection: &mut Connection<'_>, bytes: &[u8], progress: &mut dyn Progress) -> Result<(), Error> {
+fn upload_blob(connection: &mut Connection<'_>, bytes: &[u8], progress: &mut dyn FnMut(u64)) -> Result<(), Error> {
     let digest = digest_of(bytes);
     let request = HttpRequest::without_body(Method::HEAD, connection.address(&format!("blobs/{digest}")));
     let there = connection.send(request, &[StatusCode::OK, StatusCode::NOT_FOUND])?;
     if there.status() == StatusCode::OK {
-        progress.advance(bytes.len() as u64);
+        progress(bytes.len() as u64);
         return Ok(());
     }
 
