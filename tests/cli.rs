@@ -152,6 +152,7 @@ fn scores_that_keep_more_than_they_may_end_the_run() {
 /// Scores the batch for learning, again and again, and keeps every pass. It imports `learn`, so that an adapter is trained
 /// and a pass has something to keep.
 const KEEPS: &str = r#"
+(import "tunebox:method/learn@0.2.0" "rate" (func (result f64)))
 (data (i32.const 256) "example")
 (func $step (param $batch i32) (result i32)
   (local $rows i32)

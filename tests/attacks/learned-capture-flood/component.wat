@@ -1,4 +1,5 @@
 ;; Captures activations for a gradient, and drops them, until something stops it.
+(import "tunebox:method/learn@0.2.0" "rate" (func (result f64)))
 ;; 256: the side; 272: layer 0.
 (data (i32.const 256) "example")
 (data (i32.const 272) "\00\00\00\00")
