@@ -56,7 +56,12 @@ fn a_run_on_data_of_a_hub_is_that_on_the_same_files_here_and_goes_on_without_the
         succeed(
             &place,
             &hub,
-            &[&words[..], &["--set", "train.validate-every=1", "--set", "train.steps=2"], more].concat(),
+            &[
+                &words[..],
+                &["--set", "train.validate-every=1", "--set", "train.keep=1", "--set", "train.steps=2"],
+                more,
+            ]
+            .concat(),
         )
     };
     let told = train("far", ADDRESS, &[]);
