@@ -211,7 +211,8 @@ impl Stop {
         };
         match (&self.cause, &self.place) {
             (Cause::Time { .. }, None) => why.map(|why| {
-                format!("{why}; `--in-process --guest-profile FILE` names its functions, for a method of your own")
+                let built = "for a method of your own that `tunebox build --debug` built";
+                format!("{why}; `--in-process --guest-profile FILE` names its functions, {built}")
             }),
             _ => why,
         }

@@ -13,7 +13,7 @@ use tunebox_package::store::{Store, Stored};
 use tunebox_training::{Listed, RUNS_FOLDER, newest_checkpoint};
 
 use self::runs::print_runs;
-use crate::run::summary::chat_command;
+use crate::run::summary::{can_answer, chat_command};
 use crate::terminal::{CommandResult, ExitStatus, Terminal, escape};
 use tunebox_foundation::format::bytes;
 
@@ -75,15 +75,11 @@ fn print_packages(terminal: Terminal, stored: &[Stored]) {
     }
 }
 
-/// The files of which a finished run has one if it can answer: an adapter, a model, or steering vectors.
-const ANSWERING_FILES: [&str; 3] = ["adapter_config.json", "config.json", "vectors.safetensors"];
-
 /// Finds the most recently changed finished run with an adapter, a model or steering vectors; if there is none, the
 /// most recently changed unfinished run with a checkpoint.
 fn newest_chat_run(runs: &[Listed]) -> Option<&Listed> {
-    let has_model = |run: &&Listed| ANSWERING_FILES.iter().any(|name| run.folder.join(name).is_file());
     let saved = |run: &&Listed| newest_checkpoint(&run.folder).is_ok_and(|found| found.is_some());
-    let done = runs.iter().filter(|run| run.finished && has_model(run)).max_by_key(|run| run.changed);
+    let done = runs.iter().filter(|run| run.finished && can_answer(&run.folder)).max_by_key(|run| run.changed);
     done.or_else(|| runs.iter().filter(|run| !run.finished && saved(run)).max_by_key(|run| run.changed))
 }
 

@@ -69,7 +69,7 @@ fn show_stopped(terminal: Terminal, summary: &Summary) -> ExitStatus {
 
 /// Shows steps, time, last loss and accuracy, the written files and the report of a finished run, and how it ended. If
 /// the run wrote no `.safetensors` file, warns and returns; else shows the report of `sample`, if given, and suggests
-/// the next command. Returns success.
+/// the next command if the run can answer. Returns success.
 fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleReport>) -> CommandResult {
     let metric = |name: &str| summary.last.as_ref().and_then(|step| step.metric(name));
     let loss = metric("loss").map_or(String::new(), |loss| format!(", loss {}", number(loss, 3, 12)));
@@ -97,7 +97,9 @@ fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleRe
     if let Some(sample) = sample {
         sample.show(terminal, &summary.folder)?;
     }
-    terminal.suggest(chat_command(&summary.folder));
+    if can_answer(&summary.folder) {
+        terminal.suggest(chat_command(&summary.folder));
+    }
     Ok(ExitStatus::Success)
 }
 
@@ -129,6 +131,14 @@ fn show_report(terminal: Terminal, summary: &Summary) {
     if report.is_file() {
         terminal.status("Report", report.display());
     }
+}
+
+/// The files of which a finished run has one if it can answer: an adapter, a model, or steering vectors.
+const ANSWERING_FILES: [&str; 3] = ["adapter_config.json", "config.json", "vectors.safetensors"];
+
+/// Whether the folder of a finished run has an adapter, a model or steering vectors.
+pub(crate) fn can_answer(folder: &Path) -> bool {
+    ANSWERING_FILES.iter().any(|name| folder.join(name).is_file())
 }
 
 /// The command that chats with a model, an adapter or a run in a folder, which is quoted for a shell.

@@ -10,6 +10,9 @@ use crate::exact;
 /// By how much of the best validation loss a later one must be higher for a warning.
 const RISE: f64 = 0.02;
 
+/// By how many nats it must be higher at least: near 0, a share of the loss is noise.
+const LEAST_RISE: f64 = 0.01;
+
 /// A score of the validation data.
 #[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
@@ -129,13 +132,13 @@ impl ValidationHistory {
         is_best
     }
 
-    /// Returns the best and the last validation if the validation loss has risen by more than 2 % since the best while
-    /// the training loss fell: the model learns the records by heart. `None` otherwise, and for pass rates.
+    /// Returns the best and the last validation if the validation loss has risen by more than 2 % and 0.01 nats since
+    /// the best while the training loss fell: the model learns the records by heart. `None` otherwise, and for pass rates.
     pub(crate) fn overfitting(&self) -> Option<(Validation, Validation)> {
         let (best, last) = (self.best?, self.last?);
         let (Score::Loss(low), Score::Loss(now)) = (best.score, last.score) else { return None };
         let has_fallen = self.last_training_loss? < self.best_training_loss?;
-        (now > low * (1.0 + RISE) && has_fallen).then_some((best, last))
+        (now > low + LEAST_RISE.max(low * RISE) && has_fallen).then_some((best, last))
     }
 
     /// Whether a number of a history read from a file is one that no run has: a validation after step `step`, a best
@@ -183,17 +186,19 @@ mod tests {
 
     #[test]
     fn a_rising_validation_loss_is_overfitting_only_while_the_training_loss_falls() {
-        let rising = |training: [f64; 2], last: f64| {
+        let changing = |training: [f64; 2], validation: [f64; 2]| {
             let mut history = ValidationHistory::default();
-            for (step, training, validation) in [(14, training[0], 2.8), (28, training[1], last)] {
+            for (step, training, validation) in [(14, training[0], validation[0]), (28, training[1], validation[1])] {
                 history.add_training_loss(training);
                 history.add(loss(step, validation), true);
             }
             history.overfitting()
         };
+        let rising = |training: [f64; 2], last: f64| changing(training, [2.8, last]);
         assert_eq!(rising([2.0, 0.5], 4.37), Some((loss(14, 2.8), loss(28, 4.37))));
         assert_eq!(rising([2.0, 2.5], 4.37), None, "the rate is too high, or the data too hard");
         assert_eq!(rising([2.0, 0.5], 2.81), None, "noise");
+        assert_eq!(changing([2.0, 0.5], [0.0178, 0.0192]), None, "noise near 0");
         assert_eq!(rising([2.0, 0.5], 2.5), None);
     }
 }
