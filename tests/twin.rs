@@ -138,7 +138,7 @@ fn a_method_that_asks_what_it_is_compiled_for_is_found_out() {
 
 #[test]
 fn an_extra_parameter_that_differs_is_found() {
-    let value = r#"tunebox::tensor::from_list([2], &[if cfg!(target_arch = "wasm32") { 1.0 } else { 2.0 }; 2])"#;
+    let value = r#"tunebox::tensor::from_list(&[if cfg!(target_arch = "wasm32") { 1.0 } else { 2.0 }], &[1])"#;
     let folder = folder("leaning", &format!("tunebox::optimizer::extra(\"odd\", &{value})?;"));
     let output = run_tests(folder.path(), "3", &[]);
     let said = text(&output.stderr);
