@@ -131,16 +131,20 @@ impl RunSettings {
     }
 
     /// If the run file lies in the folder of a run that was moved or copied there, sets the run's folder and name to
-    /// those of that folder: the file still names the place where the run began. Does nothing if a `--set` gives
-    /// either of them.
+    /// those of that folder: the file still names the place where the run began. What a `--set` gives stays.
     fn follow_moved_run(&mut self) {
-        let here = resolve(&self.project);
+        let (here, is_run) = (resolve(self.project()), is_run(self.project()));
         let (Some(runs), Some(name)) = (here.parent(), here.file_name().and_then(|name| name.to_str())) else { return };
         let run = &mut self.file.run;
         let named = run.name.as_ref().map(|name| resolve(&Path::new(&run.folder).join(name)));
-        let is_given = ["run.folder", "run.name"].iter().any(|key| self.document.is_override(key));
-        if is_run(&self.project) && !is_given && named.as_ref() != Some(&here) {
-            (run.folder, run.name) = (runs.to_string_lossy().into_owned(), Some(name.to_owned()));
+        if !is_run || named.as_ref() == Some(&here) {
+            return;
+        }
+        if !self.document.is_override("run.folder") {
+            run.folder = runs.to_string_lossy().into_owned();
+        }
+        if !self.document.is_override("run.name") {
+            run.name = Some(name.to_owned());
         }
     }
 

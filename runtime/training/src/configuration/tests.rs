@@ -348,7 +348,8 @@ fn the_run_file_of_a_moved_run_names_the_run_where_it_is() {
     assert_eq!(named(&[]), ("/elsewhere/runs".into(), "y".into()), "no run is there");
     std::fs::write(run.join(crate::lock::FILE), "").unwrap();
     assert_eq!(named(&[]), (resolve(&place.path().join("moved")), "x".into()));
-    assert_eq!(named(&["run.name=z"]), ("/elsewhere/runs".into(), "z".into()));
+    assert_eq!(named(&["run.name=z"]), (resolve(&place.path().join("moved")), "z".into()));
+    assert_eq!(named(&["run.folder=/there"]), ("/there".into(), "x".into()));
 }
 
 #[test]
