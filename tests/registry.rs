@@ -78,7 +78,7 @@ fn failed_pull(place: &Location) -> Error {
 /// Ignores the progress of a transfer.
 fn silent(_: &str, _: u64, _: u64) {}
 
-/// Notes how far a transfer is told to be: of what, the bytes done, and all bytes.
+/// Records each report of progress: what is transferred, the bytes done, and all bytes.
 fn note(told: &mut Vec<(String, u64, u64)>) -> impl FnMut(&str, u64, u64) {
     |what, done, total| told.push((what.to_owned(), done, total))
 }

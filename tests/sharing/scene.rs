@@ -44,14 +44,14 @@ impl Person {
         self.command("project", words).output().unwrap()
     }
 
-    /// The same for a command that must succeed; what it said.
+    /// Runs a command in a folder, which must succeed; returns what it writes.
     pub(crate) fn succeed(&self, folder: &str, words: &[&str]) -> String {
         let output = self.command(folder, words).output().unwrap();
         assert!(output.status.success(), "`tunebox {}`: {}", words.join(" "), text(&output));
         text(&output)
     }
 
-    /// The same for one that must end with a code.
+    /// Runs a command in the project, which must end with this exit code; returns what it writes to its error stream.
     pub(crate) fn fail(&self, words: &[&str], code: i32) -> String {
         let output = self.tunebox(words);
         let told = String::from_utf8_lossy(&output.stderr).into_owned();
