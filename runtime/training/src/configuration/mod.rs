@@ -120,24 +120,26 @@ impl RunSettings {
     /// its location.
     pub fn load(path: &Path, overrides: &[String]) -> Result<Self, Error> {
         let folder = path.parent().map(Path::to_owned).unwrap_or_default();
-        let project = folder.clone();
-        if is_run(&folder) {
+        let (project, is_of_run) = (folder.clone(), is_run(&folder));
+        if is_of_run {
             files::reject_links(path, 0)?;
         }
         let settings = Self::from_text(&path.display().to_string(), &files::read_text(path)?, folder, overrides)?;
         let mut settings = Self { project, file_path: Some(path.to_owned()), ..settings };
-        settings.follow_moved_run();
+        if is_of_run {
+            settings.follow_moved_run();
+        }
         Ok(settings)
     }
 
-    /// If the run file lies in the folder of a run that was moved or copied there, sets the run's folder and name to
-    /// those of that folder: the file still names the place where the run began. What a `--set` gives stays.
+    /// Sets the folder and the name of the run to those of the folder that the run file lies in, the folder of a run. If
+    /// that was moved or copied, the file still names the place where the run began. What a `--set` gives stays.
     fn follow_moved_run(&mut self) {
-        let (here, is_run) = (resolve(self.project()), is_run(self.project()));
+        let here = resolve(self.project());
         let (Some(runs), Some(name)) = (here.parent(), here.file_name().and_then(|name| name.to_str())) else { return };
         let run = &mut self.file.run;
         let named = run.name.as_ref().map(|name| resolve(&Path::new(&run.folder).join(name)));
-        if !is_run || named.as_ref() == Some(&here) {
+        if named.as_ref() == Some(&here) {
             return;
         }
         if !self.document.is_override("run.folder") {

@@ -162,17 +162,14 @@ struct Fields<'a> {
 }
 
 impl Fields<'_> {
-    /// Removes a field and returns its value. A text from a table of text that is a JSON list of objects, or an object,
-    /// is read as such.
+    /// Removes a field and returns its value. A text from a table of text that is a JSON list of objects is read as
+    /// such.
     fn remove(&mut self, name: &str) -> Option<Value> {
         let value = self.object.remove(name)?;
-        let text = value.as_str().filter(|text| self.is_untyped && text.starts_with(['[', '{']));
-        let inner = text.and_then(|text| serde_json::from_str::<Value>(text).ok());
-        let is_structure = |inner: &Value| match inner {
-            Value::Array(items) => !items.is_empty() && items.iter().all(Value::is_object),
-            other => other.is_object() && TEMPLATE_FIELDS.contains(&name),
-        };
-        Some(inner.filter(is_structure).unwrap_or(value))
+        let text = value.as_str().filter(|text| self.is_untyped && text.starts_with('['));
+        let items = text.and_then(|text| serde_json::from_str::<Vec<Value>>(text).ok());
+        let items = items.filter(|items| !items.is_empty() && items.iter().all(Value::is_object));
+        Some(items.map_or(value, Value::Array))
     }
 
     /// The fields that are numbers or booleans (as 0 or 1), as `f32`, by name. Ignores all other fields.
