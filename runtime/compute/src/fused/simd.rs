@@ -32,12 +32,6 @@ pub(super) struct Once;
 /// and returns its result.
 #[inline]
 pub(super) fn dispatch<W: pulp::WithSimd>(work: W) -> W::Output {
-    #[cfg(target_arch = "x86_64")]
-    {
-        if let Some(simd) = pulp::x86::V4::try_new() {
-            return pulp::Simd::vectorize(simd, work);
-        }
-    }
     pulp::Arch::new().dispatch(work)
 }
 
@@ -172,6 +166,28 @@ mod tests {
             assert!(relative(power, f64::from(*x).exp()) < 2.5e-7, "exp({x}) = {power}");
             assert!(relative(tangent, f64::from(*x).tanh()) < 4e-7 || *x == 0.0, "tanh({x}) = {tangent}");
         }
+    }
+
+    /// Returns the number of f32 numbers in a vector.
+    struct CountLanes;
+
+    impl pulp::WithSimd for CountLanes {
+        type Output = usize;
+
+        fn with_simd<S: pulp::Simd>(self, _: S) -> usize {
+            S::F32_LANES
+        }
+    }
+
+    #[test]
+    #[cfg(target_arch = "x86_64")]
+    fn work_is_compiled_for_the_widest_vectors_of_this_processor() {
+        let lanes = match () {
+            () if is_x86_feature_detected!("avx512f") => 16,
+            () if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") => 8,
+            () => 1,
+        };
+        assert_eq!(dispatch(CountLanes), lanes);
     }
 
     #[test]
