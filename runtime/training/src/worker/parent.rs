@@ -1,5 +1,7 @@
 //! The parent of a worker process: starts it, forwards its events, and reports how it ended.
 
+mod progress;
+
 use std::io::{self, BufRead, BufReader, Write};
 use std::path::PathBuf;
 use std::process::{Child, ChildStdin};
@@ -13,14 +15,14 @@ use tunebox_foundation::paths::simplify;
 use tunebox_sandbox::child::{Program, StderrTail, describe_exit, send_environment, wait_or_kill};
 
 use super::protocol::{Input, Job, Message, Order, Version, read, read_bytes, write};
-use crate::checkpoint;
 use crate::configuration::RunSettings;
-use crate::error::{Error, describe_kept};
+use crate::error::Error;
 use crate::observer::{Event, Observer};
 use crate::plan;
 use crate::ranks::{Connection, lock};
 use crate::report::settle_report;
 use crate::run::{Summary, run};
+use progress::Progress;
 
 /// How often `stop` is checked while the worker sends nothing.
 const POLL_INTERVAL: Duration = Duration::from_millis(20);
@@ -298,137 +300,5 @@ fn read_message(output: &mut impl BufRead) -> (Input<Message>, Vec<u8>) {
     }
 }
 
-/// How far the run is, by the worker's events: the method's name, the run's folder, and its finished and planned steps.
-#[derive(Default)]
-struct Progress {
-    method: Option<String>,
-    folder: Option<PathBuf>,
-    done: u64,
-    total: u64,
-}
-
-impl Progress {
-    /// Takes method, folder and steps from the plan, and the finished steps from each step. Ignores other events.
-    fn update(&mut self, event: &Event) {
-        match event {
-            Event::Planned { summary, folder, resumed } => {
-                self.method = Some(summary.method.clone());
-                self.folder = Some(folder.clone());
-                (self.done, self.total) = (resumed.unwrap_or(0), summary.steps);
-            }
-            Event::Step(step) => self.done = step.step,
-            _ => {}
-        }
-    }
-
-    /// Builds the error about a worker that failed, with the exit code of the sandbox. `how` completes the sentence
-    /// "the worker …", as in "was ended"; `why` is the cause. The error also names the step, by the worker's events,
-    /// and the last readable checkpoint, which is looked up on the disk because the worker's messages are not trusted.
-    /// The hint proposes to resume if there is a checkpoint.
-    fn worker_error(&self, how: &str, why: String) -> Error {
-        let kept = self.folder.as_ref().and_then(|folder| checkpoint::last_readable(folder));
-        let worker = self.method.as_ref().map_or("the worker".to_owned(), |name| format!("the worker of `{name}`"));
-        let when = match &self.folder {
-            None => "before the first step".to_owned(),
-            Some(_) if self.done >= self.total => "after the last step".to_owned(),
-            Some(_) => format!("in step {}", self.done + 1),
-        };
-        let hint = match &self.folder {
-            Some(folder) if kept.is_some() => {
-                format!("`tunebox train {}/run.toml --resume` goes on from there", folder.display())
-            }
-            // It read the model and the data.
-            None => "use the files that came with the model, and data with shorter texts or fewer records".into(),
-            _ => "the same command again; if it happens again, a smaller `train.batch` needs less memory".into(),
-        };
-        let explanation = Explanation::new("worker", format!("{worker} {how} {when}"))
-            .with_why(why)
-            .with_kept(describe_kept(kept.as_ref()))
-            .with_hint(hint);
-        Error::Explained(Box::new(explanation), Exit::Sandbox)
-    }
-}
-
 #[cfg(test)]
-mod tests {
-    use tunebox_foundation::explain::Explain;
-
-    use super::*;
-    use crate::observer::SilentObserver;
-
-    /// The error of a run whose worker is a shell script.
-    fn supervised(script: &str) -> (Explanation, Exit) {
-        let overrides = ["model.path=.", "data.path=data.jsonl", "method.use=./stranger.wasm"];
-        let settings = RunSettings::from_overrides(&overrides).unwrap();
-        let program = Program::at("/bin/sh").with("-c").with(script);
-        let error = execute(settings, Some(&program), &mut SilentObserver, &AtomicBool::new(false)).unwrap_err();
-        (error.explanation(), error.exit())
-    }
-
-    fn line(message: &Message) -> String {
-        serde_json::to_string(message).unwrap()
-    }
-
-    #[test]
-    fn a_worker_that_dies_is_told_with_its_signal_its_stderr_and_no_checkpoint() {
-        let hello = line(&Message::Hello(Version::this()));
-        let (told, exit) = supervised(&format!("echo '{hello}'; echo 'it could not' >&2; kill -ABRT $$"));
-
-        assert_eq!(told.what, "the worker aborted (signal 6, SIGABRT) before the first step");
-        assert_eq!(told.why.unwrap(), "its last words: it could not");
-        assert_eq!((told.kept.unwrap().as_str(), exit), ("nothing had been saved yet", Exit::Sandbox));
-        assert!(supervised("exit 0").0.what.contains("ended before it was done"));
-        assert!(supervised("exit 101").0.what.contains("panicked"));
-    }
-
-    #[test]
-    fn a_worker_that_breaks_off_in_a_line_died_and_is_not_garbled() {
-        let hello = line(&Message::Hello(Version::this()));
-        let (told, _) = supervised(&format!("echo '{hello}'; printf '{{\"event\":{{\"lo'; kill -KILL $$"));
-
-        assert_eq!(told.what, "the worker was killed (signal 9, SIGKILL) before the first step");
-    }
-
-    #[test]
-    fn what_is_no_report_is_told_and_ends_the_worker() {
-        let hello = line(&Message::Hello(Version::this()));
-        let other = hello.replace("\"version\":", "\"version\":9");
-        for (script, why) in [
-            ("echo nonsense; sleep 60".to_owned(), "a line is not what it should be"),
-            (format!("echo '{hello}'; echo '{{}}'; sleep 60"), "a line is not what it should be"),
-            (format!("echo '{hello}'; echo '{hello}'; sleep 60"), "it begins anew"),
-            (format!("echo '{other}'; sleep 60"), "it is another version of tunebox"),
-            ("exec cat /dev/zero".to_owned(), "a line is too long"),
-        ] {
-            let begun = Instant::now();
-            let (told, exit) = supervised(&script);
-            assert!(told.why.as_ref().unwrap().starts_with(why), "{script}: {told:?}");
-            assert_eq!(
-                (told.what.as_str(), exit),
-                ("the worker cannot be understood before the first step", Exit::Sandbox)
-            );
-            assert!(begun.elapsed() < Duration::from_secs(30), "{script} is waited for");
-        }
-    }
-
-    #[test]
-    fn what_a_worker_reports_is_told_as_if_it_had_happened_here() {
-        let report =
-            Explanation::new("data", "the line is not JSON").with_location("data.jsonl:7:15").with_why("it is not");
-        let failed = line(&Message::Failed(Box::new(report.clone()), Exit::Usage));
-        let (told, exit) = supervised(&format!("echo '{}'; echo '{failed}'", line(&Message::Hello(Version::this()))));
-
-        assert_eq!((told, exit), (report, Exit::Usage));
-    }
-
-    #[test]
-    fn a_program_that_is_not_there_is_told_with_what_to_do() {
-        let settings = RunSettings::from_overrides(&["model.path=.", "data.path=d", "method.use=./s"]);
-        let program = Program::at("/nowhere/tunebox");
-        let error =
-            execute(settings.unwrap(), Some(&program), &mut SilentObserver, &AtomicBool::new(false)).unwrap_err();
-
-        assert_eq!(error.to_string(), "the worker cannot be started");
-        assert!(error.hint().unwrap().contains("--in-process"));
-    }
-}
+mod tests;
