@@ -4,10 +4,12 @@
 //! accepts the settings is checked by `plan`.
 
 mod check;
+mod components;
 mod document;
 mod limits;
 mod names;
 mod problems;
+mod record;
 mod requests;
 mod sample;
 mod tables;
@@ -19,8 +21,7 @@ use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::files;
 use tunebox_foundation::paths::{resolve, simplify};
 use tunebox_model::RankGroup;
-use tunebox_model::hub::{Hub, Name, is_address};
-use tunebox_package::Reference;
+use tunebox_model::hub::is_address;
 use tunebox_sandbox::{CallObserver, Compiling, Profiler};
 
 pub use check::{choices, find_key, schema, type_names};
@@ -258,53 +259,6 @@ impl RunSettings {
         self.is_override(&format!("train.{key}")) || value(&self.file.train) != value(&TrainTable::default())
     }
 
-    /// Returns the settings as the text of a run file that works from any folder: defaults filled in (of the limits
-    /// only changed ones), the folder of runs and every existing path absolute, and the run named `name`. Names of
-    /// packages stay as they are. Leaves out `train.adapter` if the run continues an adapter.
-    #[must_use]
-    pub fn to_toml(&self, name: &str) -> String {
-        let absolute = |path: PathBuf| std::path::absolute(&path).unwrap_or(path).to_string_lossy().into_owned();
-        let mut file = self.file.clone();
-        let make_absolute = |key: &str, written: &mut String| {
-            let path = self.path(key, written);
-            if path.exists() {
-                *written = absolute(path);
-            }
-        };
-        make_absolute("model.path", &mut file.model.path);
-        if !file.data.path.is_empty() {
-            make_absolute("data.path", &mut file.data.path);
-        }
-        for (number, one) in file.data.files.iter_mut().enumerate() {
-            make_absolute(&format!("data.files.{number}"), one.path_mut());
-        }
-        file.model.adapter.iter_mut().for_each(|written| make_absolute("model.adapter", written));
-        for (number, teacher) in file.teacher.iter_mut().enumerate() {
-            make_absolute(&format!("teacher.{number}.path"), &mut teacher.path);
-        }
-        file.data.validation.iter_mut().for_each(|written| make_absolute("data.validation", written));
-        for (found, written) in self.references().into_iter().zip(file.components_mut()) {
-            if let Ok(Reference::File(path) | Reference::Folder(path)) = found {
-                *written = absolute(path);
-            }
-        }
-        for (number, name) in self.reward_models() {
-            if Path::new(&name).exists() {
-                file.verifier[number].r#use = format!("model:{}", absolute(name.into()));
-            }
-        }
-        file.run.folder = absolute(PathBuf::from(&file.run.folder));
-        file.run.name = Some(name.to_owned());
-        let mut table = toml::Table::try_from(&file).unwrap_or_default();
-        if file.model.adapter.is_some()
-            && let Some(train) = table.get_mut("train").and_then(toml::Value::as_table_mut)
-        {
-            // A continued adapter has its own description; both together are an error.
-            train.remove("adapter");
-        }
-        toml::to_string_pretty(&table).unwrap_or_default()
-    }
-
     /// Adds the location of a key in the run file to an error about the file or package that the key names. Leaves
     /// errors that have a location, and those about a `--set`, as they are.
     pub(crate) fn with_location(&self, key: &str, error: impl Into<Error>) -> Error {
@@ -316,101 +270,6 @@ impl RunSettings {
                 Error::Explained(Box::new(explanation), exit)
             }
             _ => error,
-        }
-    }
-
-    /// Whether the method, every verifier but reward models and the environment are built in. A name that cannot be
-    /// found does not count as built in: a file may appear under it before the run starts.
-    #[must_use]
-    pub fn is_all_built_in(&self) -> bool {
-        self.references().iter().all(|found| matches!(found, Ok(Reference::Builtin(_))))
-    }
-
-    /// Finds the method, then every verifier but reward models in the order of the run file, then the environment,
-    /// without opening them. One that cannot be found is an error in the list.
-    #[must_use]
-    pub fn references(&self) -> Vec<Result<Reference, Error>> {
-        let verifiers = self.verifier_numbers(false).map(|number| self.verifier_reference(number));
-        std::iter::once(self.method_reference()).chain(verifiers).chain(self.environment_reference()).collect()
-    }
-
-    /// The dotted keys of the components that [`references`](Self::references) finds, in the same order.
-    pub(crate) fn component_keys(&self) -> Vec<String> {
-        let verifiers = self.verifier_numbers(false).map(|number| format!("verifier.{number}.use"));
-        let environment = self.file.environment.iter().map(|_| "environment.use".to_owned());
-        std::iter::once("method.use".to_owned()).chain(verifiers).chain(environment).collect()
-    }
-
-    /// The reward models among the verifiers: the number of each verifier, from 0, and the path of the model's folder,
-    /// resolved, or, if nothing is there, what is written, which may be a name on the hub.
-    pub(crate) fn reward_models(&self) -> Vec<(usize, String)> {
-        let name = |number: usize| {
-            let written = self.file.verifier[number].reward_model().unwrap_or_default();
-            let path = self.path(&format!("verifier.{number}.use"), written);
-            (number, if path.exists() { path.to_string_lossy().into_owned() } else { written.to_owned() })
-        };
-        self.verifier_numbers(true).map(name).collect()
-    }
-
-    /// The numbers, from 0, of the verifiers that are reward models, or, if `are_models` is false, of the others.
-    pub(crate) fn verifier_numbers(&self, are_models: bool) -> impl Iterator<Item = usize> {
-        let numbered = self.file.verifier.iter().enumerate();
-        numbered.filter(move |(_, table)| table.reward_model().is_some() == are_models).map(|(number, _)| number)
-    }
-
-    /// Finds the method by `method.use`: a built-in name, a package of the store, or a path.
-    pub(crate) fn method_reference(&self) -> Result<Reference, Error> {
-        self.reference("method.use", &self.file.method.r#use, Reference::parse)
-    }
-
-    /// Finds verifier number `number` (from 0) of the run file by its `use`.
-    pub(crate) fn verifier_reference(&self, number: usize) -> Result<Reference, Error> {
-        self.reference(&format!("verifier.{number}.use"), &self.file.verifier[number].r#use, Reference::verifier)
-    }
-
-    /// Finds the environment of the run file by its `use`; `None` if the run has none.
-    pub(crate) fn environment_reference(&self) -> Option<Result<Reference, Error>> {
-        let environment = self.file.environment.as_ref()?;
-        Some(self.reference("environment.use", &environment.r#use, Reference::environment))
-    }
-
-    /// Resolves the component that the run file or a `--set` names as `written` at `key`, with the function `find`,
-    /// which also gets the folder that paths at the key are relative to. A component that cannot be found is an error
-    /// located at the key.
-    fn reference(
-        &self,
-        key: &str,
-        written: &str,
-        find: fn(&str, &Path) -> Result<Reference, tunebox_package::Error>,
-    ) -> Result<Reference, Error> {
-        let base = self.path(key, "");
-        let base = if base.as_os_str().is_empty() { Path::new(".") } else { &base };
-        find(written, base).map_err(|error| self.with_location(key, error))
-    }
-
-    /// Appends `@` and the found version to the name of every package of the store that the run file names without one,
-    /// for the method, the verifiers and the environment, so that a version stored later changes nothing. Leaves other
-    /// references, and those that cannot be found, as they are.
-    pub(crate) fn pin_versions(&mut self) {
-        for (found, written) in self.references().into_iter().zip(self.file.components_mut()) {
-            if let Ok(Reference::Stored(stored)) = found
-                && *written == stored.name
-            {
-                *written = format!("{}@{}", stored.name, stored.version);
-            }
-        }
-    }
-
-    /// Replaces the revision in each address of data on a hub by the commit that the cache has under it, so that a commit
-    /// pushed later changes nothing. Leaves addresses of data that the cache does not have.
-    pub(crate) fn pin_data(&mut self) {
-        let hub = Hub::from_environment(true);
-        let data = &mut self.file.data;
-        let files = data.files.iter_mut().map(DataFile::path_mut);
-        for address in files.chain([&mut data.path]).chain(&mut data.validation) {
-            if let Some(pinned) = Name::parse_data(address).and_then(|name| hub.pin(&name)) {
-                *address = pinned.to_string();
-            }
         }
     }
 
