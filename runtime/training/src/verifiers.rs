@@ -3,25 +3,24 @@
 //! A verifier that traps or takes too long gives no verdict, which is counted and reported once a step. One that fails
 //! on most completions ends the run, which would learn from noise.
 
+mod entry;
 mod judging;
+mod samples;
 mod sharing;
 
-use std::borrow::Cow;
 use std::time::{Duration, Instant};
 
-use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::format::seven_digits;
 use tunebox_model::generate::{Completion, Sampling, check_prompts, generate};
 use tunebox_model::tokenizer::Tokenizer;
 use tunebox_model::{Policy, RankGroup, View};
-use tunebox_sandbox::{DECODED_BYTES, Question, Verdict};
+use tunebox_sandbox::{Question, Verdict};
 
-use crate::answers::cut_text;
 use crate::environment::Environment;
 use crate::error::Error;
-use crate::observer::Sample;
 use crate::plan::verifier::PlannedVerifier;
-use judging::Judging;
+use entry::{Entry, Texts};
+pub(crate) use samples::{pick_samples, sample_of};
 pub(crate) use sharing::Counts;
 use sharing::share_work;
 
@@ -31,9 +30,6 @@ pub(crate) const TOLERATED_FAILURES: usize = 8;
 /// The message about completions without a reward.
 pub(crate) const NO_VERDICT: &str = "no verifier gave a verdict on any completion: do the records have the fields that the \
                                      verifiers read, such as `answer`?";
-
-/// How many prompts [`pick_samples`] takes.
-const SHOWN_PROMPTS: usize = 2;
 
 /// A completion to judge.
 #[derive(Clone, Copy)]
@@ -46,45 +42,6 @@ pub struct Answer<'a> {
     pub last_turn: &'a [u32],
     /// The reward that the environment gave.
     pub reward: Option<f32>,
-}
-
-/// Decodes the completions of one call for its verifiers. The first ones are decoded once and kept, up to
-/// [`DECODED_BYTES`]; the others are decoded for each verifier, so that the memory of all does not grow with their
-/// number.
-struct Texts<'a> {
-    tokenizer: &'a Tokenizer,
-    /// The texts of the first completions, in order.
-    decoded: Vec<String>,
-    /// Bytes of `decoded`.
-    bytes: usize,
-}
-
-impl Texts<'_> {
-    /// Returns the text of completion number `number` (from 0) of this call, whose token ids are `ids`, without special
-    /// tokens. Keeps a newly decoded text if all texts before it are kept and the kept texts then have at most
-    /// [`DECODED_BYTES`].
-    fn decode(&mut self, number: usize, ids: &[u32]) -> Result<Cow<'_, str>, Error> {
-        if number < self.decoded.len() {
-            return Ok(Cow::Borrowed(&self.decoded[number]));
-        }
-        let text = self.tokenizer.decode(ids, true)?;
-        if number > self.decoded.len() || self.bytes + text.len() > DECODED_BYTES {
-            return Ok(Cow::Owned(text));
-        }
-        self.bytes += text.len();
-        self.decoded.push(text);
-        Ok(Cow::Borrowed(&self.decoded[number]))
-    }
-}
-
-/// A verifier, and its results in the present step.
-struct Entry {
-    name: String,
-    weight: f32,
-    /// The verdict on a completion on which it fails; `None` for no verdict.
-    on_failure: Option<f32>,
-    judge: Judging,
-    counts: Counts,
 }
 
 /// The run's verifiers, and its environment, which counts as the last of them.
@@ -104,13 +61,7 @@ impl Verifiers {
     /// # Errors
     /// A verifier that rejects its settings or cannot be started, and a reward model that is not open.
     pub fn open(planned: &[PlannedVerifier], seconds: f64) -> Result<Self, Error> {
-        let entry = |planned: &PlannedVerifier| {
-            let judge = Judging::open(&planned.judge)?;
-            let PlannedVerifier { name, weight, on_failure, .. } = planned;
-            let (name, weight, on_failure) = (name.clone(), *weight, *on_failure);
-            Ok(Entry { name, weight, on_failure, judge, counts: Counts::default() })
-        };
-        let entries = planned.iter().map(entry).collect::<Result<_, Error>>()?;
+        let entries = planned.iter().map(Entry::open).collect::<Result<_, Error>>()?;
         Ok(Self { entries, environment: None, seconds })
     }
 
@@ -214,7 +165,7 @@ impl Verifiers {
         let mut rows = share_work(ranks, "judge", &weights, self, |verifiers, own| {
             let (answers, all) = (&answers[own], weights.len());
             let mut rows = vec![Vec::with_capacity(verifiers.entries.len()); answers.len()];
-            let mut texts = Texts { tokenizer, decoded: Vec::new(), bytes: 0 };
+            let mut texts = Texts::new(tokenizer);
             for entry in &mut verifiers.entries {
                 let judged = entry.judge_all(&mut texts, answers, all, end);
                 // State of a verifier must not reach the next step: a resumed run would differ.
@@ -289,118 +240,4 @@ impl Verifiers {
         }
         warnings
     }
-}
-
-impl Entry {
-    /// Judges completions by this verifier; returns one verdict for each, in order. The verdict is NaN if the verifier
-    /// abstained, and `on_failure`, or NaN without it, if the verifier failed. Adds every verdict and failure to the
-    /// counts. `total` is the number of completions on all ranks. Fails when `end` is reached, and as soon as the
-    /// verifier failed too often ([`check_failures`](Self::check_failures)).
-    fn judge_all(
-        &mut self,
-        texts: &mut Texts<'_>,
-        answers: &[Answer<'_>],
-        total: usize,
-        end: Option<Instant>,
-    ) -> Result<Vec<f32>, Error> {
-        let (mut verdicts, mut failed) = (Vec::with_capacity(answers.len()), 0);
-        for (number, Answer { question, last_turn, .. }) in answers.iter().enumerate() {
-            let verdict = self.judge.verdict(question, &texts.decode(number, last_turn)?, end);
-            if end.is_some_and(|end| Instant::now() >= end) {
-                return Err(too_long_error(&self.name));
-            }
-            let is_failure = matches!(verdict, Verdict::Failed(_));
-            let found = self.counts.add(verdict);
-            if let Some(value) = self.on_failure.filter(|_| is_failure) {
-                verdicts.push(self.counts.add(Verdict::Value(value)));
-                continue;
-            }
-            failed += usize::from(is_failure);
-            verdicts.push(found);
-            self.check_failures(failed, total)?;
-        }
-        Ok(verdicts)
-    }
-
-    /// Fails if the verifier failed on all `total` completions (at least one), or on more than half of them and more
-    /// than eight. Never fails for a verifier with a verdict on failures (`on_failure`).
-    fn check_failures(&self, failed: usize, total: usize) -> Result<(), Error> {
-        let too_many = failed > TOLERATED_FAILURES.max(total / 2) || failed == total && total > 0;
-        if too_many && self.on_failure.is_none() { Err(self.too_many_failures_error(failed, total)) } else { Ok(()) }
-    }
-
-    /// Builds the error about a verifier that failed on `failed` of `total` completions, with the first cause in this
-    /// step and the exit code of the sandbox.
-    fn too_many_failures_error(&self, failed: usize, total: usize) -> Error {
-        let what = format!("the verifier `{}` failed on {failed} of {total} completions", self.name);
-        let explanation = Explanation::new("training", what)
-            .with_why(self.counts.reason.clone().unwrap_or_default())
-            .with_hint("fix the verifier, or raise its time limit with `--set limits.verifier-seconds=…`");
-        Error::Explained(Box::new(explanation), Exit::Sandbox)
-    }
-}
-
-/// Builds the error about verifiers that take longer than a step may; `name` is the verifier that judged when the time
-/// was over. Exit code of the sandbox.
-fn too_long_error(name: &str) -> Error {
-    let explanation = Explanation::new("sandbox", "the verifiers took longer than a step may")
-        .with_location(format!("at the verifier `{name}`"))
-        .with_why("their starts and verdicts together count towards `limits.step-wall-seconds`")
-        .with_hint("a verifier that is faster, fewer completions, or a higher `limits.step-wall-seconds`");
-    Error::Explained(Box::new(explanation), Exit::Sandbox)
-}
-
-/// Picks completions to show: for each of the first two prompts the one with the highest reward and the one with the
-/// lowest, the first of equals; one of a prompt whose completions have equal rewards. `groups` gives the index of each
-/// completion's prompt, `verdicts` is `[completions][verifiers]`, NaN for no verdict, and `weights` has the name and
-/// the weight of every verifier. Fails if tokens cannot be decoded.
-pub(crate) fn pick_samples(
-    tokenizer: &Tokenizer,
-    answers: &[Answer<'_>],
-    groups: &[u32],
-    verdicts: &[Vec<f32>],
-    weights: &[(String, f32)],
-) -> Result<Vec<Sample>, tunebox_model::Error> {
-    let reward = |row: usize| reward_of(&verdicts[row], weights);
-    let mut prompts: Vec<u32> = Vec::new();
-    for group in groups {
-        if prompts.len() < SHOWN_PROMPTS && !prompts.contains(group) {
-            prompts.push(*group);
-        }
-    }
-    let mut rows = Vec::new();
-    for prompt in prompts {
-        let mut own: Vec<usize> = (0..answers.len()).filter(|row| groups[*row] == prompt).collect();
-        // Stable, so that the first of equals comes first; without a verdict last.
-        own.sort_by(|one, other| reward(*other).unwrap_or(f64::MIN).total_cmp(&reward(*one).unwrap_or(f64::MIN)));
-        rows.extend(own.first());
-        rows.extend(own.last().filter(|last| reward(**last) != reward(own[0])));
-    }
-    rows.into_iter().map(|row: usize| sample_of(tokenizer, &answers[row], &verdicts[row], weights)).collect()
-}
-
-/// The weighted sum of the verdicts on a completion, rounded to seven significant digits; `None` if no verifier gave
-/// one. `verdicts` has NaN for no verdict, and `weights` the name and the weight of every verifier.
-fn reward_of(verdicts: &[f32], weights: &[(String, f32)]) -> Option<f64> {
-    let given = verdicts.iter().zip(weights).filter(|(verdict, _)| !verdict.is_nan());
-    let parts: Vec<f64> = given.map(|(verdict, (_, weight))| f64::from(verdict * weight)).collect();
-    (!parts.is_empty()).then(|| seven_digits(parts.iter().sum()))
-}
-
-/// Builds what is shown of a completion: its prompt and text, cut to a length for display, its reward ([`reward_of`]),
-/// and the verdicts that are not NaN, by name. `verdicts` and `weights` are in one order. Fails if tokens cannot be
-/// decoded.
-pub(crate) fn sample_of(
-    tokenizer: &Tokenizer,
-    answer: &Answer<'_>,
-    verdicts: &[f32],
-    weights: &[(String, f32)],
-) -> Result<Sample, tunebox_model::Error> {
-    let given = verdicts.iter().zip(weights).filter(|(verdict, _)| !verdict.is_nan());
-    Ok(Sample {
-        prompt: cut_text(&answer.question.prompt),
-        completion: cut_text(&tokenizer.decode(answer.ids, true)?),
-        reward: reward_of(verdicts, weights),
-        verdicts: given.map(|(verdict, (name, _))| (name.clone(), f64::from(*verdict))).collect(),
-    })
 }
