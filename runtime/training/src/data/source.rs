@@ -264,11 +264,13 @@ struct Position {
     begin: Option<(u64, usize)>,
     /// Bytes that may be read before the record must end.
     left: u64,
+    /// Whether the end of the text was reached.
+    is_at_end: bool,
 }
 
 impl Position {
     /// The beginning of a file.
-    const START: Self = Self { line: 1, column: 1, begin: None, left: MAX_RECORD_BYTES };
+    const START: Self = Self { line: 1, column: 1, begin: None, left: MAX_RECORD_BYTES, is_at_end: false };
 
     /// The position after `byte`. The first byte that is neither space, comma nor `[` begins a record.
     fn after(mut self, byte: u8) -> Self {
@@ -303,6 +305,7 @@ impl<R: BufRead> Read for Following<'_, R> {
         }
         let most = buffer.len().min(usize::try_from(position.left).unwrap_or(usize::MAX));
         let length = self.reader.read(&mut buffer[..most])?;
+        position.is_at_end = length == 0;
         for byte in &buffer[..length] {
             position = position.after(*byte);
         }

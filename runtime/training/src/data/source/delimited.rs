@@ -25,7 +25,7 @@ pub(super) fn separator(head: &[u8]) -> u8 {
 ///
 /// # Errors
 /// A reader or a sink that fails; a first row with more than 1,000 columns or with two of one name; a row of 16 MiB or
-/// more.
+/// more; and a quote that is not closed, because the field that it begins would hold the rest of the file.
 pub(super) fn read(reader: &mut impl BufRead, separator: u8, chunks: &mut Chunks<'_>) -> Result<u64, Error> {
     let position = Cell::new(Position::START);
     let is_crlf = has_crlf(reader).map_err(|error| unreadable(chunks.name, error))?;
@@ -38,6 +38,9 @@ pub(super) fn read(reader: &mut impl BufRead, separator: u8, chunks: &mut Chunks
         _ => unreadable(name, error),
     };
     let names = table.byte_headers().map_err(|error| failed(chunks.name, 1, error))?.clone();
+    if position.get().is_at_end && !names.is_empty() {
+        return Err(unclosed_quote(chunks.name, 1, &names));
+    }
     let names = column_names(chunks.name, &names)?;
     let (mut row, mut count) = (ByteRecord::new(), 0);
     loop {
@@ -47,12 +50,33 @@ pub(super) fn read(reader: &mut impl BufRead, separator: u8, chunks: &mut Chunks
             return chunks.finish(count);
         }
         count += 1;
+        // Every row ends before the end of the text, except inside a quoted field.
+        let is_unclosed = position.get().is_at_end;
         // The library counts a line at `\n`: of `\r\n` after the row, of blank lines before it.
-        let inside = row.as_slice().iter().filter(|byte| **byte == b'\n').count() as u64;
+        let inside = count_line_ends(row.as_slice());
         let passed = table.position().line() - line;
-        let number = line + passed.saturating_sub(inside + u64::from(!is_crlf));
+        let number = line + passed.saturating_sub(inside + u64::from(!is_crlf && !is_unclosed));
+        if is_unclosed {
+            return Err(unclosed_quote(chunks.name, number, &row));
+        }
         chunks.push_row(number, read_row(&names, &row))?;
     }
+}
+
+/// Builds the error about a table whose last row, which begins at line `number`, ends inside a quoted field. Names the
+/// line in which that field, the last of the row, begins.
+fn unclosed_quote(file: &str, number: u64, row: &ByteRecord) -> Error {
+    let before: u64 = row.iter().take(row.len().saturating_sub(1)).map(count_line_ends).sum();
+    Explanation::new("data", "a quote is not closed")
+        .with_location(format!("{file}:{}", number + before))
+        .with_why("the field that it begins goes on to the end of the file")
+        .with_hint("close the quote after the text; a quote in a quoted text is written twice")
+        .into()
+}
+
+/// The number of line ends (`\n`) in a text.
+fn count_line_ends(text: &[u8]) -> u64 {
+    text.iter().filter(|byte| **byte == b'\n').count() as u64
 }
 
 /// Whether the first line in the reader's buffer, which is filled if it is empty, ends with `\r\n`. False if no line

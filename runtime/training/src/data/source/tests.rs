@@ -162,6 +162,23 @@ fn rows_and_headers_that_fit_no_table_are_told() {
 }
 
 #[test]
+fn a_quote_that_is_not_closed_is_an_error_at_the_line_where_it_begins() {
+    for (text, line) in [
+        ("a,b\n1,2\n3,\"4\n5,6\n7,8\n", 3),
+        ("a,b\n\n\n1,\"2\n2\"\n\"3\n3\",\"4\n5,6", 7),
+        ("a,\"b\n1,2\n", 1),
+        ("a,b\n1,\"", 2),
+    ] {
+        for text in [text.to_owned(), text.replace('\n', "\r\n")] {
+            let error = error("a.csv", text.as_bytes());
+            assert_eq!(error.what, "a quote is not closed", "{text:?}");
+            assert!(error.location.as_ref().unwrap().ends_with(&format!("a.csv:{line}")), "{text:?}: {error:?}");
+        }
+    }
+    assert_eq!(records("a.csv", b"a,b\n1,\"2\n\""), [found(2, 1, r#"{"a":"1","b":"2\n"}"#)]);
+}
+
+#[test]
 fn compressed_files_are_unpacked_by_their_content() {
     let lines = b"{\"a\":1}\n{\"b\":2}\n";
     let wanted = records("a.jsonl", lines);
