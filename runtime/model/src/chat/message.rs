@@ -31,6 +31,12 @@ impl Message {
         matches!(self.role.as_str(), "assistant" | "model")
     }
 
+    /// Whether the message is an answer to learn from: one without the field `weight` of 0, by which OpenAI's format
+    /// for fine-tuning leaves an answer out.
+    pub(super) fn is_learned(&self) -> bool {
+        self.is_answer() && self.fields.get("weight").and_then(Value::as_f64) != Some(0.0)
+    }
+
     /// The fields that a template sees: role, content unless it was null or missing, and all other fields except null
     /// ones. The first of `reasoning_content`, `thinking` and `reasoning` that is present and not null becomes
     /// `reasoning_content` and, unless there is a `thinking`, also `thinking`.

@@ -14,10 +14,10 @@ use crate::tokenizer::{Spans, Tokenizer};
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize, schemars::JsonSchema)]
 #[serde(rename_all = "kebab-case")]
 pub enum Answers {
-    /// Every assistant message.
+    /// Every assistant message whose `weight` is not 0.
     #[default]
     All,
-    /// The last assistant message only.
+    /// Only the last of these messages.
     Last,
 }
 
@@ -74,14 +74,14 @@ pub enum Example<'a> {
 }
 
 /// Renders a conversation with its tools and template variables and encodes the text, without ids that the template
-/// does not write. A token is a target if any byte of it lies in an answer; `which` selects all answers or only the
-/// last one.
+/// does not write. A token is a target if any byte of it lies in an answer; `which` selects all answers whose `weight`
+/// is not 0, or only the last of them.
 ///
 /// The end-of-turn token of an answer is a target, and so is what the template writes after it before the next turn.
 ///
 /// # Errors
-/// When the conversation has no answer, it cannot be told which tokens are answers, no target is left, or rendering or
-/// encoding fails.
+/// When the conversation has no such answer, the template leaves out a call of a tool, it cannot be told which tokens
+/// are answers, no target is left, or rendering or encoding fails.
 pub fn encode_conversation(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,

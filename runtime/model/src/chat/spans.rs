@@ -8,69 +8,93 @@
 use std::ops::Range;
 
 use super::error;
-use super::message::Conversation;
+use super::message::{Conversation, Message};
 use super::records::Answers;
 use super::template::ChatTemplate;
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 
-/// Renders a conversation; returns the text and the byte ranges in it of the answers that `which` selects. Uses the
-/// template's own `{% generation %}` marks where it has them, else compares renderings of growing prefixes.
+/// Renders a conversation; returns the text and the byte ranges in it of the answers that `which` selects of those
+/// whose `weight` is not 0. Uses the template's own `{% generation %}` marks where it has them, else compares
+/// renderings of growing prefixes.
 ///
 /// # Errors
-/// When no message is an answer of the model, the template rejects the conversation, or a range cannot be determined.
+/// When no message is such an answer, the template rejects the conversation or leaves out a call of a tool, or a range
+/// cannot be determined.
 pub(super) fn find(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
     which: Answers,
 ) -> Result<(String, Vec<Range<usize>>)> {
-    let turns: Vec<usize> =
-        (0..conversation.messages.len()).filter(|&turn| conversation.messages[turn].is_answer()).collect();
-    let no_answer = || error::explain("the conversation has no answer to learn from");
-    let last = *turns.last().ok_or_else(|| no_answer().with_hint("give at least one message the role `assistant`"))?;
+    let messages = conversation.messages;
+    let turns: Vec<usize> = (0..messages.len()).filter(|&turn| messages[turn].is_answer()).collect();
+    let mut learned: Vec<usize> = (0..turns.len()).filter(|&number| messages[turns[number]].is_learned()).collect();
+    let Some(last) = learned.len().checked_sub(1) else {
+        let hint = match turns.is_empty() {
+            true => "give at least one message the role `assistant`",
+            false => "leave the record out: the `weight` of every answer is 0",
+        };
+        return Err(error::explain("the conversation has no answer to learn from").with_hint(hint).into());
+    };
+    if which == Answers::Last {
+        learned.drain(..last);
+    }
 
     if let Some((text, spans)) = template.render_marked(conversation)? {
-        let spans = match which {
-            Answers::All => spans,
-            Answers::Last => select_last_answer(template, conversation, &text, spans, (last, turns.len()))?,
+        check_calls(&text, messages)?;
+        let spans = match learned.len() == turns.len() {
+            true => spans,
+            false => select_answers(template, conversation, &text, spans, (&turns, &learned))?,
         };
         return Ok((text, spans));
     }
 
     let text = template.render_conversation(conversation, false)?;
+    check_calls(&text, messages)?;
     let search = Search { tokenizer, template, conversation, text: &text };
-    let first = if which == Answers::Last { turns.len() - 1 } else { 0 };
-    let mut spans = Vec::with_capacity(turns.len() - first);
-    for (number, &turn) in turns.iter().enumerate().skip(first) {
-        spans.push(search.answer(turn, number + 1)?);
-    }
+    let spans = learned.iter().map(|&number| search.answer(turns[number], number + 1)).collect::<Result<_>>()?;
     Ok((text, spans))
 }
 
-/// Selects the marked spans of the last answer: the last span if there are as many spans as answers, else those that
-/// end after the rendering of all messages before the last answer. The pair holds the index of the last answer's
-/// message and the number of answers. Errors: the numbers differ, and `text` does not begin with the rendering of the
-/// messages before, with or without the opening of an answer.
-fn select_last_answer(
+/// Fails if a function that a message calls in its `tool_calls` is not named in `text`, the rendering of the
+/// conversation: the template then leaves calls out, and the answer would be learned without them.
+fn check_calls(text: &str, messages: &[Message]) -> Result<()> {
+    let calls = messages.iter().filter_map(|message| message.fields.get("tool_calls")?.as_array()).flatten();
+    let mut names = calls.filter_map(|call| call.pointer("/function/name")?.as_str());
+    names.find(|name| !text.contains(*name)).map_or(Ok(()), |name| {
+        let problem = error::explain(format!("the chat template leaves out the call of `{name}`"));
+        Err(problem.with_hint("take a model whose chat template has tools").into())
+    })
+}
+
+/// Selects the marked spans of some answers: those of the same numbers if there are as many spans as answers; else, of
+/// the last answer alone, those that end after the rendering of all messages before it. The pair holds the indices of
+/// the messages that are answers, and the numbers of the wanted ones among them. Errors: the numbers differ, and other
+/// answers than the last are wanted or `text` does not begin with the rendering of the messages before it, with or
+/// without the opening of an answer.
+fn select_answers(
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
     text: &str,
     mut spans: Vec<Range<usize>>,
-    (turn, answers): (usize, usize),
+    (turns, wanted): (&[usize], &[usize]),
 ) -> Result<Vec<Range<usize>>> {
+    let answers = turns.len();
     if spans.len() == answers {
-        return Ok(spans.split_off(answers - 1));
+        return Ok(wanted.iter().map(|&number| spans[number].clone()).collect());
     }
 
-    let before = conversation.first(turn);
+    let before = conversation.first(turns[answers - 1]);
     let given = [true, false].into_iter().filter_map(|opening| template.render_conversation(&before, opening).ok());
-    if let Some(given) = given.into_iter().find(|given| text.starts_with(given.as_str())) {
+    if wanted == [answers - 1]
+        && let Some(given) = given.into_iter().find(|given| text.starts_with(given.as_str()))
+    {
         spans.retain(|span| span.end > given.len());
         return Ok(spans);
     }
     let why = format!("the template marks {} places for {answers} answers", spans.len());
-    Err(error::unclear(answers, "begins", why))
+    Err(error::unclear(wanted[0] + 1, "begins", why))
 }
 
 /// The search for answers in `text`, the rendering of one conversation.

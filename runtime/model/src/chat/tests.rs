@@ -135,6 +135,40 @@ fn only_the_last_answer_is_a_target_where_that_is_asked() {
 }
 
 #[test]
+fn an_answer_of_weight_0_is_no_target() {
+    let chats = Chats::open();
+    let mut messages = talk(&[("user", "a"), ("assistant", "one"), ("user", "b"), ("assistant", "two")]);
+    let weigh = |message: &mut Message, weight: u8| drop(message.fields.insert("weight".into(), weight.into()));
+    weigh(&mut messages[1], 0);
+    for name in ["plain", "marked"] {
+        let template = chats.template(name);
+        assert_eq!(chats.targets(&template, &messages, Answers::All), "two<|end|>\n", "{name}");
+        weigh(&mut messages[3], 0);
+        let error = chats.encode(&template, &messages, Answers::All).unwrap_err();
+        assert_eq!(error.hint().unwrap(), "leave the record out: the `weight` of every answer is 0");
+        weigh(&mut messages[1], 1);
+        assert_eq!(chats.targets(&template, &messages, Answers::Last), "one<|end|>\n", "{name}");
+        weigh(&mut messages[1], 0);
+        weigh(&mut messages[3], 1);
+    }
+}
+
+#[test]
+fn a_template_that_leaves_out_the_call_of_a_tool_is_an_error() {
+    let chats = Chats::open();
+    let mut messages = talk(&[("user", "a"), ("assistant", "")]);
+    let calls = json!([{ "type": "function", "function": { "name": "weather", "arguments": {} } }]);
+    messages[1].fields.insert("tool_calls".into(), calls);
+    let error = chats.encode(&chats.template("plain"), &messages, Answers::All).unwrap_err();
+    assert_eq!(error.to_string(), "the chat template leaves out the call of `weather`");
+    let source = "{% for message in messages %}<|turn|>{{ message.role }} {{ message.content }}\
+                  {% for call in message.tool_calls or [] %}{{ call.function.name }}{% endfor %}<|end|>{% endfor %}\
+                  {% if add_generation_prompt %}<|turn|>assistant {% endif %}";
+    let template = ChatTemplate::parse(source, &chats.tokenizer).unwrap();
+    assert!(chats.targets(&template, &messages, Answers::All).ends_with("weather<|end|>"));
+}
+
+#[test]
 fn an_answer_that_a_template_shortens_later_still_ends_at_its_end_of_turn_token() {
     let chats = Chats::open();
     let found = chats.targets(&chats.template("thinking"), &chats.messages("thought"), Answers::All);

@@ -5,6 +5,7 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
+use serde_json::Value;
 use serde_json::value::RawValue;
 use tunebox_foundation::explain::Explanation;
 
@@ -21,6 +22,21 @@ pub(super) fn wrong_type(field: &str, found: &str, wanted: &str) -> Fault {
     Explanation::new("data", format!("`{field}` is {found}, {wanted} is wanted")).into()
 }
 
+/// Names the type of a JSON value, with its article, such as `a number`; `empty text` for an empty string, and
+/// `missing` for `None`.
+pub(super) fn describe_type(value: Option<&Value>) -> &'static str {
+    match value {
+        None => "missing",
+        Some(Value::Null) => "null",
+        Some(Value::Bool(_)) => "a truth value",
+        Some(Value::Number(_)) => "a number",
+        Some(Value::String(text)) if text.is_empty() => "empty text",
+        Some(Value::String(_)) => "text",
+        Some(Value::Array(_)) => "a list",
+        Some(Value::Object(_)) => "an object",
+    }
+}
+
 /// The fault about a field whose text or list is empty.
 pub(super) fn empty_field(field: &str) -> Fault {
     Explanation::new("data", format!("`{field}` is empty")).into()
@@ -30,7 +46,7 @@ pub(super) fn empty_field(field: &str) -> Fault {
 /// and that was probably meant; the hint proposes it, and there is none without it.
 pub(super) fn missing_field(field: &str, shape: Shape, similar: Option<&str>) -> Fault {
     let hint = similar.map(|similar| format!("did you mean `{field}` by `{similar}`?"));
-    let why = format!("the data is {shape}: every line needs {}", shape.fields());
+    let why = format!("the data is {shape}: every record needs {}", shape.fields());
     Explanation { hint, ..Explanation::new("data", format!("`{field}` is missing")).with_why(why) }.into()
 }
 
@@ -55,9 +71,9 @@ pub(super) fn unknown_shape(fields: &[&str], wanted: &[Shape]) -> Fault {
     Explanation::new("data", what).with_hint(hint).into()
 }
 
-/// A sentence that lists the fields of each wanted shape, and says how columns of other names are read.
+/// A sentence that lists the fields of each wanted shape, and says how fields of other names are read.
 pub(super) fn mapping_hint(wanted: &[Shape]) -> String {
-    format!("{}; `data.map` reads them from columns of other names", accepted_fields(wanted))
+    format!("{}; `data.map` reads them under other names", accepted_fields(wanted))
 }
 
 /// What the JSON parser says about a text, without its own line and column, which counts bytes.
@@ -67,12 +83,12 @@ pub(super) fn json_problem(error: &serde_json::Error) -> String {
     message[..end].replace("EOF while parsing", "it ends inside")
 }
 
-/// A sentence with an example of a valid line. Shows a prompt with its completion if `shapes` is empty or contains that
-/// shape, else the first of `shapes`.
-pub(super) fn example_line(shapes: &[Shape]) -> String {
+/// A sentence with an example of a valid record of JSON, which `unit` calls a line or a record. Shows a prompt with its
+/// completion if `shapes` is empty or contains that shape, else the first of `shapes`.
+pub(super) fn example(unit: &str, shapes: &[Shape]) -> String {
     let shape = shapes.iter().find(|shape| **shape == Shape::PromptCompletion).or(shapes.first());
     let example = shape.copied().unwrap_or(Shape::PromptCompletion).facts().example;
-    format!("every line is one JSON object, such as {example}")
+    format!("every {unit} is one JSON object, such as {example}")
 }
 
 /// A sentence that lists the fields of each shape that the method learns from.

@@ -2,6 +2,8 @@
 //!
 //! The first record of a file decides: its layout holds for all of the file.
 
+mod conversation;
+
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value, json};
@@ -10,6 +12,7 @@ use tunebox_foundation::nearest::nearest;
 
 use super::fault::{self, Fault};
 use super::shape::Shape;
+use conversation::{assistant, is_share_gpt, read_conversation, read_history, wrap_tools};
 
 /// The fields that `data.map` may give.
 const FIELDS: [&str; 14] = [
@@ -45,7 +48,7 @@ struct Pair {
 /// The layouts with a question and its answer. The first whose columns a record has is taken, so the most specific come
 /// first.
 const PAIRS: [Pair; 8] = [
-    Pair { name: "Alpaca", prompt: "instruction", context: Some("input"), answer: "output" },
+    Pair { name: ALPACA, prompt: "instruction", context: Some("input"), answer: "output" },
     Pair { name: "Dolly", prompt: "instruction", context: Some("context"), answer: "response" },
     Pair { name: "", prompt: "question", context: None, answer: "answer" },
     Pair { name: "", prompt: "question", context: None, answer: "response" },
@@ -55,24 +58,18 @@ const PAIRS: [Pair; 8] = [
     Pair { name: "", prompt: "input", context: None, answer: "output" },
 ];
 
+/// What the layout of Alpaca is known as.
+const ALPACA: &str = "Alpaca";
+
+/// The column of the layout of Alpaca with the turns before the prompt, as in LLaMA-Factory, where their answers are
+/// learned as well.
+const HISTORY: &str = "history";
+
+/// What the layout of ShareGPT is known as.
+const SHARE_GPT: &str = "ShareGPT";
+
 /// The columns that hold a conversation.
 const CONVERSATIONS: [&str; 3] = ["conversations", "conversation", "messages"];
-
-/// The roles of messages by the names, in lower case, that ShareGPT files give the speakers.
-const SPEAKERS: [(&str, &str); 12] = [
-    ("human", "user"),
-    ("user", "user"),
-    ("gpt", "assistant"),
-    ("model", "assistant"),
-    ("chatgpt", "assistant"),
-    ("bing", "assistant"),
-    ("bard", "assistant"),
-    ("assistant", "assistant"),
-    ("system", "system"),
-    ("tool", "tool"),
-    ("observation", "tool"),
-    ("function_response", "tool"),
-];
 
 /// The layout of a file, and how it is converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -94,7 +91,7 @@ pub(super) struct Layout {
 pub fn check_fields(map: &FieldMap) -> Result<(), (String, Fault)> {
     let Some(field) = map.keys().find(|field| !FIELDS.contains(&field.as_str())) else { return Ok(()) };
     let hint = match nearest(field, FIELDS) {
-        Some(similar) => format!("did you mean `{similar}`? the name of the column comes after `=`"),
+        Some(similar) => format!("did you mean `{similar}`? the name in the file comes after `=`"),
         None => format!("write a field of a record before `=`, one of {}", FIELDS.join(", ")),
     };
     let problem = Explanation::new("config", format!("`{field}` is no field of a record")).with_hint(hint);
@@ -153,8 +150,7 @@ impl Layout {
         if native.is_some_and(|shape| *shape != Shape::Prompts || wanted.len() == 1) {
             return None;
         }
-        let found = wanted.iter().find_map(|shape| find_columns(object, *shape))?;
-        Some(Self { has_template, ..found })
+        wanted.iter().find_map(|shape| find_columns(object, *shape, has_template))
     }
 
     /// The shape that the records are converted to.
@@ -169,16 +165,27 @@ impl Layout {
         if let Some(context) = self.context {
             columns.insert(1, context);
         }
-        let fields: Vec<&str> = self.columns.iter().map(|(field, _)| *field).collect();
+        let mut fields: Vec<&str> = self.columns.iter().map(|(field, _)| *field).collect();
+        if self.has_history() {
+            columns.insert(columns.len() - 1, HISTORY);
+            fields = vec!["messages"];
+        }
         let columns = columns.join(", ");
         let layout = if self.name.is_empty() { columns } else { format!("{} layout ({columns})", self.name) };
         let turns = if self.has_template && self.shape != Shape::Messages { ", as turns of a chat" } else { "" };
         format!("{layout} read as {}{turns}", join_words(&fields))
     }
 
+    /// Whether a question, its answer and the turns before them become one conversation.
+    fn has_history(&self) -> bool {
+        self.shape == Shape::Messages && self.columns.len() > 1
+    }
+
     /// Replaces the columns of this layout in an object by the fields of the shape. With a chat template, prompts and
-    /// answers of text become messages; the context and the text of `system` become part of the prompt. Returns the
-    /// columns by the fields that they became. Fails if a column is missing or a conversation is not readable.
+    /// answers of text become messages; the context, the text of `system` and the turns of `history` become part of the
+    /// prompt. A record with turns always becomes messages. Returns the columns by the fields that they became. Fails
+    /// if a column is missing, a conversation or the turns are not readable, or if the first record of the file has no
+    /// `history` and the answers of this record's would not be learned.
     fn convert(&self, object: &mut Map<String, Value>) -> Result<FieldMap, Fault> {
         for (_, column) in &self.columns {
             if !object.contains_key(*column) {
@@ -190,34 +197,69 @@ impl Layout {
         }
         let system = object.get("system").and_then(Value::as_str).filter(|text| !text.is_empty()).map(str::to_owned);
         let context = self.context.and_then(|name| object.shift_remove(name));
+        let history = object.get(HISTORY).filter(|_| self.name == ALPACA).cloned().unwrap_or_default();
+        let history = read_history(HISTORY, history)?;
+        if self.shape == Shape::PromptCompletion && self.has_template && !history.is_empty() {
+            let problem = Explanation::new("data", "the record has a `history`, the first record of the file has none");
+            let hint = "give every record a `history`; `[]` is one without turns";
+            return Err(problem.with_hint(hint).into());
+        }
+        let is_chat = self.has_template || self.has_history() || !history.is_empty();
+        if self.name == SHARE_GPT {
+            wrap_tools(object);
+        }
         let taken: Vec<Value> = self.columns.iter().filter_map(|(_, column)| object.shift_remove(*column)).collect();
         for ((field, column), value) in self.columns.iter().zip(taken) {
             let value = match (*field, value) {
                 ("messages", Value::Array(items)) => read_conversation(column, items, system.as_deref())?,
-                ("prompt", Value::String(text)) => self.write_prompt(text, context.as_ref(), system.as_deref()),
-                ("completion" | "chosen" | "rejected", Value::String(text)) if self.has_template => {
-                    json!([{ "role": "assistant", "content": text }])
+                ("prompt", Value::String(text)) => {
+                    let text = add_context(text, context.as_ref());
+                    write_prompt(text, system.as_deref(), is_chat.then(|| history.clone()))
+                }
+                ("completion" | "chosen" | "rejected", Value::String(text)) if is_chat => {
+                    Value::Array(vec![assistant(text)])
                 }
                 (_, value) => value,
             };
             object.insert((*field).to_owned(), value);
         }
+        if self.has_history() {
+            self.join_turns(object)?;
+        }
         Ok(self.columns.iter().map(|(field, column)| ((*field).to_owned(), (*column).to_owned())).collect())
     }
 
-    /// Joins an instruction, the text of its context and the text for the system into a prompt: messages if the model
-    /// has a chat template, else texts with blank lines between them and before the answer. Leaves out a context that
-    /// is empty or no text.
-    fn write_prompt(&self, text: String, context: Option<&Value>, system: Option<&str>) -> Value {
-        let context = context.and_then(Value::as_str).filter(|context| !context.is_empty());
-        let text = context.map_or(text.clone(), |context| format!("{text}\n\n{context}"));
-        if !self.has_template {
-            let system = system.map_or_else(String::new, |system| format!("{system}\n\n"));
-            return format!("{system}{text}\n\n").into();
+    /// Replaces the messages of prompt and completion by one conversation, `messages`. Fails if one of them is no list.
+    fn join_turns(&self, object: &mut Map<String, Value>) -> Result<(), Fault> {
+        let mut turns = Vec::new();
+        for (field, column) in &self.columns {
+            match object.shift_remove(*field) {
+                Some(Value::Array(messages)) => turns.extend(messages),
+                other => return Err(fault::wrong_type(column, fault::describe_type(other.as_ref()), "text")),
+            }
         }
-        let system = system.map(|system| json!({ "role": "system", "content": system }));
-        system.into_iter().chain([json!({ "role": "user", "content": text })]).collect()
+        object.insert("messages".into(), turns.into());
+        Ok(())
     }
+}
+
+/// Adds the text of its context to an instruction, after a blank line. Leaves out a context that is empty or no text.
+fn add_context(text: String, context: Option<&Value>) -> String {
+    match context.and_then(Value::as_str).filter(|context| !context.is_empty()) {
+        Some(context) => format!("{text}\n\n{context}"),
+        None => text,
+    }
+}
+
+/// Joins the text for the system and an instruction into a prompt: messages, with the turns of `history` between them,
+/// or without `history` texts with blank lines between them and before the answer.
+fn write_prompt(text: String, system: Option<&str>, history: Option<Vec<Value>>) -> Value {
+    let Some(history) = history else {
+        let system = system.map_or_else(String::new, |system| format!("{system}\n\n"));
+        return format!("{system}{text}\n\n").into();
+    };
+    let system = system.map(|system| json!({ "role": "system", "content": system }));
+    system.into_iter().chain(history).chain([json!({ "role": "user", "content": text })]).collect()
 }
 
 /// Whether an object has the fields of `shape` as they are. Messages must not be in the layout of ShareGPT, and a pair
@@ -233,19 +275,25 @@ fn is_native(object: &Map<String, Value>, shape: Shape) -> bool {
     }
 }
 
-/// Finds the columns of a layout from which a record of `shape` can be read; `None` for shapes without such layouts.
-/// `has_template` is false in the result.
-fn find_columns(object: &Map<String, Value>, shape: Shape) -> Option<Layout> {
+/// Finds the columns of a layout from which a record of `shape` can be read; `None` for shapes without such layouts. A
+/// question with a `history` is a conversation, but without a chat template only if the history has turns.
+fn find_columns(object: &Map<String, Value>, shape: Shape, has_template: bool) -> Option<Layout> {
     let has = |name: &str| object.contains_key(name);
-    let layout = |name, columns, context| Some(Layout { name, shape, columns, context, has_template: false });
-    if shape == Shape::Messages {
-        let column = CONVERSATIONS.into_iter().find(|name| object.get(*name).is_some_and(Value::is_array))?;
-        let name = if object.get(column).is_some_and(is_share_gpt) { "ShareGPT" } else { "" };
+    let layout = |name, columns, context| Some(Layout { name, shape, columns, context, has_template });
+    if shape == Shape::Messages
+        && let Some(column) = CONVERSATIONS.into_iter().find(|name| object.get(*name).is_some_and(Value::is_array))
+    {
+        let name = if object.get(column).is_some_and(is_share_gpt) { SHARE_GPT } else { "" };
         return layout(name, vec![("messages", column)], None);
     }
+    let has_turns = |turns: &Value| read_history(HISTORY, turns.clone()).map_or(true, |turns| !turns.is_empty());
+    let has_history = object.get(HISTORY).is_some_and(|turns| has_template || has_turns(turns));
     PAIRS.iter().find_map(|pair| {
         let (prompt, answer) = (("prompt", pair.prompt), has(pair.answer));
         let columns = match shape {
+            Shape::Messages if answer && has_history && pair.name == ALPACA => {
+                vec![prompt, ("completion", pair.answer)]
+            }
             Shape::PromptCompletion if answer => vec![prompt, ("completion", pair.answer)],
             Shape::Unpaired if answer && has("label") => vec![prompt, ("completion", pair.answer)],
             Shape::Preference if has("chosen") && has("rejected") => {
@@ -257,43 +305,6 @@ fn find_columns(object: &Map<String, Value>, shape: Shape) -> Option<Layout> {
         let context = pair.context.filter(|name| has(name));
         has(pair.prompt).then(|| layout(pair.name, columns, context))?
     })
-}
-
-/// Whether a value is a list whose first message names a speaker by `from` and a text by `value`.
-fn is_share_gpt(list: &Value) -> bool {
-    list.get(0).is_some_and(|first| first.get("from").is_some() && first.get("value").is_some())
-}
-
-/// The hint about a speaker that is not known.
-fn speakers_hint() -> String {
-    let known: Vec<String> = SPEAKERS.iter().map(|(known, _)| format!("`{known}`")).collect();
-    format!("known are {}; calls of tools are messages with `tool_calls` in `messages`", known.join(", "))
-}
-
-/// Converts the messages of `column`: `from` and `value` become `role` and `content`; messages without `from` stay as
-/// they are. The text `system` becomes the first message unless the first message has the role `system`. Fails for an
-/// unknown speaker, and for a `value` that is missing or no text.
-fn read_conversation(column: &str, items: Vec<Value>, system: Option<&str>) -> Result<Value, Fault> {
-    let mut messages = Vec::with_capacity(items.len());
-    for (number, mut item) in items.into_iter().enumerate() {
-        if let Some(object) = item.as_object_mut().filter(|object| object.contains_key("from")) {
-            let speaker = object.remove("from").unwrap_or_default();
-            let name = speaker.as_str().unwrap_or_default().to_lowercase();
-            let Some((_, role)) = SPEAKERS.iter().find(|(known, _)| *known == name) else {
-                let what = format!("`{column}[{number}].from` is {speaker}, a known speaker is wanted");
-                return Err(Explanation::new("data", what).with_hint(speakers_hint()).into());
-            };
-            let Some(value) = object.remove("value").filter(Value::is_string) else {
-                return Err(fault::wrong_type(&format!("{column}[{number}].value"), "missing or no text", "text"));
-            };
-            object.insert("role".into(), (*role).into());
-            object.insert("content".into(), value);
-        }
-        messages.push(item);
-    }
-    let has_system = messages.first().is_some_and(|first| first.get("role").is_some_and(|role| role == "system"));
-    let system = system.filter(|_| !has_system).map(|text| json!({ "role": "system", "content": text }));
-    Ok(system.into_iter().chain(messages).collect())
 }
 
 /// Joins words as in a sentence: `a, b and c`; empty without words.

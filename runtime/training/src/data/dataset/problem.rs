@@ -4,7 +4,7 @@ use std::path::Path;
 
 use tunebox_foundation::explain::{Explanation, Snippet};
 
-use super::super::fault::{LocatedFault, accepted_fields, example_line, mapping_hint};
+use super::super::fault::{LocatedFault, accepted_fields, example, mapping_hint};
 use super::super::parse::shape_of_line;
 use super::super::shape::Shape;
 use super::super::source::{Format, Line};
@@ -27,10 +27,10 @@ pub(super) struct WrongLine<'a> {
 }
 
 impl WrongLine<'_> {
-    /// Builds the error about the line, with its location, an excerpt and a hint. `fault` and `column` say what is
-    /// wrong and where; `wanted` are the shapes that the method learns from. With valid lines the hint is that of the
-    /// fault, and how to skip such lines. Otherwise it names another file of the sample that fits, if there is one,
-    /// else is that of the fault.
+    /// Builds the error about the line, with its location, an excerpt and a hint; without an excerpt of a table of
+    /// text, which does not hold the JSON of the record. `fault` and `column` say what is wrong and where; `wanted` are
+    /// the shapes that the method learns from. With valid lines the hint is that of the fault, and how to skip such
+    /// lines. Otherwise it names another file of the sample that fits, if there is one, else is that of the fault.
     pub(super) fn explain(&self, (fault, column): LocatedFault, wanted: &[Shape]) -> Explanation {
         let unit = self.format.unit();
         let hint = fault.hint.clone().unwrap_or(format!("fix the {unit}"));
@@ -43,7 +43,7 @@ impl WrongLine<'_> {
         let text = String::from_utf8_lossy(bytes);
         let place = Place::find(&text, column, self.line);
         let fault = fault.with_location(self.format.location(self.file, place.number, place.column)).with_hint(hint);
-        let snippet = (!bytes.is_empty()).then(|| {
+        let snippet = (!bytes.is_empty() && !self.format.is_untyped()).then(|| {
             let (text, column) = excerpt(place.text, place.column_in_text);
             let line = usize::try_from(place.number).unwrap_or(usize::MAX);
             Snippet { line, text, column, width: 1, note: None }
@@ -115,7 +115,7 @@ fn excerpt(line: &str, column: usize) -> (String, usize) {
 pub(super) fn no_example(name: &str, report: &Report, wanted: &[Shape], format: Format) -> Explanation {
     let Report { lines, skipped, dropped, length, .. } = report;
     let unit = format.unit();
-    let hint = if format == Format::Lines { example_line(wanted) } else { mapping_hint(wanted) };
+    let hint = if format == Format::Lines { example(unit, wanted) } else { mapping_hint(wanted) };
     let (why, hint) = match (skipped.first(), dropped.is_empty()) {
         (None, true) if format == Format::Lines => ("the file has no line that is not blank".to_owned(), hint),
         (None, true) => (format!("the file has no {unit}s"), hint),

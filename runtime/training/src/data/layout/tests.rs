@@ -42,6 +42,88 @@ fn share_gpt_becomes_messages_with_the_roles_of_its_speakers() {
 }
 
 #[test]
+fn a_function_call_of_share_gpt_becomes_a_call_of_a_tool() {
+    let record = |call: &str| {
+        json!({ "tools": r#"[{"name": "weather", "parameters": {}}]"#, "conversations": [
+            { "from": "human", "value": "Rain?" },
+            { "from": "function_call", "value": call },
+            { "from": "observation", "value": "no" },
+            { "from": "gpt", "value": "No." },
+        ]})
+    };
+    let call = r#"{"name": "weather", "arguments": {"city": "Ulm"}}"#;
+    let function = json!({ "type": "function", "function": { "name": "weather", "arguments": { "city": "Ulm" } } });
+    for (call, wanted) in
+        [(call.to_owned(), vec![function.clone()]), (format!("[{call}, {call}]"), vec![function.clone(); 2])]
+    {
+        let (_, read) = convert(&record(&call), "supervised", true);
+        let Content::Messages(messages) = read.content else { panic!("messages") };
+        assert_eq!((messages[1].role.as_str(), messages[2].role.as_str()), ("assistant", "tool"));
+        assert_eq!(messages[1].fields["tool_calls"], json!(wanted));
+        let tool = json!([{ "type": "function", "function": { "name": "weather", "parameters": {} } }]);
+        assert_eq!(read.tools, Some(tool), "in the form that templates expect");
+    }
+    for call in ["weather(Ulm)", "[]", r#"{"name": "weather"}"#] {
+        let wanted = Shape::of_method("supervised").unwrap();
+        let layout = Layout::find(record(call).as_object().unwrap(), &wanted, true);
+        let conversion = Conversion { layout, ..Conversion::default() };
+        let read = Record::parse_converted(record(call).to_string().as_bytes(), &wanted, &conversion);
+        assert_eq!(read.unwrap_err().0.what, "`conversations[1].value` is no call of a function", "{call}");
+    }
+}
+
+#[test]
+fn the_history_of_alpaca_becomes_turns_that_are_learned_as_well() {
+    let record = |history: Value| {
+        let system = "Be brief.";
+        json!({ "instruction": "And", "input": "Hund?", "output": "dog", "system": system, "history": history })
+    };
+    let pairs = json!([["Katze?", "cat"]]);
+    for history in [pairs.clone(), pairs.to_string().into()] {
+        let (layout, read) = convert(&record(history), "supervised", true);
+        let told = "Alpaca layout (instruction, input, history, output) read as messages";
+        assert_eq!(layout.unwrap(), told);
+        let Content::Messages(messages) = read.content else { panic!("messages") };
+        let wanted = [
+            ("system", "Be brief."),
+            ("user", "Katze?"),
+            ("assistant", "cat"),
+            ("user", "And\n\nHund?"),
+            ("assistant", "dog"),
+        ];
+        assert_eq!(turns(&TextOrMessages::Messages(messages)), wanted);
+    }
+    assert!(
+        matches!(convert(&record(json!([])), "supervised", true).1.content, Content::Messages(list) if list.len() == 3)
+    );
+    // Without a chat template, turns are messages, which a model without one refuses; no turns are text.
+    assert!(matches!(convert(&record(pairs), "supervised", false).1.content, Content::Messages(_)));
+    let read = convert(&record(Value::Null), "supervised", false).1.content;
+    assert_eq!(read, Content::PromptCompletion(text("Be brief.\n\nAnd\n\nHund?\n\n"), text("dog")));
+}
+
+#[test]
+fn a_history_that_cannot_be_learned_or_read_is_a_fault() {
+    let wanted = Shape::of_method("supervised").unwrap();
+    let fault = |first: Value, record: Value| {
+        let layout = Layout::find(first.as_object().unwrap(), &wanted, true);
+        let shape = layout.as_ref().unwrap().shape();
+        let conversion = Conversion { layout, ..Conversion::default() };
+        Record::parse_converted(record.to_string().as_bytes(), &[shape], &conversion).unwrap_err().0.what
+    };
+    let record = json!({ "instruction": "a", "output": "b", "history": [["c", "d"]] });
+    let told = fault(json!({ "instruction": "a", "output": "b" }), record.clone());
+    assert_eq!(told, "the record has a `history`, the first record of the file has none");
+    let wrong = json!({ "instruction": "a", "output": "b", "history": ["c", "d"] });
+    assert_eq!(
+        fault(record.clone(), wrong),
+        "`history` is a list, a list of pairs of a question and its answer is wanted"
+    );
+    let wrong = json!({ "instruction": "a", "output": 7, "history": [] });
+    assert_eq!(fault(record, wrong), "`output` is a number, text is wanted");
+}
+
+#[test]
 fn alpaca_becomes_a_prompt_with_its_completion() {
     let record = json!({ "instruction": "Translate.", "input": "Hund", "output": "dog" });
     let (layout, read) = convert(&record, "supervised", false);

@@ -1,6 +1,7 @@
 //! Records of every shape, and the faults of wrong lines.
 
 use super::*;
+use crate::data::shape::TextOrMessages;
 
 fn read(text: &str, method: &str) -> Result<Record, LocatedFault> {
     Record::parse(text.as_bytes(), &Shape::of_method(method).unwrap())
@@ -131,6 +132,18 @@ fn a_message_without_a_role_is_pointed_at() {
 
     assert_eq!(fault.what, "`messages[1].role` is a number, text such as `user` is wanted");
     assert_eq!(line.chars().nth(column - 1), Some('3'));
+}
+
+#[test]
+fn the_weight_of_an_answer_is_0_or_1() {
+    let line =
+        |weight: &str| format!(r#"{{"messages": [{{"role": "assistant", "content": "a", "weight": {weight}}}]}}"#);
+    for weight in ["0", "1", "1.0", "null"] {
+        assert!(read(&line(weight), "supervised").is_ok(), "{weight}");
+    }
+    let (fault, column) = read(&line("0.5"), "supervised").unwrap_err();
+    assert_eq!(fault.what, "`messages[0].weight` is 0.5, 0 or 1 is wanted");
+    assert!(line("0.5")[column - 1..].starts_with("0.5"));
 }
 
 #[test]

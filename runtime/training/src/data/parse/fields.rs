@@ -1,0 +1,274 @@
+//! The fields of a record, taken from its object one by one with their types checked.
+
+use std::collections::BTreeMap;
+
+use serde_json::{Map, Value};
+use tunebox_model::chat::Message;
+
+use super::missing_field;
+use crate::data::fault::{self, LocatedFault, describe_type, value_column};
+use crate::data::layout::FieldMap;
+use crate::data::shape::{Content, Shape, TextOrMessages};
+
+/// Fields for the chat template, which verifiers do not get.
+const TEMPLATE_FIELDS: [&str; 2] = ["tools", "chat_template_kwargs"];
+
+/// The fields of a record; those that are taken are removed from the object.
+pub(super) struct Fields<'a> {
+    /// The text of the record, for locating a fault.
+    pub(super) text: &'a str,
+    pub(super) object: &'a mut Map<String, Value>,
+    /// The columns of the file that became fields of other names.
+    pub(super) columns: FieldMap,
+    /// Whether all values come from a table of text.
+    pub(super) is_untyped: bool,
+}
+
+impl Fields<'_> {
+    /// Removes a field and returns its value. A text from a table of text that is a JSON list of objects is read as
+    /// such.
+    fn remove(&mut self, name: &str) -> Option<Value> {
+        let value = self.object.remove(name)?;
+        let text = value.as_str().filter(|text| self.is_untyped && text.starts_with('['));
+        let items = text.and_then(|text| serde_json::from_str::<Vec<Value>>(text).ok());
+        let items = items.filter(|items| !items.is_empty() && items.iter().all(Value::is_object));
+        Some(items.map_or(value, Value::Array))
+    }
+
+    /// The fields that are numbers or booleans (as 0 or 1), as `f32`, by name. Ignores all other fields.
+    pub(super) fn numbers(&self) -> BTreeMap<String, f32> {
+        let number = |value| self.number(value).map(|number| number as f32);
+        self.object.iter().filter_map(|(name, value)| Some((name.clone(), number(value)?))).collect()
+    }
+
+    /// The fields that are lists of numbers, by name, with null as NaN. In a table of text, a text that is such a list
+    /// as JSON counts as well. Ignores all other fields.
+    pub(super) fn number_lists(&self) -> BTreeMap<String, Vec<f32>> {
+        let number = |item: &Value| match item {
+            Value::Null => Some(f32::NAN),
+            item => item.as_f64().map(|number| number as f32),
+        };
+        let numbers = |items: &[Value]| items.iter().map(number).collect::<Option<Vec<f32>>>();
+        let list = |value: &Value| match value {
+            Value::Array(items) => numbers(items),
+            Value::String(text) if self.is_untyped && text.starts_with('[') => {
+                serde_json::from_str::<Vec<Value>>(text).ok().as_deref().and_then(numbers)
+            }
+            _ => None,
+        };
+        self.object.iter().filter_map(|(name, value)| Some((name.clone(), list(value)?))).collect()
+    }
+
+    /// The number that a value is, with a boolean as 0 or 1; `None` for anything else. In a table of text, a text that
+    /// is written like either counts as well.
+    fn number(&self, value: &Value) -> Option<f64> {
+        match value {
+            Value::Bool(truth) => Some(f64::from(u8::from(*truth))),
+            Value::Number(number) => number.as_f64(),
+            Value::String(text) if self.is_untyped => match text.trim().to_lowercase().as_str() {
+                "true" => Some(1.0),
+                "false" => Some(0.0),
+                text => text.parse().ok().filter(|number: &f64| number.is_finite()),
+            },
+            _ => None,
+        }
+    }
+
+    /// Removes the field `name` and returns its value, which must be a text (an empty one, too) or a non-empty list of
+    /// messages.
+    fn take_text_or_messages(&mut self, name: &str) -> Result<TextOrMessages, LocatedFault> {
+        match self.remove(name) {
+            Some(Value::Array(items)) => self.read_messages(name, items).map(TextOrMessages::Messages),
+            Some(Value::String(text)) => Ok(TextOrMessages::Text(text)),
+            other => Err(self.wrong_type(name, other.as_ref(), "text or a list of messages")),
+        }
+    }
+
+    /// Removes the field `name` and returns its value, which must be a non-empty text or a non-empty list of messages.
+    pub(super) fn take_non_empty(&mut self, name: &str) -> Result<TextOrMessages, LocatedFault> {
+        match self.take_text_or_messages(name)? {
+            TextOrMessages::Text(text) if text.is_empty() => {
+                Err((fault::empty_field(self.column_name(name)), self.column(name)))
+            }
+            turns => Ok(turns),
+        }
+    }
+
+    /// Removes the field `name` and returns its value, which must be a non-empty text or a non-empty list of messages;
+    /// null is a fault. `None` if there is no such field.
+    pub(super) fn take_if_present(&mut self, name: &str) -> Result<Option<TextOrMessages>, LocatedFault> {
+        if self.object.contains_key(name) { self.take_non_empty(name).map(Some) } else { Ok(None) }
+    }
+
+    /// Removes the field `name`, which must be a non-empty text, and returns the text.
+    pub(super) fn take_text(&mut self, name: &str) -> Result<String, LocatedFault> {
+        match self.remove(name) {
+            Some(Value::String(text)) if text.is_empty() => {
+                Err((fault::empty_field(self.column_name(name)), self.column(name)))
+            }
+            Some(Value::String(text)) => Ok(text),
+            other => Err(self.wrong_type(name, other.as_ref(), "text")),
+        }
+    }
+
+    /// Removes the field `name`, which must be a non-empty list of messages, and returns the messages.
+    pub(super) fn take_messages(&mut self, name: &str) -> Result<Vec<Message>, LocatedFault> {
+        match self.remove(name) {
+            Some(Value::Array(items)) => self.read_messages(name, items),
+            other => {
+                let wanted = if self.is_untyped { "a list of messages as JSON" } else { "a list of messages" };
+                Err(self.wrong_type(name, other.as_ref(), wanted))
+            }
+        }
+    }
+
+    /// Reads `items`, the value of the field `name`, as messages. An empty list is a fault.
+    fn read_messages(&self, name: &str, items: Vec<Value>) -> Result<Vec<Message>, LocatedFault> {
+        if items.is_empty() {
+            return Err((fault::empty_field(self.column_name(name)), self.column(name)));
+        }
+        items.into_iter().enumerate().map(|(index, item)| self.read_message(name, index, item)).collect()
+    }
+
+    /// Reads `item`, the message at position `index` (from 0) of the field `list`. Its `role` must be non-empty text;
+    /// its `content` text or a list of text parts, or null or missing if the message has `tool_calls`. The `weight` of
+    /// an answer must be 0, which says that the answer is not learned, or 1.
+    fn read_message(&self, list: &str, index: usize, item: Value) -> Result<Message, LocatedFault> {
+        let list = self.column_name(list);
+        let wrong = |name: Option<&str>, found: &str, wanted: &str| {
+            let position = index.to_string();
+            let path: Vec<&str> = [list, &position].into_iter().chain(name).collect();
+            let field = name.map_or(format!("{list}[{index}]"), |name| format!("{list}[{index}].{name}"));
+            (fault::wrong_type(&field, found, wanted), value_column(self.text, &path))
+        };
+        let Some(object) = item.as_object() else {
+            return Err(wrong(None, describe_type(Some(&item)), "an object with `role` and `content`"));
+        };
+        match object.get("role") {
+            Some(Value::String(role)) if !role.is_empty() => {}
+            other => return Err(wrong(Some("role"), describe_type(other), "text such as `user`")),
+        }
+        match object.get("content") {
+            Some(Value::String(_) | Value::Array(_)) => {}
+            None | Some(Value::Null) if object.contains_key("tool_calls") => {}
+            other => return Err(wrong(Some("content"), describe_type(other), "text")),
+        }
+        let is_answer = object.get("role").is_some_and(|role| role == "assistant");
+        let weight = object.get("weight").filter(|weight| is_answer && !weight.is_null());
+        if let Some(weight) = weight.filter(|weight| ![Some(0.0), Some(1.0)].contains(&weight.as_f64())) {
+            return Err(wrong(Some("weight"), &weight.to_string(), "0 or 1"));
+        }
+        serde_json::from_value(item).map_err(|_| wrong(Some("content"), "a list", "a list of text parts"))
+    }
+
+    /// Removes `prompt` and `completion`, each a text (an empty one, too) or a non-empty list of messages, and returns
+    /// them.
+    pub(super) fn take_pair(&mut self) -> Result<Content, LocatedFault> {
+        Ok(Content::PromptCompletion(self.take_text_or_messages("prompt")?, self.take_text_or_messages("completion")?))
+    }
+
+    /// Removes `tools` and returns it. It must be a list, or such a list as JSON in a text, the only form in which many
+    /// data sets can hold tools with different parameters. `None` if it is missing, null or empty.
+    pub(super) fn take_tools(&mut self) -> Result<Option<Value>, LocatedFault> {
+        match self.remove_structure("tools") {
+            Some(Value::Array(items)) => Ok(Some(Value::Array(items)).filter(|tools| tools.get(0).is_some())),
+            None => Ok(None),
+            other => Err(self.wrong_type("tools", other.as_ref(), "a list of tools, or one as JSON in a text")),
+        }
+    }
+
+    /// Removes `chat_template_kwargs` and returns it. It must be an object, or one as JSON in a text. `None` if it is
+    /// missing, null or an empty text.
+    pub(super) fn take_template_variables(&mut self) -> Result<Option<Map<String, Value>>, LocatedFault> {
+        let name = "chat_template_kwargs";
+        match self.remove_structure(name) {
+            Some(Value::Object(variables)) => Ok(Some(variables)),
+            None => Ok(None),
+            other => Err(self.wrong_type(name, other.as_ref(), "an object, or one as JSON in a text")),
+        }
+    }
+
+    /// Removes a field and returns its value, or what its text is as JSON. `None` if it is missing, null or an empty
+    /// text.
+    fn remove_structure(&mut self, name: &str) -> Option<Value> {
+        let value = self.remove(name)?;
+        let inner = value.as_str().and_then(|text| serde_json::from_str(text).ok());
+        Some(inner.unwrap_or(value)).filter(|value| !value.is_null() && value != "")
+    }
+
+    /// Removes `chosen`, `rejected` and, if present (null is a fault), `prompt`, and returns them; each is a text or a
+    /// non-empty list of messages.
+    ///
+    /// Without `prompt`, both answers must be lists of messages, and the prompt is the messages with which both begin,
+    /// which are cut from them; it may be empty. The answers are also cut in this way, and a `prompt` of text is
+    /// ignored, if both lists begin with a message that is no answer, because they then repeat the prompt. Another
+    /// `prompt` of text beside lists of messages becomes a message of the user.
+    pub(super) fn take_preference(&mut self) -> Result<Content, LocatedFault> {
+        let (chosen, rejected) = (self.take_text_or_messages("chosen")?, self.take_text_or_messages("rejected")?);
+        let begins_with_answer = |turns: &TextOrMessages| match turns {
+            TextOrMessages::Messages(messages) => messages.first().is_some_and(Message::is_answer),
+            TextOrMessages::Text(_) => true,
+        };
+        let repeats = !begins_with_answer(&chosen) && !begins_with_answer(&rejected);
+        let prompt =
+            if self.object.contains_key("prompt") { Some(self.take_text_or_messages("prompt")?) } else { None };
+        match prompt {
+            Some(TextOrMessages::Text(_)) if repeats => {}
+            Some(TextOrMessages::Text(text)) if matches!(chosen, TextOrMessages::Messages(_)) => {
+                let prompt = TextOrMessages::Messages(vec![Message::new("user", text)]);
+                return Ok(Content::Preference(prompt, chosen, rejected));
+            }
+            Some(prompt) => return Ok(Content::Preference(prompt, chosen, rejected)),
+            None => {}
+        }
+        let (TextOrMessages::Messages(mut prompt), TextOrMessages::Messages(mut rejected)) = (chosen, rejected) else {
+            return Err(missing_field(self.text, self.object, "prompt", Shape::Preference));
+        };
+        let shared = prompt.iter().zip(&rejected).take_while(|(one, other)| one == other).count();
+        let (chosen, rejected) = (prompt.split_off(shared), rejected.split_off(shared));
+        Ok(Content::Preference(
+            TextOrMessages::Messages(prompt),
+            TextOrMessages::Messages(chosen),
+            TextOrMessages::Messages(rejected),
+        ))
+    }
+
+    /// Removes `prompt`, which must not be empty, and returns it with a copy of every further field that is not null
+    /// and not in [`TEMPLATE_FIELDS`], as text for the verifiers: a string as it is, any other value as JSON. Also
+    /// removes `answer`, so that the method does not get it as a number; its copy for the verifiers stays.
+    pub(super) fn take_prompt(&mut self) -> Result<Content, LocatedFault> {
+        let prompt = self.take_non_empty("prompt")?;
+        let further =
+            self.object.iter().filter(|(name, value)| !TEMPLATE_FIELDS.contains(&name.as_str()) && !value.is_null());
+        let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
+        let fields = further.map(|(name, value)| (name.clone(), text(value))).collect();
+        self.object.remove("answer");
+        Ok(Content::Prompt(prompt, fields))
+    }
+
+    /// Checks that the field `label` is there and is a boolean, 0 or 1, or in a table of text one of these as text.
+    /// Does not remove the field, so it becomes a column of the record.
+    pub(super) fn check_label(&self) -> Result<(), LocatedFault> {
+        let label = self.object.get("label");
+        if label.and_then(|value| self.number(value)).is_some_and(|number| number == 0.0 || number == 1.0) {
+            return Ok(());
+        }
+        Err(self.wrong_type("label", label, "true or false (or 1 or 0)"))
+    }
+
+    /// The name of the column in the file that became the field `name`, for messages; `name` itself if it was not
+    /// renamed.
+    fn column_name<'b>(&'b self, name: &'b str) -> &'b str {
+        self.columns.get(name).map_or(name, String::as_str)
+    }
+
+    /// The column (from 1, in characters) of a field's value in the line; that of the object if the field is not there.
+    pub(super) fn column(&self, name: &str) -> usize {
+        value_column(self.text, &[self.column_name(name)])
+    }
+
+    /// The fault about a field of the wrong type, with the column of its value `found`. `wanted` is the type in words.
+    fn wrong_type(&self, name: &str, found: Option<&Value>, wanted: &str) -> LocatedFault {
+        (fault::wrong_type(self.column_name(name), describe_type(found), wanted), self.column(name))
+    }
+}
