@@ -31,7 +31,7 @@ pub struct Listed {
     pub method: String,
     /// The model as the settings name it.
     pub model: String,
-    /// Steps of the whole run.
+    /// Steps that a finished run made, which `train.patience` may have ended early; else those that are planned.
     pub steps: u64,
     /// Whether all steps are done.
     pub finished: bool,
@@ -95,13 +95,14 @@ fn list_entry(name: &str, folder: &Path, lock: &toml::Table, checkpoint: Option<
     let text = |table: &str, key: &str| lock.get(table)?.get(key)?.as_str();
     let written = folder.join(lock::FILE).metadata().and_then(|about| about.modified());
     let finished = lock::is_finished(lock);
+    let made = lock.get("result").and_then(|result| result.get("steps")).filter(|_| finished);
     let (loss, best) = if finished { recorded_scores(lock) } else { saved_scores(folder, checkpoint) };
     Some(Listed {
         name: name.to_owned(),
         folder: folder.to_owned(),
         method: format!("{} {}", text("method", "name")?, text("method", "version")?),
         model: text("model", "name")?.to_owned(),
-        steps: u64::try_from(lock.get("steps")?.as_integer()?).ok()?,
+        steps: u64::try_from(made.or(lock.get("steps"))?.as_integer()?).ok()?,
         finished,
         running: is_running(folder),
         checkpoint,
@@ -170,7 +171,7 @@ mod tests {
             std::fs::create_dir(folder.path().join(name)).unwrap();
             std::fs::write(folder.path().join(name).join(lock::FILE), text).unwrap();
         }
-        let result = "[result]\nloss = 0.25\nbest-validation-loss = 2.5\n[[artifact]]\nname = \"a\"\n";
+        let result = "[result]\nsteps = 14\nloss = 0.25\nbest-validation-loss = 2.5\n[[artifact]]\nname = \"a\"\n";
         std::fs::write(folder.path().join("first/run.lock"), format!("{LOCK}{result}")).unwrap();
         let _held = RunLock::take(&folder.path().join("lora-9")).unwrap();
         let found = runs(folder.path()).unwrap();
@@ -190,6 +191,7 @@ mod tests {
         assert_eq!((first["loss"].as_f64(), first["best_loss"].as_f64()), (Some(0.25), Some(2.5)), "{first}");
         assert_eq!(found[0].bytes, (LOCK.len() + result.len()) as u64);
         assert_eq!((found[1].loss, found[1].best), (None, None));
+        assert_eq!((found[0].steps, found[1].steps), (14, 20), "a finished run may have ended early");
         assert!(runs(&folder.path().join("nowhere")).unwrap().is_empty());
     }
 }

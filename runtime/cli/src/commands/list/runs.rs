@@ -23,14 +23,14 @@ const CUT: [(usize, usize); 3] = [(2, 8), (0, 12), (1, 6)];
 /// The first column with numbers, which are aligned to the right.
 const FIRST_NUMBER: usize = 3;
 
-/// Prints a table of runs, or with `--json` an object for each; nothing without runs. The loss is that of the last
-/// step, the best that of the best validation, or the share of completions that passed. An unfinished run has a second
-/// line that says where it is.
+/// Prints a table of runs, or with `--json` an object for each; nothing without runs. The steps are those that a
+/// finished run made, else the planned ones. The loss is that of the last step, the best that of the best validation,
+/// or the share of completions that passed. An unfinished run has a second line that says where it is.
 pub(super) fn print_runs(terminal: Terminal, runs: &[Listed]) {
     for run in runs {
         let mut object = json!(run);
         object["event"] = "run".into();
-        object["steps"] = planned_steps(run).into();
+        object["steps"] = known_steps(run).into();
         object["date"] = format_date(run).into();
         terminal.event(object);
     }
@@ -52,7 +52,7 @@ fn cells(run: &Listed) -> [String; 8] {
     let method = run.method.split(' ').next().unwrap_or_default();
     let model =
         Path::new(&run.model).file_name().map_or_else(|| run.model.clone(), |name| name.to_string_lossy().into());
-    let steps = planned_steps(run).map_or_else(|| "endless".to_owned(), grouped);
+    let steps = known_steps(run).map_or_else(|| "endless".to_owned(), grouped);
     let loss = run.loss.map_or_else(|| "–".to_owned(), |loss| number(loss, 3, 8));
     let best = match run.best {
         None => "–".to_owned(),
@@ -99,8 +99,8 @@ fn format_state(run: &Listed) -> String {
     }
 }
 
-/// Returns the planned number of steps of a run; `None` if it is endless.
-fn planned_steps(run: &Listed) -> Option<u64> {
+/// Returns the steps of a run; `None` if it has not finished and is endless.
+fn known_steps(run: &Listed) -> Option<u64> {
     Some(run.steps).filter(|steps| *steps != u64::from(ENDLESS))
 }
 
@@ -121,7 +121,7 @@ mod tests {
     #[test]
     fn an_endless_run_has_no_number_of_steps() {
         let run = |steps| Listed { steps, ..listed("calm-1", Path::new("runs"), false, 0) };
-        assert_eq!((planned_steps(&run(7)), planned_steps(&run(u64::from(ENDLESS)))), (Some(7), None));
+        assert_eq!((known_steps(&run(7)), known_steps(&run(u64::from(ENDLESS)))), (Some(7), None));
     }
 
     #[test]
