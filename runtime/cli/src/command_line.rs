@@ -1,22 +1,25 @@
-//! Parsing of the command line: clap, plus a method's settings in `--help` and a tip for keys of a run file.
+//! Parsing of the command line: clap, plus a method's settings in `--help`, a tip for keys of a run file, and errors as
+//! JSON.
 
 use std::path::Path;
 
 use clap::Parser;
 use clap::error::{ContextKind, ContextValue, ErrorKind};
+use tunebox_foundation::explain::Exit;
 use tunebox_package::Reference;
 use tunebox_training::configuration::find_meant_key;
 
 use crate::commands::CommandLine;
 use crate::key_flags::flag_of_key;
 use crate::package::describe::describe_settings;
-use crate::terminal::{Terminal, escape};
+use crate::terminal::{Failure, Terminal, escape};
 
 /// Commands that take keys of a run file by `--set`.
 const COMMANDS_WITH_SET: [&str; 4] = ["train", "run", "dev", "check"];
 
-/// Parses the arguments of the process. Prints and exits the process for `--help`, `--version` and wrong arguments.
-/// Help with `--method` also lists the settings of that method.
+/// Parses the arguments of the process. Prints and exits the process for `--help`, `--version` and wrong arguments,
+/// which with `--json` are an event on stdout as other errors are. Help with `--method` also lists the settings of that
+/// method.
 pub(crate) fn parse() -> CommandLine {
     let words: Vec<String> = std::env::args_os().map(|word| escape(&word.to_string_lossy())).collect();
     CommandLine::try_parse().unwrap_or_else(|error| {
@@ -29,7 +32,12 @@ pub(crate) fn parse() -> CommandLine {
             Terminal { json: false, quiet: false, verbose: false }.print_rows(&format!("\n{}", escape(&settings)));
             std::process::exit(0);
         }
-        add_set_tip(error, &words).exit()
+        let error = add_set_tip(error, &words);
+        if error.use_stderr() && words.iter().any(|word| word == "--json") {
+            failure_of(&error).show(Terminal { json: true, quiet: false, verbose: false });
+            std::process::exit(Exit::Usage as i32);
+        }
+        error.exit()
     })
 }
 
@@ -47,6 +55,21 @@ fn settings_help(words: &[String]) -> Option<String> {
         }
         Err(error) => format!("the settings of `{method}` cannot be read: {error}"),
     })
+}
+
+/// Converts clap's error about the command line: its first paragraph says what is wrong, its tips or else its usage
+/// what to do.
+fn failure_of(error: &clap::Error) -> Failure {
+    if error.kind() == ErrorKind::MissingSubcommand {
+        return Failure::usage("a command is missing", "`tunebox --help` lists the commands");
+    }
+    let text = error.render().to_string();
+    let mut parts = text.split("\n\n").map(|part| part.split_whitespace().collect::<Vec<_>>().join(" "));
+    let what = parts.next().unwrap_or_default();
+    let rest: Vec<String> = parts.collect();
+    let tips = rest.iter().find_map(|part| part.strip_prefix("tip: ")).map(|tips| tips.replace(" tip: ", "; "));
+    let usage = rest.iter().find_map(|part| part.strip_prefix("Usage: ")).map(|usage| format!("usage: `{usage}`"));
+    Failure::usage(what.trim_start_matches("error: "), tips.or(usage).unwrap_or_else(|| "try `--help`".to_owned()))
 }
 
 /// Returns the value of a flag on a command line: what follows the first `flag=`, else the word after `flag`, unless
@@ -100,6 +123,28 @@ mod tests {
         let own = "tip: it is called '--rate 1e-4' here";
         assert!(error("tunebox check --learning_rate 1e-4").contains(own));
         assert!(error("tunebox train --mehtod dpo").contains("'--method'"));
+    }
+
+    #[test]
+    fn an_error_of_clap_says_what_is_wrong_and_what_to_do() {
+        let told = |words: &str| {
+            let words = split(words);
+            let event = failure_of(&add_set_tip(CommandLine::try_parse_from(&words).unwrap_err(), &words)).json();
+            assert_eq!(
+                (&event["event"], &event["area"], &event["exit"]),
+                (&"error".into(), &"usage".into(), &2.into())
+            );
+            (event["what"].as_str().unwrap().to_owned(), event["hint"].as_str().unwrap().to_owned())
+        };
+        let (what, hint) = told("tunebox train --json --clip 5");
+        assert_eq!(what, "unexpected argument '--clip' found");
+        assert_eq!(hint, "it is a key of the run file: '--set train.clip=5'");
+        let (what, hint) = told("tunebox report --json");
+        assert_eq!(what, "the following required arguments were not provided: <RUN>");
+        assert!(hint.starts_with("usage: `tunebox report ") && hint.contains("<RUN>"), "{hint}");
+        assert!(told("tunebox tran --json").1.contains("'train'"));
+        assert!(told("tunebox new a --json --kind b").0.ends_with("[possible values: method, verifier, environment]"));
+        assert_eq!(told("tunebox --json").0, "a command is missing");
     }
 
     #[test]
