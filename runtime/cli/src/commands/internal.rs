@@ -54,7 +54,7 @@ pub(super) fn serve_test() -> CommandResult {
     let notifier = test.method.notifier().map_err(internal_failure)?;
     tunebox_training::twin::serve_test(test).map_err(|error| {
         let failure = Failure::from(error);
-        notifier.stop(&anstream::adapter::strip_str(&failure.text(false)).to_string());
+        notifier.stop(&anstream::adapter::strip_str(&failure.text(false, usize::MAX)).to_string());
         failure
     })?;
     Ok(ExitStatus::Success)

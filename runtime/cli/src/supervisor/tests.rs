@@ -118,7 +118,7 @@ fn child() {
     let prepared = prepare_child()
         .and_then(|()| command.prepare(terminal, &global))
         .and_then(|access| confine_child(terminal, access.as_ref()));
-    prepared.unwrap_or_else(|failure| panic!("{}", failure.text(true)));
+    prepared.unwrap_or_else(|failure| panic!("{}", failure.text(true, usize::MAX)));
     if let Err(error) = attempt(&std::env::var("ATTEMPT").unwrap()) {
         eprintln!("{error}");
         std::process::exit(7);

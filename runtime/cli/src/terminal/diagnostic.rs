@@ -8,7 +8,7 @@ use anstyle::{AnsiColor, Style};
 use tunebox_foundation::explain::{Exit, Explain, Explanation, Snippet};
 use tunebox_foundation::printable::is_unprintable;
 
-use super::{Terminal, escape};
+use super::{Terminal, escape, width, wrap_after};
 
 /// The result of a command.
 pub(crate) type CommandResult = Result<ExitStatus, Failure>;
@@ -63,12 +63,12 @@ impl Failure {
         explanation
     }
 
-    /// Formats the failure for a terminal, with colors: each of its errors as [`format_error`] does, with an empty line
-    /// between two.
-    pub(crate) fn text(&self, verbose: bool) -> String {
+    /// Formats the failure for a terminal of `width` columns, with colors: each of its errors as [`format_error`] does,
+    /// with an empty line between two.
+    pub(crate) fn text(&self, verbose: bool, width: usize) -> String {
         let first = self.escape_explanation();
         let errors = std::iter::once(&first).chain(&first.further);
-        errors.map(|error| format_error(error, verbose)).collect::<Vec<_>>().join("\n")
+        errors.map(|error| format_error(error, verbose, width)).collect::<Vec<_>>().join("\n")
     }
 
     /// The failure as a JSON object with `"event": "error"`. Further errors are a list of such objects, without that
@@ -92,7 +92,7 @@ impl Failure {
             terminal.event(self.json());
         } else {
             // A failure to report has nowhere to be reported.
-            let _ = anstream::stderr().write_all(self.text(terminal.verbose).as_bytes());
+            let _ = anstream::stderr().write_all(self.text(terminal.verbose, width()).as_bytes());
         }
     }
 }
@@ -119,8 +119,8 @@ fn error_json(error: &Explanation) -> serde_json::Value {
 
 /// Formats one error, with colors: category and title, then the output if there is one, else location and source line,
 /// then why, what was kept, the hint, and the frames of the method. Frames are left out unless `verbose` is true or the
-/// method was built with line numbers.
-fn format_error(error: &Explanation, verbose: bool) -> String {
+/// method was built with line numbers. Breaks why, what was kept and the hint at spaces to lines of `width` characters.
+fn format_error(error: &Explanation, verbose: bool, width: usize) -> String {
     let (red, bold, blue) = (bold(AnsiColor::Red), Style::new().bold(), bold(AnsiColor::Blue));
     let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", error.category, error.what);
     match &error.output {
@@ -129,7 +129,7 @@ fn format_error(error: &Explanation, verbose: bool) -> String {
     }
     for (label, line) in [("why: ", &error.why), ("kept:", &error.kept), ("hint:", &error.hint)] {
         if let Some(line) = line {
-            text += &format!("{blue}{label}{blue:#} {line}\n");
+            text += &format!("{blue}{label}{blue:#} {}\n", wrap_after(label.len() + 1, line, width));
         }
     }
     let frames = error.trace.iter().filter(|trace| verbose || trace.located).flat_map(|trace| &trace.frames);
@@ -201,7 +201,7 @@ mod tests {
         let compiler = Explanation { output: Some(bad.into()), ..explanation.clone() };
         for (explanation, times) in [(explanation, 7), (compiler, 6)] {
             let failure = Failure::new(explanation, Exit::Usage);
-            let text = failure.text(false);
+            let text = failure.text(false, usize::MAX);
             assert!(!text.contains("\u{1b}[2J") && !text.contains('\u{202e}'), "{text}");
             assert_eq!(text.matches("\\u{1b}[2J\\u{202e}").count(), times, "{text}");
             assert!(!failure.json().to_string().contains('\u{202e}'), "{}", failure.json());
@@ -212,12 +212,19 @@ mod tests {
     fn further_errors_are_shown_after_the_first_and_listed_in_its_event() {
         let further = vec![Explanation::new("config", "b\u{1b}[2J").with_hint("fix b")];
         let failure = Failure::new(Explanation { further, ..Explanation::new("config", "a") }, Exit::Usage);
-        let text = anstream::adapter::strip_str(&failure.text(false)).to_string();
+        let text = anstream::adapter::strip_str(&failure.text(false, usize::MAX)).to_string();
         assert_eq!(text, "error[config]: a\n\nerror[config]: b\\u{1b}[2J\nhint: fix b\n");
         let event = failure.json();
         assert_eq!((&event["event"], &event["exit"]), (&"error".into(), &2.into()));
         assert_eq!((event["what"].as_str(), event["further"][0]["hint"].as_str()), (Some("a"), Some("fix b")));
         assert_eq!(Failure::usage("a", "b").json()["further"], serde_json::Value::Null);
+    }
+
+    #[test]
+    fn a_long_reason_is_broken_at_the_width_of_the_terminal() {
+        let failure = Failure::new(Explanation::new("data", "a").with_why("one two three four five"), Exit::Usage);
+        let text = anstream::adapter::strip_str(&failure.text(false, 28)).to_string();
+        assert_eq!(text, "error[data]: a\nwhy:  one two three four\n      five\n");
     }
 
     #[test]
@@ -233,7 +240,7 @@ mod tests {
             ..Explanation::new("build", "no `lose`").with_location("src/lib.rs:4:9").with_hint("look")
         };
         let failure = Failure::new(explanation, Exit::Usage);
-        let text = anstream::adapter::strip_str(&failure.text(false)).to_string();
+        let text = anstream::adapter::strip_str(&failure.text(false, usize::MAX)).to_string();
         assert_eq!(text, format!("error[build]: no `lose`\n{output}\nhint: look\n"));
         assert_eq!(failure.json()["output"], output);
     }

@@ -32,7 +32,7 @@ impl Terminal {
     /// Writes a message with a label in the margin to stderr: `   Saved runs/one/steps/000010`. Breaks lines at spaces
     /// where they are longer than the terminal is wide. Writes nothing with `--quiet` or `--json`.
     pub(crate) fn status(&self, label: &str, text: impl Display) {
-        self.write_stderr(&status_lines(label, &text.to_string(), width().saturating_sub(MARGIN + 1)));
+        self.write_stderr(&status_lines(label, &text.to_string(), width()));
     }
 
     /// Writes a message with the label `Warning` to stderr. Writes nothing with `--quiet` or `--json`.
@@ -183,13 +183,11 @@ fn escape_json(text: &str) -> String {
 const MARGIN: usize = 11;
 
 /// Formats a text with a green label, right-aligned to [`MARGIN`] columns, before its first line; further lines are
-/// indented. Breaks lines of more than `width` characters at spaces. Escapes unprintable characters and ends the text
-/// with one line end.
+/// indented. Breaks lines at spaces that would be longer than `width` characters. Escapes unprintable characters and
+/// ends the text with one line end.
 fn status_lines(label: &str, text: &str, width: usize) -> String {
     let green = Style::new().bold().fg_color(Some(AnsiColor::Green.into()));
-    let text = escape(text.trim_end_matches('\n'));
-    let lines: Vec<String> = text.split('\n').flat_map(|line| wrap(line, width)).collect();
-    let text = lines.join(&format!("\n{:MARGIN$} ", ""));
+    let text = wrap_after(MARGIN + 1, &escape(text.trim_end_matches('\n')), width);
     format!("{green}{label:>MARGIN$}{green:#} {text}\n")
 }
 
@@ -204,6 +202,14 @@ fn columns(stream: &Term) -> usize {
     size.map_or(usize::MAX, |(_, columns)| usize::from(columns).max(40))
 }
 
+/// Breaks the lines of a text that begins after a label of `indent` characters, at spaces, so that none is longer than
+/// `width` characters, but leaves the text at least 20. Indents all lines but the first to the end of the label.
+fn wrap_after(indent: usize, text: &str, width: usize) -> String {
+    let width = width.saturating_sub(indent).max(20);
+    let lines: Vec<String> = text.split('\n').flat_map(|line| wrap(line, width)).collect();
+    lines.join(&format!("\n{:indent$}", ""))
+}
+
 /// Breaks each line that is longer than `width` characters at spaces, but leaves its text at least 20. If a line begins
 /// with a label that two spaces end, further lines are indented to the text after the label, else as the line is.
 fn wrap_rows(rows: &str, width: usize) -> String {
@@ -213,9 +219,7 @@ fn wrap_rows(rows: &str, width: usize) -> String {
         }
         let begin = row.len() - row.trim_start().len();
         let (label, text) = row.split_at(row[begin..].find("  ").map_or(begin, |end| begin + end + 2));
-        let indent = label.chars().count();
-        let lines = wrap(text, width.saturating_sub(indent).max(20));
-        format!("{label}{}", lines.join(&format!("\n{:indent$}", "")))
+        format!("{label}{}", wrap_after(label.chars().count(), text, width))
     };
     rows.split('\n').map(wrap_row).collect::<Vec<_>>().join("\n")
 }
@@ -271,7 +275,7 @@ mod tests {
     #[test]
     fn a_long_message_is_broken_at_spaces_only() {
         let lines =
-            anstream::adapter::strip_str(&status_lines("Data", "40 records, 123,456,789 tokens", 20)).to_string();
+            anstream::adapter::strip_str(&status_lines("Data", "40 records, 123,456,789 tokens", 32)).to_string();
         assert_eq!(lines, "       Data 40 records,\n            123,456,789 tokens\n");
         assert_eq!(wrap("123,456,789", 4), ["123,456,789"]);
         assert_eq!(wrap("card 582 B, lock 2.0 KiB in 3 s", 8), ["card", "582 B,", "lock", "2.0 KiB", "in 3 s"]);
