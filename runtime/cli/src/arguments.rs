@@ -43,8 +43,8 @@ pub(crate) struct Global {
 /// Options that describe a run, shared by `train` and `dev`.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
-    /// Train the bundled tiny model on bundled data: that of the method, or of the first built-in method with the same
-    /// record shape. `--data` replaces the data
+    /// Train the bundled tiny model on bundled data: that of the method, or of the first built-in method for the same
+    /// kind of records. `--data` replaces the data
     #[arg(long, conflicts_with = "run")]
     pub(crate) sample: bool,
     /// Model to train: a folder, a `.gguf` file or a hub name

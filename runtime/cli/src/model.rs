@@ -25,8 +25,8 @@ const MAX_CONFIG_BYTES: u64 = 1 << 20;
 /// Options that choose a model, an adapter and a device.
 #[derive(Debug, Args)]
 pub(crate) struct ModelOptions {
-    /// A model (folder, `.gguf` file or hub name), an adapter folder or a run folder. An unfinished run means its
-    /// newest checkpoint, one of `steer` its model with its vectors
+    /// A model (folder, `.gguf` file or hub name), an adapter folder or a run folder: of an unfinished run the newest
+    /// checkpoint is used, of a run of the method `steer` its model with its steering vectors
     #[arg(value_name = "MODEL")]
     path: String,
     /// Adapter to apply to the model

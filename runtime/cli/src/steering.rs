@@ -15,11 +15,11 @@ use crate::terminal::{Failure, Terminal};
 /// Options that add steering vectors.
 #[derive(Debug, Clone, Default, Args)]
 pub(crate) struct SteeringOptions {
-    /// Add the vectors of this file to the outputs of the blocks: safetensors or a GGUF control vector [default: those
-    /// of MODEL, if it is a run of `steer`]
+    /// File of steering vectors to add to the outputs of the transformer blocks: safetensors or a GGUF control vector
+    /// [default: those of MODEL, if it is a run of `steer`]
     #[arg(long, value_name = "FILE")]
     steer: Option<PathBuf>,
-    /// Factor for the vectors [default: the scale in their file, or 1]
+    /// Factor for the steering vectors [default: the scale in their file, or 1]
     #[arg(long, value_name = "NUMBER", allow_negative_numbers = true)]
     coefficient: Option<f32>,
     /// Layers to steer, counted from 0: `3` or `3..6`, both ends included [default: all]

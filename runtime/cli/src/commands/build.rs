@@ -17,7 +17,7 @@ use tunebox_foundation::format::{bytes, duration};
 #[derive(Debug, Args)]
 #[command(after_long_help = BUILD_WARNING)]
 pub(crate) struct Build {
-    /// Method folder; or a core module, compiled from the contract by another compiler, to wrap
+    /// Method folder; or a WebAssembly module that another compiler made for the interfaces in `wit/`, to wrap
     #[arg(default_value = ".")]
     folder: PathBuf,
     /// Component file to write [default: NAME.wasm in the folder]

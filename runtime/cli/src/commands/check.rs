@@ -38,7 +38,8 @@ pub(crate) struct Check {
     /// code 1 instead if the estimated memory is more than the free memory
     #[arg(long)]
     fit: bool,
-    /// Number of ranks to plan the run for: shows what each holds, and how large the gradients are that they send
+    /// Number of processes (ranks) to plan the run for: shows what each holds, and how large the gradients are that
+    /// they send
     #[arg(long, value_name = "COUNT", conflicts_with = "fit", value_parser = value_parser!(u16).range(2..=4096))]
     ranks: Option<u16>,
     #[command(flatten)]

@@ -51,7 +51,7 @@ pub(crate) struct Data {
     /// Maximum tokens per example; longer ones are cut at the end
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(2..=1_048_576))]
     max_length: u32,
-    /// Answers of a conversation that are learned
+    /// Assistant messages of a conversation that are learned, if their `weight` is not 0
     #[arg(long, default_value = "all", value_parser = one_of([("all", Answers::All), ("last", Answers::Last)]))]
     answers: Answers,
 }

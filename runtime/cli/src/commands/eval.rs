@@ -25,14 +25,14 @@ use crate::steering::SteeringOptions;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::counted;
 
-/// Explains the figures in the long help.
-const FIGURES_HELP: &str = "Figures of answers: `loss`, negative log-likelihood per target token; `perplexity`, its \
-    exponential; `accuracy`, fraction of target tokens that are the most likely ones. Figures of pairs, chosen minus \
+/// Explains the metrics in the long help.
+const METRICS_HELP: &str = "Metrics of answers: `loss`, negative log-likelihood per target token; `perplexity`, its \
+    exponential; `accuracy`, fraction of target tokens that are the most likely ones. Metrics of pairs, chosen minus \
     rejected: `margin`, log-probability per target token; `reward-margin`, log-probability of the whole answer minus that \
     of the base model; `accuracy` and `reward-accuracy`, fraction of pairs with a positive margin.";
 
 #[derive(Debug, Args)]
-#[command(after_long_help = FIGURES_HELP)]
+#[command(after_long_help = METRICS_HELP)]
 pub(crate) struct Eval {
     #[command(flatten)]
     model: ModelOptions,
@@ -58,20 +58,20 @@ pub(crate) struct Eval {
     /// Completions per prompt; with more than 1, raise `--temperature` as well
     #[arg(long, default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=4096))]
     completions: u32,
-    /// Exit with code 1 if a figure is below a value, for example `accuracy=0.9`. Can be repeated
-    #[arg(long = "at-least", value_name = "FIGURE=VALUE", value_parser = parse_threshold)]
+    /// Exit with code 1 if a metric is below a value, for example `accuracy=0.9`. Can be repeated
+    #[arg(long = "at-least", value_name = "METRIC=VALUE", value_parser = parse_threshold)]
     at_least: Vec<(String, f64)>,
-    /// Exit with code 1 if a figure is above a value, for example `loss=1.2`. Can be repeated
-    #[arg(long = "at-most", value_name = "FIGURE=VALUE", value_parser = parse_threshold)]
+    /// Exit with code 1 if a metric is above a value, for example `loss=1.2`. Can be repeated
+    #[arg(long = "at-most", value_name = "METRIC=VALUE", value_parser = parse_threshold)]
     at_most: Vec<(String, f64)>,
     #[command(flatten)]
     sampling: SamplingOptions,
 }
 
-/// Parses `FIGURE=VALUE` to (name, value). Fails without `=` or if the value is not a number; the name is checked
+/// Parses `METRIC=VALUE` to (name, value). Fails without `=` or if the value is not a number; the name is checked
 /// later.
 fn parse_threshold(text: &str) -> Result<(String, f64), String> {
-    let (name, value) = text.split_once('=').ok_or("write it as FIGURE=VALUE")?;
+    let (name, value) = text.split_once('=').ok_or("write it as METRIC=VALUE")?;
     let value: f64 = value.parse().map_err(|_| format!("`{value}` is not a number"))?;
     Ok((name.to_owned(), value))
 }
@@ -200,7 +200,7 @@ fn load_run_rewards(terminal: Terminal, file: &Path) -> Result<Option<RunSetting
 fn find_figure<'a>(result: &'a Evaluation, name: &str) -> Result<&'a Figure, Failure> {
     result.figures.iter().find(|figure| figure.name == name).ok_or_else(|| {
         let names: Vec<&str> = result.figures.iter().map(|figure| figure.name).collect();
-        Failure::usage(format!("there is no figure `{name}`"), format!("this data gives {}", names.join(", ")))
+        Failure::usage(format!("there is no metric `{name}`"), format!("this data gives {}", names.join(", ")))
     })
 }
 

@@ -25,10 +25,10 @@ use tunebox_foundation::format::bytes;
 pub(crate) struct Inspect {
     /// A built-in method, a method folder, a `.wasm` file, or `NAME[@VERSION]` of a package in the store
     package: String,
-    /// Print the component's imports and exports as WIT text
+    /// Print what the component imports and exports as WIT, the interface language of WebAssembly components
     #[arg(long)]
     wit: bool,
-    /// Print the list of what the package was built from, as its author wrote it: a CycloneDX document
+    /// Print the software bill of materials (SBOM) that its author put into the package, a CycloneDX document
     #[arg(long, conflicts_with = "wit")]
     sbom: bool,
     /// Print the README that its author put into the package

@@ -46,12 +46,12 @@ pub(crate) struct CommandLine {
 
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Train a model with a method; writes an adapter, an edited model or steering vectors
+    /// Train a model with a method such as `lora` or `grpo`; writes an adapter, an edited model or steering vectors
     #[command(visible_alias = "run")]
     Train(Box<train::Train>),
-    /// Write a run file for a model and data
+    /// Write a run file, the settings of a training run, for a model and data
     Init(init::Init),
-    /// Create the folder of a method, verifier or environment, which builds, tests and trains
+    /// Create a folder with a working method (training algorithm), verifier (reward function) or environment
     New(new::New),
     /// Train with a method folder, and reload the method whenever its source changes
     Dev(Box<dev::Dev>),
@@ -77,19 +77,19 @@ pub(crate) enum Command {
     Pack(pack::Pack),
     /// Upload a package to a registry, or copy it to a folder in OCI layout
     Push(push::Push),
-    /// Download a package from a registry or a folder in OCI layout into the store
+    /// Download a package from a registry or a folder in OCI layout into the local package store
     Pull(pull::Pull),
     /// List packages, models and runs
     List(list::List),
     /// Compare runs in one page: their metrics laid over each other, and the settings in which they differ
     Compare(compare::Compare),
-    /// Write the report of a run anew, also of one that has none
+    /// Write the report of a run again, also of a run that has none
     Report(report::Report),
     /// Verify a package's signature, or compare a finished run with its `run.lock` and replay it
     Verify(verify::Verify),
     /// Measure training, scoring and generation speed on this machine
     Bench(bench::Bench),
-    /// Build a component from a method folder
+    /// Build a method folder into a WebAssembly component, a `.wasm` file
     Build(build::Build),
     /// Run a method's own tests, then compare its component with its native build
     Test(test::Test),

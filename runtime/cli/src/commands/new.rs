@@ -27,8 +27,8 @@ const ENVIRONMENT: &str = "[environment]\nuse = \".\"\nmax-turns = 2\n";
 pub(crate) struct New {
     /// Name of the component and its folder: lower-case words joined by hyphens
     name: String,
-    /// What to create: a method, which trains or edits a model; a verifier, which judges completions; an environment,
-    /// which answers them
+    /// What to create: a method, which trains or edits a model; a verifier, a reward function that judges completions;
+    /// an environment, which answers completions over several turns
     #[arg(long, default_value = "method", conflicts_with_all = ["like", "shape"], value_parser = one_of([
         ("method", World::Method), ("verifier", World::Verifier), ("environment", World::Environment)
     ]))]
@@ -36,7 +36,7 @@ pub(crate) struct New {
     /// Start from the source of this built-in method or verifier [default: a small working one]
     #[arg(long, value_name = "METHOD")]
     like: Option<String>,
-    /// Start from a small working method for records of this shape [default: supervised]
+    /// Start from a small working method for this kind of training records [default: supervised]
     #[arg(long, conflicts_with = "like", value_parser = PossibleValuesParser::new(SHAPES))]
     shape: Option<String>,
     /// Programming language

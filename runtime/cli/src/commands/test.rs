@@ -50,7 +50,7 @@ pub(crate) struct Test {
     /// Set a key of the run, for example `method.beta=0.2`. Can be repeated
     #[arg(long = "set", value_name = "KEY=VALUE")]
     set: Vec<String>,
-    /// Print the command that starts the twin under a debugger, and wait for it
+    /// Print the command that starts the native build under a debugger, and wait for it
     #[arg(long)]
     debug: bool,
 }

@@ -37,7 +37,7 @@ pub(crate) struct Train {
     /// model's files]
     #[arg(long)]
     precision: Option<String>,
-    /// Check and plan the run without a step
+    /// Check and plan the run without training
     #[arg(long)]
     dry_run: bool,
     /// Train inside this process instead of a worker process. Only for methods that you trust

@@ -46,7 +46,7 @@ pub(crate) struct Verify {
     /// Replay inside this process instead of a worker process. Only for methods that you trust
     #[arg(long, requires = "replay")]
     in_process: bool,
-    /// Accept the grants and raised limits of the run without asking
+    /// Accept the permissions and raised limits of the run without asking
     #[arg(long, conflicts_with = "signer")]
     yes: bool,
 }

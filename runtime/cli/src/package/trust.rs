@@ -17,8 +17,8 @@ use crate::terminal::{Failure, Terminal};
 /// Options that decide whether an unknown signer and the permissions of a run file are accepted.
 #[derive(Debug, Clone, Copy, Default, Args)]
 pub(crate) struct TrustOptions {
-    /// Accept without asking the unknown signer of a package, unless a doubt would be shown with the question, and the
-    /// grants, raised limits and paths of a run file
+    /// Accept without asking the unknown signer of a package, unless there is a warning about it, and the permissions,
+    /// raised limits and paths that a run file asks for
     #[arg(long, conflicts_with = "locked")]
     yes: bool,
     /// Accept only built-in methods and packages listed in `tunebox.lock`, from signers known on this machine or to

@@ -33,8 +33,8 @@ pub struct TrainTable {
     pub accumulation: u32,
     /// Optimizer, which updates the trained numbers.
     pub optimizer: OptimizerKind,
-    /// Peak learning rate. Unless given, with AdamW 2e-4 for adapters and 2e-5 for all weights on answers, and 1e-5 and
-    /// 1e-6 on preferences, labels and rewards; other optimizers need one.
+    /// Peak learning rate. AdamW's default on answers is 2e-4 (adapter) or 2e-5 (all weights), on preferences, labels
+    /// and rewards 1e-5 or 1e-6; other optimizers have none.
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(extend("exclusiveMinimum" = 0.0, "maximum" = 10.0))]
     pub rate: Option<f64>,
