@@ -1,7 +1,12 @@
 //! The folder of a run: not entered twice, never half-written, and holding no more than it should.
 
+use std::collections::BTreeSet;
+use std::sync::Barrier;
+use std::sync::atomic::AtomicBool;
+use std::thread;
+
 use tunebox_foundation::explain::Explain;
-use tunebox_training::Error;
+use tunebox_training::{Error, plan, run};
 
 use super::ADAPTER;
 use crate::support::tiny_run::{TestObserver, Workspace};
@@ -20,6 +25,23 @@ fn a_run_that_exists_is_not_entered() {
         assert_eq!(error.hint().unwrap().contains("--resume"), could_go_on, "{name} {steps}");
     }
     assert_eq!(place.bytes("first", ADAPTER), before);
+}
+
+#[test]
+fn runs_without_a_name_that_begin_at_once_take_a_number_each() {
+    let (place, planned) = (Workspace::new(), Barrier::new(3));
+    let train = || {
+        let plan = plan(place.settings(&["train.steps=1"]).unwrap()).unwrap();
+        planned.wait();
+        assert_eq!(plan.run.summary.name, "lora-1");
+        run(plan, &mut TestObserver::new(), &AtomicBool::new(false)).unwrap().name
+    };
+    let names: BTreeSet<String> = thread::scope(|scope| {
+        let threads = [(); 3].map(|()| scope.spawn(train));
+        threads.map(|thread| thread.join().unwrap()).into()
+    });
+    assert_eq!(names, BTreeSet::from(["lora-1", "lora-2", "lora-3"].map(str::to_owned)));
+    assert!(place.text("lora-3", "run.toml").contains("name = \"lora-3\""));
 }
 
 #[test]

@@ -175,8 +175,9 @@ fn find_latest(settings: &RunSettings, runs: &Path, known: &Identity) -> Result<
 }
 
 /// Returns the name of a new run: that of the method, `-`, and the first number from 1 with which `runs` has no entry.
-fn next_name(runs: &Path, method: &str) -> String {
-    let free = (1_u32..).map(|number| format!("{method}-{number}")).find(|name| !runs.join(name).exists());
+pub(crate) fn next_name(runs: &Path, method: &str) -> String {
+    let is_free = |name: &String| runs.join(name).symlink_metadata().is_err();
+    let free = (1_u32..).map(|number| format!("{method}-{number}")).find(is_free);
     free.unwrap_or_else(|| method.to_owned())
 }
 

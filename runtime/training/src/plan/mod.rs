@@ -33,7 +33,7 @@ pub(crate) use build::{create_engine, create_verifier_engine, plan_with_method};
 pub(crate) use data::{data_paths, digest_files, training_files, validation_files};
 pub use environment::PlannedEnvironment;
 pub(crate) use environment::load_environment;
-pub(crate) use folder::run_exists;
+pub(crate) use folder::{next_name, run_exists};
 pub use memory::{Estimate, available, free};
 pub(crate) use memory::{peak_bytes, reset_peak};
 pub use method::{NativeMethod, PlannedMethod, no_effect_warning, trains};

@@ -20,7 +20,7 @@ use crate::learner::{RewardState, Session, TrainState, Trainer, begin_step};
 use crate::lock;
 use crate::metrics::MetricsFile;
 use crate::observer::{Event, Observer, Summary, show_lines};
-use crate::plan::{Plan, PlannedMethod, PlannedRun, PlannedVerifier, Revision, run_exists, trust};
+use crate::plan::{Plan, PlannedMethod, PlannedRun, PlannedVerifier, Revision, next_name, run_exists, trust};
 use crate::runs::RunLock;
 use crate::validation::ValidationHistory;
 use crate::verifiers::Verifiers;
@@ -50,17 +50,27 @@ pub(super) struct ActiveRun<'a> {
     pub(super) unused: Option<TempDir>,
 }
 
-/// Creates the folder of a new run, which dropping the result removes. Does nothing and returns `None` for a resumed
-/// run, whose plan has its lock.
+/// Creates the folder of a new run, which dropping the result removes. A run that got its name from its method takes the
+/// next free number, also in the plan, if another run created the folder since this one was planned. Does nothing and
+/// returns `None` for a resumed run, whose plan has its lock.
 ///
 /// # Errors
-/// A folder that exists, because another run created it since this one was planned, or that cannot be created.
-fn create_folder(plan: &PlannedRun) -> Result<Option<TempDir>, Error> {
+/// A folder of the name in the settings that exists by now, and a folder that cannot be created.
+fn create_folder(plan: &mut PlannedRun) -> Result<Option<TempDir>, Error> {
     if plan.run_lock.is_some() {
         return Ok(None);
     }
-    let folder = files::create_new_folder(&plan.folder)?;
-    folder.map(Some).ok_or_else(|| run_exists(&plan.summary.name, &plan.folder, false))
+    loop {
+        if let Some(folder) = files::create_new_folder(&plan.folder)? {
+            return Ok(Some(folder));
+        }
+        if plan.settings.file.run.name.is_some() {
+            return Err(run_exists(&plan.summary.name, &plan.folder, false));
+        }
+        let runs = plan.folder.parent().unwrap_or(Path::new(""));
+        plan.summary.name = next_name(runs, &plan.summary.method);
+        plan.folder = runs.join(&plan.summary.name);
+    }
 }
 
 impl<'a> ActiveRun<'a> {
@@ -78,7 +88,7 @@ impl<'a> ActiveRun<'a> {
         let (lines, dropped) = session.take_last_lines();
         show_lines(before, (&lines, dropped), observer);
         let opening = opening?;
-        let unused = create_folder(&plan)?;
+        let unused = create_folder(&mut plan)?;
         if plan.run_lock.is_none() {
             plan.run_lock = Some(RunLock::take(&plan.folder)?);
         }
