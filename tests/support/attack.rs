@@ -15,7 +15,8 @@ const ATTACKS: &str = concat!(env!("CARGO_MANIFEST_DIR"), "/../../tests/attacks"
 
 /// Tight enough that an attack ends soon, loose enough for anything honest.
 pub(crate) fn limits() -> Limits {
-    Limits { step_seconds: 0.3, init_seconds: 0.3, device_bytes: 8 << 20, handles: 2_000, ..Limits::default() }
+    let bytes = Limits { device_bytes: 8 << 20, parameter_state_bytes: 4 << 20, ..Limits::default() };
+    Limits { step_seconds: 0.3, init_seconds: 0.3, handles: 2_000, ..bytes }
 }
 
 /// A batch of two examples.

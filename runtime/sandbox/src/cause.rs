@@ -121,6 +121,12 @@ pub(crate) enum Cause {
                matrices stay"
     )]
     Activations { held: u64, limit: u64 },
+    #[error("it keeps more state of parameters than it may")]
+    #[explain(
+        location = format_use(*wanted, *limit),
+        why = "every checkpoint saves the state of parameters and the extra parameters that a method keeps"
+    )]
+    ParameterState { wanted: u64, limit: u64 },
     #[error("it asked the model for more memory than is left for it")]
     #[explain(
         location = format!(
@@ -277,6 +283,7 @@ impl Cause {
             Self::Sampled { limit } => ("sampled-tokens", double_to_fit(*limit, limit + 1)),
             Self::Verdicts { limit } => ("verdicts", double_to_fit(*limit, limit + 1)),
             Self::Activations { held, limit } => ("activation-bytes", double_to_fit(*limit, *held)),
+            Self::ParameterState { wanted, limit } => ("parameter-state-bytes", double_to_fit(*limit, *wanted)),
             _ => return None,
         };
         Some(format!("limits.{name}={value}"))

@@ -165,6 +165,8 @@ limits! {
     streams: usize = 64, "streams", Count, 0 to 10_000;
     /// Bytes of the method's own state in a checkpoint.
     state_bytes: usize = 1 << 20, "state-bytes", Bytes, 0 to 268_435_456;
+    /// Bytes of the state of parameters and of the extra parameters that a method keeps: every checkpoint saves them.
+    parameter_state_bytes: u64 = 1 << 30, "parameter-state-bytes", Bytes, 0 to 1_099_511_627_776_u64;
     /// Bytes of a component.
     component_bytes: usize = 16 << 20, "component-bytes", Bytes, 1_024 to 268_435_456;
     /// Seconds of one verdict of a verifier, as a clock on the wall has them and with the start of its instance; past

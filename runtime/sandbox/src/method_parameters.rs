@@ -61,10 +61,14 @@ impl MethodParameters {
     /// Returns the bytes of all tensors: state, values and gradients of extra parameters, and the values before a
     /// perturbation.
     pub(crate) fn bytes(&self) -> u64 {
+        let gradients = self.extras.values().filter_map(|extra| extra.gradient.as_ref());
+        self.saved_bytes() + gradients.chain(&self.unperturbed).map(count_bytes).sum::<u64>()
+    }
+
+    /// Returns the bytes of the tensors that a checkpoint saves: state, and values of extra parameters.
+    pub(crate) fn saved_bytes(&self) -> u64 {
         let state = self.state.values().flat_map(BTreeMap::values);
-        let extras = self.extras.values().flat_map(|extra| [Some(&extra.value), extra.gradient.as_ref()]);
-        let tensors = state.chain(extras.flatten()).chain(&self.unperturbed);
-        tensors.map(|tensor| 4 * tensor.elem_count() as u64).sum()
+        state.chain(self.extras.values().map(|extra| &extra.value)).map(count_bytes).sum()
     }
 
     /// Returns the state `name` of a parameter; `None` if it was not set.
@@ -174,6 +178,11 @@ impl MethodParameters {
     }
 }
 
+/// Returns the bytes of a tensor's numbers, which are `f32`.
+pub(crate) fn count_bytes(tensor: &Tensor) -> u64 {
+    4 * tensor.elem_count() as u64
+}
+
 /// Detaches a tensor from its graph, as contiguous `f32`. Copies it if it is a part of a larger storage, which it would
 /// keep alive.
 fn detach_compact(tensor: &Tensor) -> Result<Tensor, Error> {
@@ -201,7 +210,7 @@ mod tests {
         own.set_state(ALL_PARAMETERS, "step", &tensor(&[3.])).unwrap();
         own.set_extra("value-head", &tensor(&[4., 5., 6.])).unwrap();
         own.add_gradient("value-head", &tensor(&[1., 1., 1.])).unwrap();
-        assert_eq!(own.bytes(), 4 * (2 + 1 + 3 + 3));
+        assert_eq!((own.bytes(), own.saved_bytes()), (4 * (2 + 1 + 3 + 3), 4 * (2 + 1 + 3)));
         let restored = MethodParameters::restored(own.saved()).unwrap();
         assert_eq!(restored.state(ALL_PARAMETERS, "step").unwrap().to_vec1::<f32>().unwrap(), [3.]);
         let head = restored.extra("value-head").unwrap();

@@ -43,6 +43,9 @@ pub struct TrainState<H: ?Sized = dyn RunHooks> {
     pub published: BTreeMap<usize, Direction>,
     /// The method's state of parameters, its extra parameters, and the values before a perturbation.
     pub method_parameters: MethodParameters,
+    /// The values with which new extra parameters of these names begin: those of the run whose adapter this run
+    /// continues. `f32` on the CPU; they stay as they are for the whole run.
+    pub start_values: BTreeMap<String, Tensor>,
     has_gradient: bool,
     /// The hooks of the run.
     pub hooks: H,
@@ -56,6 +59,7 @@ impl<H> TrainState<H> {
             snapshots: BTreeMap::new(),
             published: BTreeMap::new(),
             method_parameters: MethodParameters::default(),
+            start_values: BTreeMap::new(),
             has_gradient: false,
             hooks,
         }

@@ -133,8 +133,9 @@ pub fn all() -> Parameter {
 }
 
 /// An extra parameter of the method's own, such as a value head: made with the value `initial` (`f32`, any shape) when the name
-/// is new, else as it is. The run saves it in checkpoints and in its artifact; the method updates it. Errors: another shape than
-/// before, a number that is not finite, more than 64 of them.
+/// is new, else as it is. The run saves it in checkpoints and in its artifact; the method updates it. In a run that continues an
+/// adapter, a new one begins with the value that was saved beside the adapter under its name, if there is one. Errors: another
+/// shape than before, a number that is not finite, more than 64 of them.
 #[track_caller]
 pub fn extra(name: &str, initial: &Tensor) -> Result<Parameter> {
     checked(optimizer::extra(name, initial.handle())).map(Parameter)

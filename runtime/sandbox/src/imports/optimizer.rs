@@ -2,7 +2,7 @@
 //!
 //! The parameters belong to the run. A method gets copies of values and gradients, which are reserved like other
 //! tensors, and changes the parameters by whole tensors, which are checked first. State, extra parameters and the copy
-//! for a perturbation count against `activation_bytes`.
+//! for a perturbation count against `activation_bytes`; what of them a checkpoint saves, against `parameter_state_bytes`.
 
 mod checks;
 mod names;
@@ -15,7 +15,7 @@ use wasmtime::component::Resource;
 use self::checks::check_shape;
 use self::names::{layer_of, role_of};
 use crate::bindings::optimizer::{Host, HostParameter, HostPerturbation};
-use crate::method_parameters::ALL_PARAMETERS;
+use crate::method_parameters::{ALL_PARAMETERS, count_bytes};
 use crate::refusal::{ErrorCode, Refusal, Result, ensure};
 use crate::state::{Answer, Handle, HostContext, ParameterEntry, PerturbationEntry, State};
 
@@ -117,7 +117,7 @@ impl HostParameter for HostContext<'_> {
     /// Sets the tensor that the method keeps for this parameter under `name`, such as a momentum, and creates it if
     /// there is none. Errors: `invalid-argument` for a name that is not allowed or numbers that are not finite,
     /// `dtype-mismatch` unless the tensor is f32, `out-of-budget` for more than [`MAX_STATES`] names. More bytes than
-    /// `activation_bytes` leaves end the method.
+    /// `parameter_state_bytes` or `activation_bytes` leaves end the method.
     fn set_state(&mut self, this: Parameter, name: String, value: Handle) -> Result<()> {
         self.enter("optimizer.parameter.set-state")?;
         self.check_name(&name)?;
@@ -127,7 +127,10 @@ impl HostParameter for HostContext<'_> {
         let fits = self.train_state().method_parameters.other_states(&parameter, &name) < MAX_STATES;
         let full = || Refusal::new(ErrorCode::OutOfBudget, format!("a parameter has at most {MAX_STATES} states"));
         ensure(fits, full)?;
-        self.check_kept(4 * value.elem_count() as u64)?;
+        let bytes = count_bytes(&value);
+        let replaced = self.train_state().method_parameters.state(&parameter, &name).map_or(0, count_bytes);
+        self.check_saved(bytes, replaced)?;
+        self.check_kept(bytes)?;
         Ok(self.train_state().method_parameters.set_state(&parameter, &name, &value)?)
     }
 
@@ -194,10 +197,11 @@ impl Host for HostContext<'_> {
         Ok(self.table.push(ParameterEntry::All).map_err(Refusal::from)?)
     }
 
-    /// Returns a handle of the extra parameter of this name. Makes it with the value `initial` if there is none; an
-    /// existing one keeps its value. Errors: `invalid-argument` for a name that is not allowed or numbers that are not
-    /// finite, `dtype-mismatch` unless `initial` is `f32`, `shape-mismatch` if an existing one has another shape,
-    /// `out-of-budget` past [`MAX_EXTRAS`]. More bytes than `activation_bytes` leaves end the method.
+    /// Returns a handle of the extra parameter of this name. Makes it with the value [`State::start_value`] if there is
+    /// none; an existing one keeps its value. Errors: `invalid-argument` for a name that is not allowed or numbers that
+    /// are not finite, `dtype-mismatch` unless `initial` is `f32`, `shape-mismatch` if an existing one has another
+    /// shape, `out-of-budget` past [`MAX_EXTRAS`]. More bytes than `parameter_state_bytes` or `activation_bytes` leaves
+    /// end the method.
     fn extra(&mut self, name: String, initial: Handle) -> Answer<ParameterEntry> {
         self.enter("optimizer.extra")?;
         self.check_name(&name)?;
@@ -211,9 +215,11 @@ impl Host for HostContext<'_> {
                 let full =
                     || Refusal::new(ErrorCode::OutOfBudget, format!("a run has at most {MAX_EXTRAS} extra parameters"));
                 ensure(fits, full)?;
+                let value = self.start_value(&name, initial)?;
+                self.check_saved(count_bytes(&value), 0)?;
                 // The value and its gradient.
-                self.check_kept(2 * 4 * initial.elem_count() as u64)?;
-                self.train_state().method_parameters.set_extra(&name, &initial)?;
+                self.check_kept(2 * count_bytes(&value))?;
+                self.train_state().method_parameters.set_extra(&name, &value)?;
             }
         }
         Ok(self.table.push(ParameterEntry::Extra(name))?)

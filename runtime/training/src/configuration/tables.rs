@@ -70,7 +70,8 @@ impl RunFile {
 pub struct ModelTable {
     /// The base model: a folder in Hugging Face layout, a `.gguf` file, or a name on the hub.
     pub path: String,
-    /// The adapter to continue training: a folder in the layout of PEFT or mlx-lm.
+    /// The adapter to continue training: a folder in the layout of PEFT or mlx-lm. The method also continues the extra
+    /// parameters that a run saved there.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub adapter: Option<String>,
     /// Reference of methods that compare with one, such as `dpo`, in a run that continues an adapter.

@@ -46,7 +46,7 @@ impl ActiveRun<'_> {
         let Some(step) = best.map(|best| best.step) else { return Ok(last) };
         let folder = checkpoint::folder(&self.plan.folder, step);
         let state = State::read(&folder)?;
-        let max_method_bytes = self.plan.method.limits.activation_bytes;
+        let max_method_bytes = self.plan.method.limits.parameter_state_bytes;
         let mut train_state = self.train_state();
         // The optimizer stays: no update follows, and its state would take its size in memory once more.
         initial_state::reset_weights(&mut train_state)?;

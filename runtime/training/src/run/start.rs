@@ -242,7 +242,7 @@ pub(crate) fn start_session(
     let mut session = Session::start(&plan.method.admitted, train_state, session_settings(plan, &plan.method))?;
     let checkpoint = plan.checkpoint.as_ref();
     let opening = session.init(&plan.method.settings).map_err(Error::from).and_then(|report| {
-        let max_method_bytes = plan.method.limits.activation_bytes;
+        let max_method_bytes = plan.method.limits.parameter_state_bytes;
         checkpoint.map_or(Ok(()), |(path, state)| restore(&mut session, path, state, max_method_bytes)).map(|()| report)
     });
     Ok((session, opening))

@@ -2,7 +2,9 @@
 
 use tunebox_compute::parameters::all_finite;
 use tunebox_compute::{DType, Tensor};
+use tunebox_foundation::explain::Explanation;
 
+use crate::cause::Cause;
 use crate::refusal::{ErrorCode, Refusal, Result, ensure};
 use crate::state::{Handle, State};
 
@@ -41,6 +43,29 @@ impl State {
         let open = "the accumulation window goes on after this batch, so its gradient is not complete; update when \
                     `batch.ends-window` is true";
         ensure(!self.window_is_open, || Refusal::argument(open))
+    }
+
+    /// Checks that checkpoints may save `more` bytes in place of `less` bytes of the state and extra parameters that the
+    /// method keeps. Returns [`Cause::ParameterState`], which ends the method, past `parameter_state_bytes`.
+    pub(super) fn check_saved(&self, more: u64, less: u64) -> Result<(), Cause> {
+        let saved = self.train_state().method_parameters.saved_bytes();
+        let (wanted, limit) = (saved.saturating_sub(less).saturating_add(more), self.limits.parameter_state_bytes);
+        ensure(wanted <= limit, || Cause::ParameterState { wanted, limit })
+    }
+
+    /// Returns the value that a new extra parameter begins with: its value in the run whose adapter this run continues,
+    /// if that run saved one of this name, else `initial`. A saved value of another shape than `initial` ends the method.
+    pub(super) fn start_value(&self, name: &str, initial: Tensor) -> Result<Tensor, Cause> {
+        let Some(start) = self.train_state().start_values.get(name).cloned() else { return Ok(initial) };
+        let (wanted, found) = (initial.dims(), start.dims());
+        ensure(wanted == found, || {
+            let what =
+                format!("the extra parameter `{name}` has the shape {wanted:?}, and {found:?} beside the adapter");
+            let problem = Explanation::new("config", what).with_why("`model.adapter` continues a run that saved it so");
+            let hint = "set the method as in that run, or continue a copy of the adapter without its extra parameters";
+            Cause::from_explanation(problem.with_hint(hint))
+        })?;
+        Ok(start)
     }
 
     /// Returns `invalid-argument` unless a name of a state, an extra parameter or a sequence has 1 to `name_bytes`

@@ -172,6 +172,39 @@ fn state_is_zeros_before_it_is_set_and_counts_as_kept_bytes() {
 }
 
 #[test]
+fn what_checkpoints_save_of_parameters_is_limited_and_a_replaced_state_counts_once() {
+    let mut state = state_with(Limits { parameter_state_bytes: 1_000, ..Limits::default() }, true);
+    let mut host = HostContext::new(&mut state);
+    let value = host.push_list(&[1_f32; 200]).unwrap();
+    let all = host.all().unwrap();
+    for _ in 0..2 {
+        host.set_state(lend(&all), "moment".into(), lend(&value)).unwrap();
+    }
+    let Refusal::Trap(trap) = host.extra("head".into(), value).unwrap_err() else {
+        panic!("more than the limit is saved")
+    };
+    assert!(matches!(trap.downcast_ref(), Some(Cause::ParameterState { wanted: 1_600, limit: 1_000 })), "{trap}");
+}
+
+#[test]
+fn an_extra_parameter_begins_with_its_value_in_the_run_that_is_continued() {
+    let mut state = state();
+    let mut host = HostContext::new(&mut state);
+    let start = Tensor::new(&[5_f32, 6.], &tunebox_compute::Device::Cpu).unwrap();
+    host.train_state().start_values.insert("head".into(), start);
+    let initial = host.push_list(&[0_f32, 1.]).unwrap();
+    for (name, wanted) in [("head", [5., 6.]), ("other", [0., 1.])] {
+        let extra = host.extra(name.into(), lend(&initial)).unwrap();
+        let value = host.value(extra).unwrap();
+        assert_eq!(host.tensor_node(&value).unwrap().tensor.to_vec1::<f32>().unwrap(), wanted, "{name}");
+    }
+    host.train_state().method_parameters = crate::method_parameters::MethodParameters::default();
+    let longer = host.push_list(&[0_f32; 3]).unwrap();
+    let Refusal::Trap(trap) = host.extra("head".into(), longer).unwrap_err() else { panic!("another shape was taken") };
+    assert!(trap.to_string().contains("the shape [3], and [2] beside the adapter"), "{trap}");
+}
+
+#[test]
 fn the_number_of_states_and_extra_parameters_is_limited() {
     let mut state = state();
     let mut host = HostContext::new(&mut state);

@@ -7,7 +7,8 @@ change those are `unsupported`, and all others work.
 
 Values and state are `f32`. Common errors: `shape-mismatch`, `dtype-mismatch`; `invalid-argument` for a number that
 is not finite, a name that is empty or too long, and for any change while a perturbation is active.
-State, extra parameters and perturbations count in the run's limit `activation-bytes`.
+State, extra parameters and perturbations count in the run's limit `activation-bytes`; what checkpoints save of them,
+the state and the extra parameters, also counts in `parameter-state-bytes`.
 """
 
 # Generated from `wit/optimizer.wit` of tunebox.
@@ -50,7 +51,7 @@ class Parameter:
 
     def state(self, name: str) -> tensor.Tensor:
         """State of this name, which the run keeps and saves in its checkpoints; zeros in the shape of the parameter
-        before `set-state`.
+        before `set-state`. A state that is never zero, such as a count of updates, tells whether it was set.
 
         Raises `tunebox.Refused`.
         """
@@ -96,7 +97,8 @@ def all() -> Parameter:
 
 def extra(name: str, initial: tensor.Tensor) -> Parameter:
     """An extra parameter of the method's own, such as a value head: made with the given value (`f32`, any shape) when the
-    name is new, else as it is. It is saved in checkpoints and in the artifact. The method updates it
+    name is new, else as it is. In a run that continues an adapter, a new one begins with the value that was saved beside
+    the adapter under its name, if there is one. It is saved in checkpoints and in the artifact. The method updates it
     through its handle, also where the host updates the others; its gradient is cleared with theirs, and at the end
     of the accumulation window.
     Errors: `shape-mismatch` for a known name with another shape; `out-of-budget` past 64 extra parameters.
