@@ -3,9 +3,11 @@
 
 use safetensors::SafeTensors;
 use tunebox_foundation::explain::Explain;
+use tunebox_sandbox::Compiling;
+use tunebox_training::{Event, verify};
 
 use crate::support::built::built;
-use crate::support::tiny_run::{Workspace, numbers};
+use crate::support::tiny_run::{TestObserver, Workspace, numbers};
 
 /// The method of this test.
 const METHOD: &str = "tests/own_updates/method";
@@ -80,7 +82,7 @@ fn every_optimizer_of_the_sdk_resumes_to_the_same_bits() {
 fn an_extra_parameter_is_trained_and_saved() {
     let (place, own) = (Workspace::new(), built(METHOD));
     adapter(&place, "extra", &[&own]);
-    let offsets: Vec<f64> = place.metrics("extra").iter().map(|row| row["offset"].as_f64().unwrap()).collect();
+    let offsets = offsets(&place, "extra");
     // w ← w − 0.1 · 2(w − 1), from 0.5.
     let wanted = (1..=6).map(|step| 1.0 - 0.5 * 0.8_f64.powi(step));
     assert!(offsets.iter().zip(wanted).all(|(one, two)| (one - two).abs() < 1e-6), "{offsets:?}");
@@ -90,6 +92,75 @@ fn an_extra_parameter_is_trained_and_saved() {
     assert!(lock.contains("extra_parameters.safetensors"), "{lock}");
     let norms = place.metrics("extra").iter().map(|row| row["norm"] == row["gradient-norm"]).collect::<Vec<_>>();
     assert_eq!(norms, [true; 6], "the run reports the norm that `done` returned");
+}
+
+/// The offsets that a run reported.
+fn offsets(place: &Workspace, run: &str) -> Vec<f64> {
+    place.metrics(run).iter().map(|row| row["offset"].as_f64().unwrap()).collect()
+}
+
+#[test]
+fn a_run_that_continues_an_adapter_begins_with_its_extra_parameters() {
+    let (place, own) = (Workspace::new(), built(METHOD));
+    place.train("first", &[&own, "train.steps=6", "train.keep=9", "train.save-every=2"]).unwrap();
+    for (from, steps) in [("runs/first", 6), ("runs/first/steps/000002", 2)] {
+        let (name, adapter) = (format!("after-{steps}"), place.set("model.adapter", from));
+        let settings = [own.as_str(), &adapter, "train.steps=4"];
+        let mut observer = TestObserver::new();
+        place.train_with(&name, &settings, &mut observer).unwrap();
+        let wanted = (1..=4).map(|step| 1.0 - 0.5 * 0.8_f64.powi(steps + step));
+        let found = offsets(&place, &name);
+        assert!(found.iter().zip(wanted).all(|(one, two)| (one - two).abs() < 1e-6), "{from} {found:?}");
+        let line = format!("extra parameters that began with their values in {}: `offset`", place.path(from).display());
+        assert!(observer.events.contains(&Event::Log { step: 1, line }), "{:?}", observer.events);
+
+        place.stop("halved", &settings, 2);
+        place.resume("halved", &settings).unwrap();
+        for file in ["adapter_model.safetensors", "extra_parameters.safetensors"] {
+            assert!(place.bytes("halved", file) == place.bytes(&name, file), "{from}: {file}");
+        }
+        std::fs::remove_dir_all(place.path("runs/halved")).unwrap();
+        place.replay(&name, std::slice::from_ref(&own));
+    }
+    // Without its extra parameters, it is another start.
+    let parameters = place.path("runs/first/extra_parameters.safetensors");
+    std::fs::rename(&parameters, place.path("aside")).unwrap();
+    let verification = verify(&place.path("runs/after-6"), &[own], true, Compiling::default()).unwrap();
+    let differing = verification.inputs.iter().filter(|input| !input.is_same()).map(|input| &input.what);
+    assert_eq!(differing.collect::<Vec<_>>(), ["model.adapter"]);
+}
+
+#[test]
+fn extra_parameters_of_another_shape_or_that_nothing_asks_for_are_told() {
+    let (place, own) = (Workspace::new(), built(METHOD));
+    place.train("first", &[&own, "train.steps=1"]).unwrap();
+    let adapter = place.set("model.adapter", "runs/first");
+    let error = place.train("longer", &[&own, &adapter, "method.length=3"]).unwrap_err();
+    assert!(error.to_string().contains("`offset` has the shape [3], and [2] beside the adapter"), "{error}");
+    assert!(error.hint().unwrap().contains("set the method as in that run"));
+    assert!(!place.path("runs/longer").exists());
+    let mut observer = TestObserver::new();
+    place.train_with("other", &[&adapter, "train.steps=2"], &mut observer).unwrap();
+    let text = format!(
+        "{} has extra parameters that `lora` has not asked for, and that this run does not use: `offset`",
+        place.path("runs/first").display()
+    );
+    let warned = observer.events.iter().filter(|event| **event == Event::Warning { text: text.clone() });
+    assert_eq!(warned.count(), 1, "{:?}", observer.events);
+}
+
+#[test]
+fn a_metric_that_is_not_a_number_is_told_once() {
+    let (place, own) = (Workspace::new(), built(METHOD));
+    let mut observer = TestObserver::new();
+    place.train_with("nan", &[&own, "train.steps=3", "method.hides-norm=true"], &mut observer).unwrap();
+    let warnings = observer.events.iter().filter_map(|event| match event {
+        Event::Warning { text } => text.split_once("not a finite number: "),
+        _ => None,
+    });
+    let wanted =
+        ("at step 1 the method reported a metric that is ", "`norm` is NaN; `metrics.jsonl` has `null` for it");
+    assert_eq!(warnings.collect::<Vec<_>>(), [wanted]);
 }
 
 #[test]

@@ -1,15 +1,14 @@
 //! Writes what a run leaves: an adapter in PEFT layout, a whole model, directions, or several of them; the card and the
 //! lock.
 
-use std::collections::BTreeMap;
 use std::path::Path;
 
-use tunebox_compute::{DType, Tensor};
+use tunebox_compute::DType;
 use tunebox_model::merge::merge;
 
 use crate::card::{self, ArtifactKind};
-use crate::checkpoint;
 use crate::error::Error;
+use crate::extra_parameters;
 use crate::learner::{TrainState, directions};
 use crate::lock;
 use crate::lock::write::Written;
@@ -19,7 +18,6 @@ use crate::plan::PlannedRun;
 use tunebox_foundation::files;
 
 const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
-const EXTRA_PARAMETERS_FILE: &str = "extra_parameters.safetensors";
 const MODEL_FILES: [&str; 2] = ["model.safetensors", "config.json"];
 
 /// Decides the kind of artifact of a run. Training of all weights gives the whole model. So do edits, unless an adapter
@@ -70,7 +68,7 @@ pub(crate) fn write(
         ArtifactKind::Directions | ArtifactKind::Nothing => Vec::new(),
     };
     names.extend(write_directions(plan, train_state, folder)?);
-    names.extend(write_extras(train_state, folder)?);
+    names.extend(extra_parameters::write(train_state, folder)?);
     files::write(&folder.join(card::FILE), card::card_text(plan, kind, &metrics.read_rows()?, outcome).as_bytes())?;
     let mut written: Vec<Written> = names.into_iter().map(|name| describe_file(folder, name)).collect();
     lock::write::write(plan, Some((written.as_slice(), outcome)))?;
@@ -83,18 +81,6 @@ fn describe_file(folder: &Path, name: &str) -> Written {
     let path = folder.join(name);
     let bytes = path.metadata().map_or(0, |about| about.len());
     Written { path, bytes }
-}
-
-/// Writes the extra parameters of the method as `extra_parameters.safetensors`, each under its name. Returns the name
-/// of the file; `None` without extra parameters.
-fn write_extras(train_state: &TrainState, folder: &Path) -> Result<Option<&'static str>, Error> {
-    let values: BTreeMap<&String, &Tensor> =
-        train_state.method_parameters.extras().map(|(name, extra)| (name, extra.value())).collect();
-    if values.is_empty() {
-        return Ok(None);
-    }
-    files::write(&folder.join(EXTRA_PARAMETERS_FILE), &checkpoint::serialize(EXTRA_PARAMETERS_FILE, values)?)?;
-    Ok(Some(EXTRA_PARAMETERS_FILE))
 }
 
 /// Writes the published directions into `folder` as safetensors and, unless the only layer is 0, which such a file

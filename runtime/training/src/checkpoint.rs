@@ -32,7 +32,7 @@ const STATE_FILE: &str = "state.json";
 const OPTIMIZER_FILE: &str = "optimizer.safetensors";
 const SNAPSHOTS_FILE: &str = "snapshots.safetensors";
 /// The method's state of parameters and its extra parameters; not written if there are none.
-const METHOD_FILE: &str = "method.safetensors";
+pub(crate) const METHOD_FILE: &str = "method.safetensors";
 
 /// The name of the file with the edits that a snapshot contains, by the index of the snapshot among the sorted names.
 /// Such a file is not written without edits.
@@ -266,7 +266,7 @@ pub(crate) fn restore_weights(
     train_state.policy.restore_edits(folder)?;
     train_state.published.extend(directions::restore(folder)?);
     train_state.policy.resume_at(state.generation);
-    train_state.method_parameters = read_method_parameters(&folder.join(METHOD_FILE), max_method_bytes)?;
+    train_state.method_parameters = read_method_parameters(&folder.join(METHOD_FILE), "", max_method_bytes)?;
     train_state.hooks.own_updates = state.updates;
     Ok(train_state.clear_gradient()?)
 }
@@ -338,10 +338,10 @@ fn read_tensors(path: &Path, names: &[String], train_state: &TrainState) -> Resu
     read.collect()
 }
 
-/// Reads the method's state of parameters and its extra parameters; none if there is no such file. Fails for a file
-/// larger than `max_bytes` bytes and a header of [`MAX_HEADER_BYTES`], and for a tensor of another type than `f32` or
-/// with another name.
-fn read_method_parameters(path: &Path, max_bytes: u64) -> Result<MethodParameters, Error> {
+/// Reads the method's state of parameters and its extra parameters; none if there is no such file. `prefix` is put
+/// before every name of the file. Fails for a file larger than `max_bytes` bytes and a header of [`MAX_HEADER_BYTES`],
+/// and for a tensor of another type than `f32` or with another name than those of [`MethodParameters::saved`].
+pub(crate) fn read_method_parameters(path: &Path, prefix: &str, max_bytes: u64) -> Result<MethodParameters, Error> {
     if !path.exists() {
         return Ok(MethodParameters::default());
     }
@@ -351,7 +351,7 @@ fn read_method_parameters(path: &Path, max_bytes: u64) -> Result<MethodParameter
         if view.dtype() != safetensors::Dtype::F32 {
             return Err(damaged(path, format!("`{name}` is not of type `f32`")));
         }
-        Ok((name, view.load(&Device::Cpu).map_err(tunebox_compute::Error::from)?))
+        Ok((format!("{prefix}{name}"), view.load(&Device::Cpu).map_err(tunebox_compute::Error::from)?))
     });
     let tensors: Vec<(String, Tensor)> = read.collect::<Result<_, Error>>()?;
     MethodParameters::restored(tensors).ok_or_else(|| damaged(path, "it has a tensor that no method keeps"))

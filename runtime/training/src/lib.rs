@@ -15,6 +15,7 @@ mod environment;
 mod error;
 mod evaluation;
 mod exact;
+mod extra_parameters;
 mod learner;
 mod length;
 mod lock;

@@ -110,7 +110,7 @@ pub enum Event {
         /// The checkpoint's folder.
         path: PathBuf,
     },
-    /// The method logged a line.
+    /// A line about a step: one that the method logged, or the extra parameters that it took over.
     Log {
         /// The step, from 1; 0 before the first.
         step: u64,

@@ -19,7 +19,7 @@ use super::teachers::fetch_teachers;
 use crate::configuration::{Initialize, RunSettings, Underline};
 use crate::error::Error;
 use crate::runs::find_model;
-use crate::{lock, sample};
+use crate::{extra_parameters, lock, sample};
 
 /// Fetches the run's model, teachers, reward models and data from the hub, where files of them are not present. Skips a
 /// model that is given by an existing path, and the run's model with `model.initialize`. Returns whether at least one of
@@ -94,12 +94,13 @@ fn configuration_digest(folder: &Path) -> Result<String, Error> {
     Ok(sha256(files::read_text(&folder.join("config.json"))?.as_bytes()))
 }
 
-/// Returns the SHA-256 of the weights file in the folder of the adapter that a run continues; `None` if
-/// `model.adapter` is not set. Fails if the file cannot be read.
+/// Returns the SHA-256 of the weights file in the folder of the adapter that a run continues, and of the file of extra
+/// parameters beside it, if there is one; `None` if `model.adapter` is not set. Fails if a file cannot be read.
 pub(super) fn adapter_digest(settings: &RunSettings) -> Result<Option<String>, Error> {
     let Some(written) = &settings.file.model.adapter else { return Ok(None) };
-    let file = weights_file(&settings.path("model.adapter", written));
-    Ok(Some(tunebox_model::digest(&[file])?))
+    let folder = settings.path("model.adapter", written);
+    let files: Vec<_> = [weights_file(&folder)].into_iter().chain(extra_parameters::find(&folder)).collect();
+    Ok(Some(tunebox_model::digest(&files)?))
 }
 
 /// Finds the files of the run's model. If `model.path` is not an existing path, takes it as a name on the hub and

@@ -1,8 +1,8 @@
 //! The loop of a run: steps, checkpoints, and the artifact at the end.
 //!
 //! `start` starts or resumes the run, `step` executes one step with its `update`, `estimate` says what the run will
-//! cost, `trial` executes a few steps for that alone, `revision` changes the method between steps, `ending` writes the
-//! artifact. An error that ends the loop names the last checkpoint.
+//! cost, `trial` executes a few steps for that alone, `revision` changes the method between steps, `warnings` says what
+//! is unlike expected, `ending` writes the artifact. An error that ends the loop names the last checkpoint.
 
 mod ending;
 mod estimate;
@@ -11,6 +11,7 @@ pub(crate) mod start;
 mod step;
 mod trial;
 pub(crate) mod update;
+mod warnings;
 
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Instant;

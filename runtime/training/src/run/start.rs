@@ -5,6 +5,7 @@ use std::path::Path;
 use std::sync::MutexGuard;
 
 use tempfile::TempDir;
+use tunebox_compute::Tensor;
 use tunebox_compute::optimizer::Optimizer;
 use tunebox_package::Updates;
 use tunebox_sandbox::{SessionSettings, StepReport, Usage};
@@ -15,6 +16,7 @@ use crate::cost::Timing;
 use crate::data::BatchSampler;
 use crate::environment::Environment;
 use crate::error::Error;
+use crate::extra_parameters;
 use crate::learner::reference::ReferenceCache;
 use crate::learner::{RewardState, Session, TrainState, Trainer, begin_step};
 use crate::lock;
@@ -44,6 +46,8 @@ pub(super) struct ActiveRun<'a> {
     pub(super) earlier_usage: Usage,
     /// Whether the user was warned that the method ignored a rejected gradient.
     pub(super) unlearned: bool,
+    /// Whether the user was warned about a metric that is not a finite number.
+    pub(super) non_finite: bool,
     /// What the parts of the run took in this process.
     pub(super) timing: Timing,
     /// The folder of a new run, which dropping this removes until the first step is recorded; `None` for a resumed run.
@@ -115,6 +119,7 @@ impl<'a> ActiveRun<'a> {
             used: opening.usage,
             earlier_usage: Usage::default(),
             unlearned: false,
+            non_finite: false,
             timing: Timing::default(),
             plan,
             session,
@@ -197,11 +202,12 @@ fn send_plan(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observe
     show_lines(resumed.unwrap_or(0), (&opening.log, opening.dropped_lines), observer);
 }
 
-/// Creates the train state of a plan before the first step: policy, optimizer and rewards, with the verifiers started
-/// and the reference cache loaded. Does not restore a checkpoint.
+/// Creates the train state of a plan before the first step: policy, optimizer and rewards, with the verifiers started,
+/// the reference cache loaded, and the start values of extra parameters. Does not restore a checkpoint.
 ///
 /// # Errors
-/// An optimizer that cannot be allocated, and a verifier or environment that rejects its settings or cannot be started.
+/// An optimizer that cannot be allocated, a verifier or environment that rejects its settings or cannot be started, and
+/// extra parameters beside a continued adapter that cannot be read.
 pub(crate) fn create_train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<TrainState, Error> {
     let optimizer = match plan.method.package.manifest.update {
         Updates::Host => Some(Optimizer::new(plan.optimizer, policy.parameters())?),
@@ -216,7 +222,16 @@ pub(crate) fn create_train_state(plan: &PlannedRun, policy: tunebox_model::Polic
     rewards.show_every = plan.settings.file.train.show_completions;
     let mut trainer = Trainer::new(optimizer, plan.learning_rate.clone(), rewards);
     trainer.references = load_reference_cache(plan);
-    Ok(TrainState::new(policy, trainer))
+    let mut train_state = TrainState::new(policy, trainer);
+    train_state.start_values = read_start_values(plan)?;
+    Ok(train_state)
+}
+
+/// Reads the extra parameters beside the adapter that the run continues; none without `model.adapter`.
+fn read_start_values(plan: &PlannedRun) -> Result<BTreeMap<String, Tensor>, Error> {
+    let settings = &plan.settings;
+    let Some(written) = &settings.file.model.adapter else { return Ok(BTreeMap::new()) };
+    extra_parameters::read(&settings.path("model.adapter", written), plan.method.limits.parameter_state_bytes)
 }
 
 /// Returns the cache of the reference's scores, with those in the file of the run's folder, if there is one. `None` if

@@ -35,7 +35,7 @@ impl ActiveRun<'_> {
     /// Executes the next step without advancing the step counter or writing metrics, and returns its event. Sends the
     /// log lines of every call to the observer even if the step fails, and updates the usage. Warns once for each
     /// version of the method if it went on after the host refused to compute a gradient, and after a successful step
-    /// about each verifier that failed on a completion.
+    /// about each verifier that failed on a completion, and once in the run about a metric that is not finite.
     pub(super) fn try_step(&mut self) -> Result<StepEvent, Error> {
         let (begun, step) = (Instant::now(), self.summary.step);
         let scored = self.reference_seconds();
@@ -58,6 +58,7 @@ impl ActiveRun<'_> {
         let done = update(&self.plan, &mut self.session, &mut self.sampler, (step, self.last_loss), &mut handle_report);
         self.show_last_lines(step + 1);
         let done = done?;
+        self.warn_non_finite(step + 1, &done.numbers);
         let train_state = self.session.train_state();
         let (rewards, progress) = (&train_state.hooks.rewards, train_state.hooks.progress);
         for text in rewards.verifiers.step_warnings() {
@@ -100,6 +101,9 @@ impl ActiveRun<'_> {
         loss.into_iter().for_each(|loss| self.validations.add_training_loss(loss));
         self.metrics.add_step(&event)?;
         self.observer.event(&Event::Step(event.clone()));
+        if event.step == 1 {
+            self.show_start_values(event.step);
+        }
         let samples = std::mem::take(&mut self.session.train_state().hooks.rewards.samples);
         if !samples.is_empty() {
             self.observer.event(&Event::Sampled { step: event.step, samples });
@@ -311,6 +315,7 @@ impl ActiveRun<'_> {
         let mut tally = MetricTotals::default();
         tally.add(&report.metrics);
         self.summary.closing = tally.numbers(&self.plan.method.package.manifest.metrics);
+        self.warn_non_finite(self.summary.step, &self.summary.closing.clone());
         self.metrics.add_closing(self.summary.step, &self.summary.closing)?;
         self.show_report(&report);
         self.metrics.add_row(&json!({ "step": self.summary.step, "used": self.used }))?;

@@ -28,6 +28,14 @@ pub struct OwnUpdates {
     /// Whether a step only computes a gradient of the extra parameter, and forgets it.
     #[setting(default = false)]
     forgets_extra: bool,
+
+    /// The length of the extra parameter.
+    #[setting(default = 2, low = 1, high = 9)]
+    length: u32,
+
+    /// Whether the method reports NaN as the norm.
+    #[setting(default = false)]
+    hides_norm: bool,
 }
 
 /// The optimizer.
@@ -44,19 +52,19 @@ impl Method for OwnUpdates {
     type Settings = Self;
 
     fn init(settings: Self) -> Result<Self> {
-        optimizer::extra("offset", &full(&[2], 0.5))?;
+        optimizer::extra("offset", &full(&[settings.length], 0.5))?;
         Ok(settings)
     }
 
     fn step(&mut self, batch: &Batch) -> Result<()> {
         if self.forgets_extra {
-            return backward(&optimizer::extra("offset", &full(&[2], 0.0))?.value().square().sum(All));
+            return backward(&optimizer::extra("offset", &full(&[self.length], 0.0))?.value().square().sum(All));
         }
         self.learn(batch)?;
         if !batch.ends_window() || self.forgets {
             return Ok(());
         }
-        let offset = optimizer::extra("offset", &full(&[2], 0.0))?;
+        let offset = optimizer::extra("offset", &full(&[self.length], 0.0))?;
         backward(&(offset.value() - 1.0).square().sum(All))?;
         Sgd::default().step(&offset, 0.1)?;
         metric("offset", offset.value().detach().mean(All));
@@ -68,7 +76,8 @@ impl Method for OwnUpdates {
         }
         let parameters = if self.at_once { vec![optimizer::all()] } else { optimizer::parameters() };
         self.update(&parameters)?;
-        metric("norm", optimizer::done()?);
+        let norm = optimizer::done()?;
+        metric("norm", if self.hides_norm { f32::NAN } else { norm });
         Ok(())
     }
 }
