@@ -230,6 +230,17 @@ fn settings_that_leave_nothing_to_find_end_the_run_before_its_first_step() {
         let error = sample(runs.path(), method, "nothing", &[setting]).unwrap_err().to_string();
         assert!(error.contains("in `init`") && error.contains(told), "{error}");
     }
+    let error = sample(runs.path(), "abliterate", "nothing", &["train.batch=40"]).unwrap_err();
+    let told = format!("{} {:?}", error, error.why());
+    assert!(told.contains("at step 1") && told.contains("the run has only 2"), "{told}");
+    sample(runs.path(), "abliterate", "enough", &["train.batch=10", "train.accumulation=4"]).unwrap();
+}
+
+#[test]
+fn a_distillation_writes_no_more_than_the_longest_prompt_leaves() {
+    let runs = tempfile::tempdir().unwrap();
+    // Of 64 tokens, the longest prompt leaves fewer than this.
+    sample(runs.path(), "distill", "short", &["method.max-tokens=128", "method.on-policy=1", "train.steps=1"]).unwrap();
 }
 
 #[test]

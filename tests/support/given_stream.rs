@@ -17,7 +17,11 @@ const VOCABULARY: usize = 32;
 /// A run that offers nothing; holds the model's folder.
 pub(crate) struct GivenStream(#[expect(dead_code, reason = "removed when the run ends")] TempDir);
 
-impl RunHooks for GivenStream {}
+impl RunHooks for GivenStream {
+    fn planned_steps(&self) -> u32 {
+        10
+    }
+}
 
 /// A train state of two layers with these embeddings of hidden size 3. Values and up-projections are 0, so that blocks add
 /// nothing; the head prefers [`REFUSAL`] where the first number is large.

@@ -7,6 +7,7 @@
 use tunebox::contrast::{Edit, Means, Trial, Verdict, projected};
 use tunebox::hidden::{self, Site, Token};
 use tunebox::prelude::*;
+use tunebox::run;
 use tunebox::tensor::Dtype;
 
 /// What people may set about it.
@@ -75,6 +76,9 @@ impl Method for Abliterate {
     }
 
     fn step(&mut self, batch: &Batch) -> Result<()> {
+        if self.steps == 0 {
+            self.check_batches(batch)?;
+        }
         self.steps += 1;
         let sides = [batch.rows("harmful")?, batch.rows("harmless")?];
         if self.steps.is_multiple_of(self.settings.hold_out) {
@@ -93,7 +97,7 @@ impl Method for Abliterate {
     fn finish(&mut self) -> Result<()> {
         if !self.trial.is_ready() || self.means[0].iter().any(|means| means.count() == 0) {
             return Err(Error::new(
-                "both kinds of prompts are needed, in the means and kept out: give more records or smaller batches; a run that was resumed starts anew",
+                "both kinds of prompts are needed, in the means and kept out: give more records of the kind that is rare",
             ));
         }
         let before = self.trial.refusal()?;
@@ -107,12 +111,29 @@ impl Method for Abliterate {
         METRICS.into_iter().zip(numbers).for_each(|(name, value)| metric(name, value));
         Ok(())
     }
+
+    fn load_state(&mut self, _: &[u8]) -> Result<()> {
+        Err(Error::new("the means of the batches so far are not saved: start the run anew, without `--resume`"))
+    }
 }
 
 const METRICS: [&str; 7] =
     ["layer", "induced", "divergence", "refusal-rate-before", "refusal-rate", "refusal-score-before", "refusal-score"];
 
 impl Abliterate {
+    /// Fails if the run has too few batches for one to be kept out of the means. `batch` is its first.
+    fn check_batches(&self, batch: &Batch) -> Result<()> {
+        let (each, needed) = (batch.window_size().div_ceil(batch.size()).max(1), self.settings.hold_out);
+        let batches = run::planned().saturating_mul(each);
+        if batches >= needed {
+            return Ok(());
+        }
+        Err(Error::new(format!(
+            "one batch of {needed} is kept out to choose the direction by, and the run has only {batches}: lower \
+             `train.batch` or `method.hold-out`, raise `train.epochs`, or give more records"
+        )))
+    }
+
     /// Publishes and returns the direction whose removal refuses least, of those that leave harmless prompts alone when
     /// removed and are refused when added. Errors: none does; then the one that comes nearest is published.
     fn best(&self) -> Result<(Candidate, Verdict)> {

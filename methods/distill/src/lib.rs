@@ -66,9 +66,11 @@ impl Method for Distill {
 }
 
 impl Distill {
-    /// One completion of the model's own for the prompt of each row.
+    /// One completion of the model's own for the prompt of each row. A new sampler has what the longest prompt of the run
+    /// leaves, which it keeps where that is less than `max_tokens`.
     fn write(&self, rows: &Rows) -> Result<Rows> {
-        let sampler = Sampler::new().temperature(self.sampling_temperature)?.max_tokens(self.max_tokens)?;
+        let sampler = || Sampler::new().temperature(self.sampling_temperature);
+        let sampler = sampler()?.max_tokens(self.max_tokens).or_else(|_| sampler())?;
         Ok(generate(&policy(), &rows.prompts()?, &sampler)?.rows())
     }
 }
