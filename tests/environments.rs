@@ -68,10 +68,16 @@ fn whatever_an_environment_does_there_is_an_answer() {
     let limits = Limits { environment_seconds: 0.1, environment_memory: 4 << 20, ..Limits::default() };
     let again = format!("(call $again {})", "(local.get 0) ".repeat(6));
     for (body, wanted) in [
-        ("(loop $on (br $on)) (unreachable)", "it took longer than 0.1 s"),
+        (
+            "(loop $on (br $on)) (unreachable)",
+            "it took longer than 0.1 s; `--set limits.environment-seconds=1` allows it more",
+        ),
         ("(unreachable)", "it gave up"),
         (again.as_str(), "it ran out of stack"),
-        ("(memory.grow (i32.const 100))", "it may use 4.0 MiB of memory"),
+        (
+            "(memory.grow (i32.const 100))",
+            "(it may use 4.0 MiB of memory); `--set limits.environment-memory=8388608` allows it more",
+        ),
         ("(i32.const -8)", "memory"),
         ("(call $say (i32.const -8) (i32.const 4))", "memory"),
         ("(i32.store8 (i32.const 1024) (i32.const 255)) (call $say (i32.const 1024) (i32.const 1))", "utf-8"),

@@ -92,6 +92,9 @@ fn hostile(body: &str) -> Vec<u8> {
     guest::encode(&module, &resolve, world)
 }
 
+/// Why a verifier that traps gives no verdict.
+const GAVE_UP: &str = "it gave up, as after a panic in Rust or an exception in Python; its own tests show where";
+
 #[test]
 fn whatever_a_verifier_does_there_is_a_verdict() {
     let engine = Engine::new().unwrap();
@@ -101,10 +104,16 @@ fn whatever_a_verifier_does_there_is_a_verdict() {
     };
     let again = format!("(call $again {})", "(local.get 0) ".repeat(6));
     for (body, wanted) in [
-        ("(loop $on (br $on)) (unreachable)".to_owned(), "it took longer than 0.1 s"),
-        ("(unreachable)".to_owned(), "it gave up"),
+        (
+            "(loop $on (br $on)) (unreachable)".to_owned(),
+            "it took longer than 0.1 s; `--set limits.verifier-seconds=1` allows it more",
+        ),
+        ("(unreachable)".to_owned(), GAVE_UP),
         (again, "it ran out of stack"),
-        ("(memory.grow (i32.const 100))".to_owned(), "it may use 1.0 MiB of memory"),
+        (
+            "(memory.grow (i32.const 100))".to_owned(),
+            "(it may use 1.0 MiB of memory); `--set limits.verifier-memory=8388608` allows it more",
+        ),
         ("(i32.const -8)".to_owned(), "memory"),
         (some("(f32.const nan)"), "its verdict is NaN"),
         (some("(f32.const inf)"), "its verdict is inf"),
@@ -191,7 +200,8 @@ fn a_verdict_past_its_instructions_fails_whatever_the_time() {
         let mut judge = Judge::new(verifier, &[]).unwrap();
         [(); 3].map(|()| judge.verdict("a", "b", "c", None))
     };
-    let failed = Verdict::Failed("it executed more than 1,000,000 instructions".into());
+    let allowed = "`--set limits.verifier-instructions=2000000` allows it more";
+    let failed = Verdict::Failed(format!("it executed more than 1,000,000 instructions; {allowed}"));
     assert_eq!(verdicts("(loop $on (br $on)) (unreachable)"), [(); 3].map(|()| failed.clone()));
     // Each verdict has the whole limit: this one takes more than a third of it.
     let counts = "(local $left i32) (local.set $left (i32.const 100000))
@@ -236,7 +246,8 @@ fn train_more(body: &str, name: &str, more: &[&str], is_validated: bool) -> Resu
 fn a_verifier_that_fails_on_most_completions_ends_the_run_with_its_reason() {
     let error = train_with("(unreachable)", "gives-up").err().unwrap();
     assert_eq!(error.to_string(), "the verifier `gives-up` failed on 9 of 16 completions");
-    assert_eq!(error.why().as_deref(), Some("it gave up"));
+    assert_eq!(error.why().as_deref(), Some(GAVE_UP));
+    assert!(error.hint().unwrap().contains("`on-failure`"), "{:?}", error.hint());
     assert_eq!(error.exit(), Exit::Sandbox);
 }
 

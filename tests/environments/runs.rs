@@ -83,7 +83,7 @@ fn another_environment_is_another_run() {
 #[test]
 fn an_environment_that_fails_on_most_completions_ends_the_run_with_its_reason() {
     for (body, why) in [
-        ("(unreachable)", "it gave up"),
+        ("(unreachable)", "it gave up, as after a panic in Rust or an exception in Python; its own tests show where"),
         ("(call $end (f32.const inf))", "its reward is inf"),
         ("(call $say (i32.const 1024) (i32.const 9000))", "its message has 9,000 bytes, at most 8,192 are passed on"),
     ] {

@@ -15,9 +15,10 @@ use wasmtime::{Store, Trap, UpdateDeadline, format_err};
 
 use crate::admission;
 use crate::bindings::types;
+use crate::cause::Cause;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::figures::{format_bytes, grouped};
+use crate::figures::{double_to_fit, format_bytes, grouped};
 use crate::instructions;
 use crate::limits::Limits;
 use crate::memory::Memory;
@@ -245,19 +246,36 @@ impl Instances {
         Explanation::new("sandbox", what).into()
     }
 
-    /// Describes why a call ended: too many instructions, too slow, out of stack, another trap, or, for an error that
-    /// is no trap, the engine's message, escaped and cut at 400 bytes, with the memory limit.
+    /// Describes why a call ended, and for a passed limit the setting that suffices: too many instructions, too slow,
+    /// too much memory, out of stack, another trap, or, for an error that is no trap, the engine's message, escaped and
+    /// cut at 400 bytes, with the memory limit.
     fn describe_error(&self, error: &wasmtime::Error) -> String {
-        let limits = &self.component.limits;
+        let Isolated { limits, world, .. } = &self.component;
+        let allow =
+            |limit: &str, value: String| format!("`--set limits.{}-{limit}={value}` allows it more", world.name);
         match error.downcast_ref::<Trap>() {
-            Some(Trap::OutOfFuel) => format!("it executed more than {} instructions", grouped(limits.instructions)),
-            Some(Trap::Interrupt) => format!("it took longer than {} s", limits.seconds),
+            Some(Trap::OutOfFuel) => {
+                let enough = allow("instructions", limits.instructions.saturating_mul(2).to_string());
+                format!("it executed more than {} instructions; {enough}", grouped(limits.instructions))
+            }
+            Some(Trap::Interrupt) => {
+                let enough = allow("seconds", (limits.seconds * 4.0).max(1.0).to_string());
+                format!("it took longer than {} s; {enough}", limits.seconds)
+            }
             Some(Trap::StackOverflow) => "it ran out of stack".into(),
-            Some(Trap::UnreachableCodeReached) => "it gave up".into(),
+            Some(Trap::UnreachableCodeReached) => {
+                "it gave up, as after a panic in Rust or an exception in Python; its own tests show where".into()
+            }
             Some(trap) => trap.to_string(),
             None => {
                 let cause = printable(&error.root_cause().to_string(), MESSAGE_BYTES);
-                format!("{cause} (it may use {} of memory)", format_bytes(limits.memory))
+                let cause = format!("{cause} (it may use {} of memory)", format_bytes(limits.memory));
+                match error.downcast_ref::<Cause>() {
+                    Some(Cause::LinearMemory { wanted, limit }) => {
+                        format!("{cause}; {}", allow("memory", double_to_fit(*limit, *wanted)))
+                    }
+                    _ => cause,
+                }
             }
         }
     }

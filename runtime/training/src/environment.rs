@@ -100,7 +100,7 @@ impl Environment {
         let what = format!("the environment `{}` failed on {failed} of {total} completions", self.name);
         let explanation = Explanation::new("training", what)
             .with_why(self.counts.reason.clone().unwrap_or_default())
-            .with_hint("fix the environment, or raise its limits with `--set limits.environment-seconds=…`");
+            .with_hint("fix the environment; `tunebox test` in its folder runs its own tests");
         Error::Explained(Box::new(explanation), Exit::Sandbox)
     }
 

@@ -109,7 +109,7 @@ impl Entry {
         let what = format!("the verifier `{}` failed on {failed} of {total} completions", self.name);
         let explanation = Explanation::new("training", what)
             .with_why(self.counts.reason.clone().unwrap_or_default())
-            .with_hint("fix the verifier, or raise its time limit with `--set limits.verifier-seconds=…`");
+            .with_hint("fix the verifier, or give such completions a verdict with `on-failure` in `[[verifier]]`");
         Error::Explained(Box::new(explanation), Exit::Sandbox)
     }
 }
