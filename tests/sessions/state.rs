@@ -33,6 +33,8 @@ fn settings_reach_the_method_and_its_words_come_back() {
     let (mut session, _) = start(guest, settings());
     let answer = session.init(&[("beta".into(), Value::Number(0.1)), ("name".into(), Value::Text("x".into()))]);
     assert_eq!(answer.unwrap_err().to_string(), "`guest` returned an error in `init`: beta");
+    let silent = session.init(&[(String::new(), Value::Number(0.1))]);
+    assert_eq!(silent.unwrap_err().to_string(), "`guest` returned an error in `init`, and gave no message");
 }
 
 #[test]

@@ -156,6 +156,7 @@ pub struct DeniedCall {
 fn refused_message(method: &str, moment: &str, message: &str, denied: Option<&DeniedCall>) -> String {
     match denied {
         Some(call) => host_refused(call.function, method, moment, message),
+        None if message.trim().is_empty() => format!("`{method}` returned an error {moment}, and gave no message"),
         None => format!("`{method}` returned an error {moment}: {message}"),
     }
 }
