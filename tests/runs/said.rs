@@ -53,6 +53,40 @@ fn what_a_method_logged_before_it_failed_is_reported_once() {
     assert_eq!(lines, ["0 hell"]);
 }
 
+/// Logs a line in each of its functions.
+const NARRATES: &str = r#"
+(data (i32.const 272) "initstepsaveloaddone")
+(func $init (param i32 i32) (result i32) (call $run/log (i32.const 272) (i32.const 4)) (call $done))
+(func $step (param i32) (result i32) (call $run/log (i32.const 276) (i32.const 4)) (call $done))
+(func $save-state (result i32)
+  (call $run/log (i32.const 280) (i32.const 4)) (i64.store (i32.const 0) (i64.const 0)) (i32.const 0))
+(func $load-state (param i32 i32) (result i32) (call $run/log (i32.const 284) (i32.const 4)) (call $done))
+(func $finish (result i32) (call $run/log (i32.const 288) (i32.const 4)) (call $done))
+"#;
+
+#[test]
+fn a_line_outside_of_steps_has_the_number_of_finished_steps() {
+    let place = Workspace::new();
+    let bytes = manifested("narrates", guest::component(NARRATES), json!({ "metrics": ["loss"] }));
+    let method = place.write_component("method.use", "narrates.wasm", &bytes);
+    let settings = [method.as_str(), "train.steps=2", "train.save-every=1"];
+    let lines = |watcher: TestObserver| -> Vec<String> {
+        let logged = watcher.events.into_iter().filter_map(|event| match event {
+            Event::Log { step, line } => Some(format!("{step} {line}")),
+            _ => None,
+        });
+        logged.collect()
+    };
+    let mut watcher = TestObserver::new();
+    place.train_with("whole", &settings, &mut watcher).unwrap();
+    assert_eq!(lines(watcher), ["0 init", "1 step", "1 save", "2 step", "2 save", "2 done"]);
+
+    place.stop("cut", &settings, 1);
+    let mut watcher = TestObserver::new();
+    place.resume_with("cut", &settings, &mut watcher).unwrap();
+    assert_eq!(lines(watcher), ["1 init", "1 load", "2 step", "2 save", "2 done"]);
+}
+
 #[test]
 fn a_method_that_goes_on_without_the_gradient_that_it_was_refused_is_named_once() {
     let (ended, lines) = run_method("$done", "$done");

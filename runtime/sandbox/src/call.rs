@@ -86,7 +86,7 @@ impl<H: RunHooks> Session<H> {
             profiler.begin_call();
         }
         let notify = |event| self.call_observer.iter().for_each(|CallObserver(observer)| observer(event));
-        notify(CallEvent::Begun(self.limits.step_wall_seconds));
+        notify(CallEvent::Begun(function, self.limits.step_wall_seconds));
         let outcome = run_on_call_thread(|| {
             guest.begin(seconds)?;
             let answer = run(&mut *guest)?;

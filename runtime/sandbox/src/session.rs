@@ -54,7 +54,7 @@ pub struct Session<H: RunHooks> {
     pub(crate) guest: Option<Box<dyn Guest>>,
     /// The positions of the method's random sequences, by name.
     pub(crate) positions: BTreeMap<String, u64>,
-    /// The log lines of the last call if it failed, and the number of its dropped lines.
+    /// The log lines of the last call if it failed or has no report, and the number of its dropped lines.
     pub(crate) last_lines: (Vec<String>, u32),
     /// The bytes that the method has reserved on the host, up to `device_bytes`.
     pub(crate) budget: Budget,
@@ -144,18 +144,20 @@ impl<H: RunHooks> Session<H> {
         Ok(self.call(Function::Finish, |guest| guest.finish())?.1)
     }
 
-    /// Calls `save-state` and returns the method's bytes for a checkpoint.
+    /// Calls `save-state` and returns the method's bytes for a checkpoint. [`Session::take_last_lines`] has the log
+    /// lines.
     ///
     /// # Errors
     /// [`Error::Stopped`] if the method traps, passes a limit, or returns more bytes than the limit `state_bytes`,
     /// which ends it; [`Error::Over`] if it has ended before.
     pub fn save_state(&mut self) -> Result<Vec<u8>, Error> {
         let limit = self.limits.state_bytes as u64;
-        let (state, _) = self.call(Function::SaveState, move |guest| {
+        let (state, report) = self.call(Function::SaveState, move |guest| {
             let state = guest.save_state()?;
             let bytes = state.len() as u64;
             if bytes > limit { Err(Cause::State { bytes, limit }.into()) } else { Ok(Ok(state)) }
         })?;
+        self.last_lines = (report.log, report.dropped_lines);
         Ok(state)
     }
 
@@ -170,13 +172,14 @@ impl<H: RunHooks> Session<H> {
     }
 
     /// Calls `load-state` with the bytes of an earlier `save-state`. Call it after `init`. Discards the report of the
-    /// call.
+    /// call but for its log lines, which [`Session::take_last_lines`] has.
     ///
     /// # Errors
     /// [`Error::Refused`] if the method returns an error message; it can be called again. [`Error::Stopped`] if it
     /// traps or passes a limit, or the host fails, which ends it; [`Error::Over`] if it has ended before.
     pub fn load_state(&mut self, state: &[u8]) -> Result<(), Error> {
-        self.call(Function::LoadState, |guest| guest.load_state(state))?;
+        let (_, report) = self.call(Function::LoadState, |guest| guest.load_state(state))?;
+        self.last_lines = (report.log, report.dropped_lines);
         Ok(())
     }
 
@@ -212,8 +215,8 @@ impl<H: RunHooks> Session<H> {
         self.budget.held()
     }
 
-    /// Removes and returns the escaped log lines of the last call if it failed, and the number of its dropped lines.
-    /// Empty and 0 if it succeeded, or if they were taken before.
+    /// Removes and returns the escaped log lines of the last call if it failed, or was `save-state` or `load-state`,
+    /// and the number of its dropped lines. Empty and 0 for another call, or if they were taken before.
     pub fn take_last_lines(&mut self) -> (Vec<String>, u32) {
         std::mem::take(&mut self.last_lines)
     }

@@ -3,6 +3,7 @@
 use std::fmt;
 use std::sync::Arc;
 
+use crate::fault::Function;
 use crate::limits::Limits;
 use crate::profile::Profiler;
 
@@ -26,8 +27,8 @@ pub struct SessionSettings {
 /// What happens in a call of the method.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub enum CallEvent<'a> {
-    /// The call begins, and may last so many seconds.
-    Begun(f64),
+    /// A call of this function begins, and may last so many seconds.
+    Begun(Function, f64),
     /// The method logged this line, which is escaped. The report of the call has it again.
     Line(&'a str),
     /// The call has ended.

@@ -21,9 +21,10 @@ pub trait Observer {
     /// Handles one event.
     fn event(&mut self, event: &Event);
 
-    /// Handles a line that the method logs in a call that goes on. Once the call has ended, [`Event::Log`] has it
-    /// again. Only runs in a worker process send it; by default does nothing.
-    fn live_line(&mut self, _line: &str) {}
+    /// Handles a line that the method logs in a call that goes on; `_in_step` says whether that is a call of `step`.
+    /// Once the call has ended, [`Event::Log`] has the line again. Only runs in a worker process send it; by default
+    /// does nothing.
+    fn live_line(&mut self, _line: &str, _in_step: bool) {}
 
     /// Returns the newest version of the method if its component differs from `present` and it was not returned before;
     /// `None` otherwise, and by default. Called between two steps of an author's run; does not wait.
@@ -112,7 +113,7 @@ pub enum Event {
     },
     /// A line about a step: one that the method logged, or the extra parameters that it took over.
     Log {
-        /// The step, from 1; 0 before the first.
+        /// The step, from 1; for a call outside of steps, such as `finish`, the number of finished steps.
         step: u64,
         /// The line, safe to show.
         line: String,

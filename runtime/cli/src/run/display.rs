@@ -162,10 +162,10 @@ impl RunDisplay {
 impl Observer for RunDisplay {
     /// Shows a line of the method at once, with the time that is left if it counts, as in `3 of 20: `. Does nothing
     /// before the plan is shown, and with `--json`: the events of these lines come once the call has ended.
-    fn live_line(&mut self, line: &str) {
+    fn live_line(&mut self, line: &str, in_step: bool) {
         let Some(step) = self.step.filter(|_| !self.terminal.json) else { return };
         let left = self.live.add(line);
-        self.status("Method", live_text(step + 1, line, left));
+        self.status("Method", live_text(step + u64::from(in_step), line, left));
     }
 
     /// Emits the event with `--json`, else shows it above the progress bar. `Planned` shows the plan and creates the

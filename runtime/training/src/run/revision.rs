@@ -78,6 +78,7 @@ impl RevisableRun {
         }
         let event = running.try_step()?;
         let state = running.session.save_state()?;
+        running.show_last_lines(running.summary.step + 1);
         self.record_state(running, state)?;
         Ok(event)
     }

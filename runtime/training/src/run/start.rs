@@ -247,18 +247,22 @@ fn load_reference_cache(plan: &PlannedRun) -> Option<ReferenceCache> {
 }
 
 /// Starts a session of the plan's method, calls `init` on the state of the run's beginning, and restores the plan's
-/// checkpoint if it has one. The inner result is the report of `init`, or why `init` or restoring failed; after such a
-/// failure the session holds the last log lines. The outer error is a session that cannot be started, as when the
-/// method's instance passes a limit.
+/// checkpoint if it has one. The inner result is the report of `init` with the log lines of `load-state`, or why
+/// `init` or restoring failed; after such a failure the session holds the last log lines. The outer error is a session
+/// that cannot be started, as when the method's instance passes a limit.
 pub(crate) fn start_session(
     plan: &PlannedRun,
     train_state: TrainState,
 ) -> Result<(Session, Result<StepReport, Error>), Error> {
     let mut session = Session::start(&plan.method.admitted, train_state, session_settings(plan, &plan.method))?;
     let checkpoint = plan.checkpoint.as_ref();
-    let opening = session.init(&plan.method.settings).map_err(Error::from).and_then(|report| {
+    let opening = session.init(&plan.method.settings).map_err(Error::from).and_then(|mut report| {
         let max_method_bytes = plan.method.limits.parameter_state_bytes;
-        checkpoint.map_or(Ok(()), |(path, state)| restore(&mut session, path, state, max_method_bytes)).map(|()| report)
+        checkpoint.map_or(Ok(()), |(path, state)| restore(&mut session, path, state, max_method_bytes))?;
+        let (lines, dropped) = session.take_last_lines();
+        report.log.extend(lines);
+        report.dropped_lines += dropped;
+        Ok(report)
     });
     Ok((session, opening))
 }

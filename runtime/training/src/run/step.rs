@@ -122,15 +122,16 @@ impl ActiveRun<'_> {
         self.summary.last.as_ref().map_or(Ok(stop), |last| agree_on_step(ranks, last, stop))
     }
 
-    /// Sends the log and warnings of a call outside of steps to the observer, under the number of the next step, and
-    /// updates the usage from the call's report.
+    /// Sends the log and warnings of a call outside of steps to the observer, then the log lines of a `load-state` that
+    /// followed, under the number of finished steps. Updates the usage from the call's report.
     pub(super) fn show_report(&mut self, report: &StepReport) {
-        send_report(self.summary.step + 1, report, self.observer);
+        send_report(self.summary.step, report, self.observer);
+        self.show_last_lines(self.summary.step);
         self.used = report.usage.after(&self.earlier_usage);
     }
 
-    /// Sends the remaining log lines of a failed call, logged under `step`, to the observer. Each line is sent only
-    /// once.
+    /// Sends the log lines of the last call to the observer, under the number `step`, if the call failed or was
+    /// `save-state` or `load-state`: it has no report. Each line is sent only once.
     pub(super) fn show_last_lines(&mut self, step: u64) {
         let (lines, dropped) = self.session.take_last_lines();
         show_lines(step, (&lines, dropped), self.observer);
@@ -246,6 +247,7 @@ impl ActiveRun<'_> {
     pub(super) fn save_checkpoint(&mut self) -> Result<(), Error> {
         let begun = Instant::now();
         let method_state = self.session.save_state()?;
+        self.show_last_lines(self.summary.step);
         let streams = self.session.streams().clone();
         self.write_checkpoint(&method_state, streams)?;
         self.timing.checkpoint.add(begun.elapsed().as_secs_f64());

@@ -7,7 +7,7 @@ use std::sync::{Arc, Mutex, PoisonError};
 
 use tunebox_foundation::explain::{Exit, Explain, Explanation};
 use tunebox_model::{RankGroup, watchdog};
-use tunebox_sandbox::{CallEvent, CallObserver, Compiling};
+use tunebox_sandbox::{CallEvent, CallObserver, Compiling, Function};
 
 use super::confinement::{confine, confine_memory};
 use super::protocol::{Input, Job, Message, Order, Version, read, read_bytes, write};
@@ -48,7 +48,7 @@ pub fn serve(
         let call_sender = sender.clone();
         settings.call_observer = Some(CallObserver(Arc::new(move |event| {
             call_sender.send_or_end(&match event {
-                CallEvent::Begun(seconds) => Message::Call(Some(seconds)),
+                CallEvent::Begun(function, seconds) => Message::Call(Some((function == Function::Step, seconds))),
                 CallEvent::Line(line) => Message::Line(line.to_owned()),
                 CallEvent::Ended => Message::Call(None),
             });

@@ -164,7 +164,7 @@ impl Worker {
     ) -> Result<Summary, Error> {
         // A worker that is gone cannot take it; its messages, or their end, tell why.
         self.send(job);
-        let (mut greeted, mut stopped, mut call) = (false, false, None);
+        let (mut greeted, mut stopped, mut call, mut in_step) = (false, false, None, false);
         loop {
             if stop.load(Ordering::SeqCst) && !std::mem::replace(&mut stopped, true) {
                 self.send(&Order::Stop);
@@ -191,11 +191,12 @@ impl Worker {
                     self.progress.update(&event);
                     observer.event(&event);
                 }
-                Message::Line(line) => observer.live_line(&line),
-                Message::Call(seconds) => {
+                Message::Line(line) => observer.live_line(&line, in_step),
+                Message::Call(begun) => {
                     let left = |seconds| Duration::try_from_secs_f64(seconds).ok()?.checked_add(CALL_OVERRUN);
                     let end = |seconds| Instant::now().checked_add(left(seconds)?);
-                    call = seconds.and_then(|seconds| Some((end(seconds)?, seconds)));
+                    in_step = begun.is_some_and(|(is_step, _)| is_step);
+                    call = begun.and_then(|(_, seconds)| Some((end(seconds)?, seconds)));
                 }
                 Message::Gather(purpose, length) => match connection {
                     Some(connection) => self.gather(connection, &purpose, length.map(|_| bytes)),

@@ -69,8 +69,8 @@ pub(super) enum Message {
     Hello(Version),
     /// An event of the run.
     Event(Box<Event>),
-    /// A call of the method begins, which may last so many seconds; `None` when it has ended.
-    Call(Option<f64>),
+    /// A call of the method begins: whether it is `step`, and how many seconds it may last; `None` when it has ended.
+    Call(Option<(bool, f64)>),
     /// The method logged a line in a call that goes on; an event has it again once the call has ended.
     Line(String),
     /// Send a message to the other ranks, and answer with the messages of all: what it is for, and the number of bytes
