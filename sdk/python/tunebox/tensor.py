@@ -6,6 +6,8 @@ A number may stand on either side. A function of two tensors is a method of the 
 tensor costs no second object.
 """
 
+from math import prod
+
 from wit_world.imports import tensor as contract
 from wit_world.imports.tensor import (
     Scope,
@@ -39,6 +41,7 @@ from wit_world.imports.types import Dtype
 
 from tunebox.arguments import snake
 from tunebox.contract import FUNCTIONS
+from tunebox.errors import Refused
 
 __all__ = [
     "Dtype", "Scope", "Tensor", "add", "arange", "concat", "divide", "dot", "equal", "from_indices", "from_list",
@@ -103,8 +106,23 @@ def _truth(self: Tensor) -> bool:
     raise TypeError("a tensor has no truth value; `where` chooses element by element, `.item()` reads one element")
 
 
+#: The most numbers of a tensor that are all shown, and how many of a larger one.
+_MOST, _FIRST = 64, 6
+
+
 def _shown(self: Tensor) -> str:
-    return f"Tensor({self.shape()}, {self.dtype().name.lower()})"
+    """A tensor in `print`: its shape, element type and first numbers, which count as read back from the device."""
+    few, shape = self, self.shape()
+    try:
+        if prod(shape) > _MOST:
+            # Views only, as an expanded tensor may be too large to copy.
+            for axis, length in enumerate(shape):
+                few = few.slice(axis, 0, min(length, _FIRST) if axis + 1 == len(shape) else 1)
+        numbers = few.copy_to_list()
+    except Refused:
+        numbers = []
+    shown = [f"{number:.6g}" for number in numbers] + ["…"] * (len(numbers) < prod(shape))
+    return f"Tensor({shape}, {self.dtype().name.lower()}, [{', '.join(shown)}])"
 
 
 _OPERATORS = {
