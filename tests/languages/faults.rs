@@ -12,8 +12,13 @@ use super::{interfaces, message};
 use crate::support::{given_scores, golden_rows};
 
 /// A method that goes wrong in the way that its setting names; a line with `HERE name` is where.
-const FAULTS: &str = r#"import sys
+const FAULTS: &str = r#"import os
+import random
+import sys
+import time
+import warnings
 from contextlib import contextmanager
+from datetime import datetime
 from typing import Literal
 
 from tunebox import Batch, Error, Refused, learn, method, model, setting, tensor
@@ -26,7 +31,7 @@ class Faults:
 
     way: Literal[
         "side", "shapes", "word", "view", "number", "range", "closed", "exit", "context", "late", "own", "caught",
-        "printed", "nothing",
+        "printed", "nothing", "clock", "today", "seed", "entropy", "folder", "terminal", "bare", "silent",
     ] = setting("own", doc="How.")
     lambda_: float = setting(1.0, low=0.0, doc="A word that Python keeps.")
 
@@ -85,9 +90,37 @@ class Faults:
         except Refused as refused:
             print("caught", refused.value.code)
 
+    def clock(self, batch: Batch) -> None:
+        time.monotonic()  # HERE clock
+
+    def today(self, batch: Batch) -> None:
+        datetime.now()  # HERE today
+
+    def seed(self, batch: Batch) -> None:
+        random.seed(7)
+        random.Random()  # HERE seed
+
+    def entropy(self, batch: Batch) -> None:
+        os.urandom(4)  # HERE entropy
+
+    def folder(self, batch: Batch) -> None:
+        print(os.path.exists("/"))
+        os.listdir("/")  # HERE folder
+
+    def terminal(self, batch: Batch) -> None:
+        input()  # HERE terminal
+
+    def bare(self, batch: Batch) -> None:
+        raise ValueError  # HERE bare
+
+    def silent(self, batch: Batch) -> None:
+        raise Error("")
+
     def printed(self, batch: Batch) -> None:
         print("one\ntwo", 3)
         print(tensor.full([2], 1.0) * 2.0 + 1.0)
+        print(tensor.arange(0.0, 0.5, 200).reshape([2, 100]))
+        warnings.warn("take care")  # HERE warned
         print("a line without an end", end="")
 "#;
 
@@ -124,6 +157,13 @@ fn a_method_in_python_tells_its_line_and_what_it_prints() {
         ("exit", "SystemExit: enough"),
         ("context", "Refused: "),
         ("late", "at the top of the file"),
+        ("clock", "`time.monotonic` needs a clock, and the sandbox has none"),
+        ("today", "needs a clock, and the sandbox has none"),
+        ("seed", "`random` without a seed needs randomness of the system, and the sandbox has none"),
+        ("entropy", "`os.urandom` needs randomness of the system, and the sandbox has none"),
+        ("folder", "`os.listdir` needs the operating system"),
+        ("terminal", "there is no terminal"),
+        ("bare", "raised an exception at step 1: ValueError"),
     ];
     for (way, words) in ways {
         let error = step(way).unwrap_err();
@@ -138,8 +178,15 @@ fn a_method_in_python_tells_its_line_and_what_it_prints() {
     let own = step("own").unwrap_err();
     assert!(matches!(&own, Error::Refused { .. }), "{own}");
     assert!(own.to_string().contains("not to my liking"), "{own}");
+    let silent = step("silent").unwrap_err();
+    assert_eq!(silent.to_string(), "`faults` returned an error at step 1, and gave no message");
     assert_eq!(step("caught").unwrap().log, ["caught invalid-argument"]);
-    assert_eq!(step("printed").unwrap().log, ["one", "two 3", "Tensor([2], f32)", "a line without an end"]);
+    let (large, warning) = (
+        "Tensor([2, 100], f32, [0, 0.5, 1, 1.5, 2, 2.5, …])",
+        format!("src/faults.py:{}: UserWarning: take care", line("warned")),
+    );
+    let printed = ["one", "two 3", "Tensor([2], f32, [3, 3])", large, &warning, "a line without an end"];
+    assert_eq!(step("printed").unwrap().log, printed);
 }
 
 fn write_method(folder: &TempDir, name: &str, source: &str) {
@@ -153,7 +200,7 @@ fn write_method(folder: &TempDir, name: &str, source: &str) {
 #[ignore = "needs componentize-py"]
 fn what_a_source_gets_wrong_is_told_before_anything_is_made() {
     require_compiler();
-    let wrong: [(&str, &str, Option<&str>); 7] = [
+    let wrong: [(&str, &str, Option<&str>); 9] = [
         ("from tunebox import method\n\ndef (:\n", "invalid syntax", Some("src/wrong.py:3:")),
         ("from tunebox import weihgts\n", "weihgts", Some("src/wrong.py:1:")),
         ("import tunebox\n", "declares no method", None),
@@ -179,6 +226,12 @@ fn what_a_source_gets_wrong_is_told_before_anything_is_made() {
             "the default is 0.0, it must be above 0",
             Some("src/wrong.py:5:"),
         ),
+        (
+            "import logging\nfrom datetime import date\n\nTODAY = date.today()\n",
+            "needs a clock, and the sandbox has none",
+            Some("src/wrong.py:4:"),
+        ),
+        ("from random import Random\n\nDRAWS = Random()\n", "`random` without a seed", Some("src/wrong.py:3:")),
     ];
     for (source, words, line) in wrong {
         let folder = tempfile::tempdir().unwrap();

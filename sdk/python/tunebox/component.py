@@ -5,6 +5,7 @@ Inside there are no files, so whatever is imported later is refused by name.
 """
 
 import sys
+import warnings
 from importlib import import_module
 
 from componentize_py_types import Err
@@ -28,6 +29,7 @@ _running: object | None = None
 
 def load(name: str) -> None:
     """Imports the method's module while the component is built. Fails if the module declares no method."""
+    closed.guard()
     module = import_module(name)
     root = (module.__spec__.origin or "").rpartition("/")[0]
     if module.__spec__.submodule_search_locations:
@@ -48,11 +50,15 @@ def root() -> str:
 
 
 def _settle() -> None:
-    """Prepares a run: stops searching for modules and files, prints to the run's log, seeds a loaded `random` with 0."""
+    """Prepares a run: nothing asks for the system any more, and what is printed or warned of goes to the run's log."""
     closed.close()
     errors.print_to(run.log)
-    if "random" in sys.modules:
-        sys.modules["random"].seed(0)
+    warnings.formatwarning = _warning_line
+
+
+def _warning_line(message, category, filename: str, lineno: int, line: str | None = None) -> str:
+    """A warning of `warnings.warn` as a line of the run's log, with the file and line of the method."""
+    return f"{errors.own_file(_root, filename) or filename}:{lineno}: {category.__name__}: {message}\n"
 
 
 def _begin(given) -> None:

@@ -10,7 +10,7 @@ from importlib import import_module
 from pathlib import Path
 from typing import Any
 
-from tunebox import errors
+from tunebox import closed, errors
 
 #: What the own code of a method's component uses.
 _ALWAYS = {"types", "run", "tensor", "data"}
@@ -25,6 +25,7 @@ def describe(module: str, root: str) -> dict[str, Any]:
         if path.stem in sys.stdlib_module_names | _TAKEN:
             raise errors.Error(f"`src/{path.name}` has the name of a module of Python or of `tunebox`; call it another")
     sys.path.append(root)
+    closed.guard(root)
     import_module(module)
     from tunebox.declaration import declared
 

@@ -63,8 +63,9 @@ def words(error: BaseException) -> str:
     if isinstance(error, Refused):
         return f"Refused: {getattr(error.value, 'message', error.value)}"
     kind = "TypeError" if isinstance(error, WrongResult) else type(error).__name__
+    text = f"{kind}: {error}" if str(error) else kind
     # Half a surrogate pair cannot be handed to the host.
-    return f"{kind}: {error}".encode("utf-8", "replace").decode()
+    return text.encode("utf-8", "replace").decode()
 
 
 class Log:

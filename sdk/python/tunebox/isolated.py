@@ -4,7 +4,6 @@ host for anything, so what it prints is lost, and an exception ends the call wit
 The module is loaded while the component is made; what is in memory then is what it starts with.
 """
 
-import sys
 import warnings
 from collections.abc import Callable
 from importlib import import_module
@@ -21,6 +20,7 @@ _running: Any = None
 
 def load(name: str) -> None:
     """Imports the folder's module while the component is built. Fails if it declares nothing."""
+    closed.guard()
     import_module(name)
     declared()
 
@@ -30,10 +30,8 @@ def begin(given: list[tuple[str, Any]]) -> None:
     global _running
     closed.close()
     errors.print_to(lambda line: None)
-    # To show one, Python loads modules and reads files.
+    # What it prints is lost.
     warnings.simplefilter("ignore")
-    if "random" in sys.modules:
-        sys.modules["random"].seed(0)
     kind = declared().kind
     try:
         _running = kind(**settings.values(kind, given))
