@@ -87,15 +87,15 @@ fn toolkit(root: &Path, sdk: &Path, output: &Path) -> io::Result<Vec<Named>> {
 }
 
 /// Lists the files of the Python SDK to embed: the `.py` and `.pyi` files of `stubs` and `native` (named by their paths
-/// there) and of `tunebox` (below `tunebox/`), and `README.md`. The module `tunebox.contract` comes from the folder
-/// `output`, where this script has written it.
+/// there) and of `tunebox` (below `tunebox/`), `README.md` and `COOKBOOK.md`. The module `tunebox.contract` comes from
+/// the folder `output`, where this script has written it.
 fn python(sdk: &Path, output: &Path) -> io::Result<Vec<Named>> {
     let mut files = below(&sdk.join("stubs"), "")?;
     files.extend(below(&sdk.join("native"), "")?);
     files.extend(below(&sdk.join("tunebox"), "tunebox/")?);
     files.push((output.join("contract.py"), "tunebox/contract.py".to_owned()));
     files.retain(|(_, name)| name.ends_with(".py") || name.ends_with(".pyi"));
-    files.push((sdk.join("README.md"), "README.md".to_owned()));
+    files.extend(["README.md", "COOKBOOK.md"].map(|page| (sdk.join(page), page.to_owned())));
     Ok(files)
 }
 

@@ -39,6 +39,11 @@ fn a_type_error_is_a_warning_at_its_line_and_the_sources_of_the_repository_have_
         let warnings = found(&fs::read_to_string(&path).unwrap());
         assert!(warnings.is_empty(), "{}: {warnings:?}", path.display());
     }
+    let page = fs::read_to_string(root().join("sdk/python/COOKBOOK.md")).unwrap();
+    let blocks: Vec<&str> = page.split("```python\n").skip(1).map(|rest| rest.split_once("```").unwrap().0).collect();
+    assert!(blocks.len() > 4, "{page}");
+    let warnings = found(&blocks.join("\n"));
+    assert!(warnings.is_empty(), "{warnings:?}");
 }
 
 #[test]

@@ -29,7 +29,7 @@ pub(crate) use editors::editor_files as files_for_editors;
 pub(super) use project::component_name;
 
 /// The files of `sdk/python` as (path, contents): the package `tunebox`, the modules of a native process, the stubs for
-/// editors, and the README. Written by the build script.
+/// editors, the README and the cookbook. Written by the build script.
 static FILES: &[(&str, &[u8])] = include!(concat!(env!("OUT_DIR"), "/python.rs"));
 
 /// The WIT file with the worlds, which list what a component may import.

@@ -1,5 +1,5 @@
 //! Files that help an editor in the folder of a method in Python: the package `tunebox`, type stubs of the contract,
-//! and a README. None of them gets into a component.
+//! a README and a cookbook. None of them gets into a component.
 //!
 //! They are written only if the folder's `pyproject.toml` names the path `.tunebox/python`.
 
@@ -16,7 +16,7 @@ use crate::{Error, files};
 /// The folder of the files for editors, in the folder [`sources::FOLDER`].
 pub(super) const EDITOR_FOLDER: &str = "python";
 
-/// Returns the package `tunebox`, its stubs and its README by their paths in [`sources::FOLDER`], such as
+/// Returns the package `tunebox`, its stubs and its pages by their paths in [`sources::FOLDER`], such as
 /// `python/README.md`.
 pub(crate) fn editor_files() -> &'static Files {
     static EDITOR_FILES: LazyLock<Files> = LazyLock::new(|| {
