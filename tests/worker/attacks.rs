@@ -74,6 +74,7 @@ fn train(place: &Workspace, name: &str, granted: bool, more: &[&str]) -> Ended {
         "limits.step-seconds=1",
         "limits.init-seconds=1",
         "limits.sampled-tokens=4096",
+        "limits.parameter-state-bytes=4194304",
         // Methods that learn from rewards need one.
         "verifier.0.use=number",
     ] {
