@@ -9,14 +9,15 @@
 //! tokens to bf16 costs; beside one number a thousand times as large, the others are off more than in bf16, and their
 //! terms count as little beside its own.
 //!
-//! Needs dot products of bytes (AVX-512 VNNI). Elsewhere there is no [`IntegerProduct`], and the numbers are widened.
+//! Needs AVX-512 with dot products of bytes (VNNI), or AVX2, which give the same bits. Elsewhere there is no
+//! [`IntegerProduct`], and the numbers are widened.
 
 #[cfg(not(target_arch = "x86_64"))]
 mod fallback;
 #[cfg(target_arch = "x86_64")]
-mod vnni;
+mod x86;
 
 #[cfg(not(target_arch = "x86_64"))]
 pub(super) use fallback::{IntegerProduct, IntegerTokens};
 #[cfg(target_arch = "x86_64")]
-pub(super) use vnni::{IntegerProduct, IntegerTokens};
+pub(super) use x86::{IntegerProduct, IntegerTokens};

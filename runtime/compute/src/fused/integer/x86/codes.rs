@@ -4,21 +4,26 @@
 //! A number is `scale · (code − zero) + offset`. Block layouts are those of the GGUF specification, as in
 //! [`unpack`](crate::fused::unpack), which has them number by number.
 
-use core::arch::x86_64::{__m512, __m512i};
-
-use super::instruction::Vnni;
-use super::reading::{Rows, join};
+use super::lanes::Lanes;
+use super::reading::{Rows, halves, high, join, low, word, words};
 use crate::fused::unpack::formats::{Nibbles, Q8Zero};
 
 /// The codes of 32 numbers of each of 16 rows, one row in each lane, with their scales and offsets.
-#[derive(Clone, Copy)]
-pub(super) struct Codes {
-    /// Vector i has the codes 4·i to 4·i + 3 of every row, each an unsigned byte.
-    pub(super) words: [__m512i; 8],
+pub(super) struct Codes<L: Lanes> {
+    /// Word i has the codes 4·i to 4·i + 3 of every row, each an unsigned byte.
+    pub(super) words: [L::Words; 8],
     /// The scales of the first and the second half of the numbers, which differ where a layout is [`Layout::SPLIT`].
-    pub(super) scale: [__m512; 2],
+    pub(super) scale: [L::Floats; 2],
     /// The number added to all of the numbers; 0 unless the layout has an [`Layout::OFFSET`].
-    pub(super) offset: __m512,
+    pub(super) offset: L::Floats,
+}
+
+impl<L: Lanes> Codes<L> {
+    /// Makes codes whose halves share one scale and whose offset is 0.
+    #[inline(always)]
+    fn plain(lanes: L, words: [L::Words; 8], scale: L::Floats) -> Self {
+        Self { words, scale: [scale; 2], offset: lanes.splat_float(0.0) }
+    }
 }
 
 /// How a format lays numbers in blocks of `SIZE` bytes; `PER` parts of 32 numbers are read together.
@@ -32,13 +37,19 @@ pub(super) trait Layout<const SIZE: usize, const PER: usize> {
     /// Groups of `PER` parts in a block.
     const GROUPS: usize = 1;
     /// The scales that all parts of a block share.
-    type Head: Copy;
+    type Head<L: Lanes>: Copy;
 
     /// Reads what all parts of block `at` share, for each of the 16 rows.
-    fn head(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize) -> Self::Head;
+    fn head<L: Lanes>(lanes: L, rows: &Rows<'_, SIZE>, at: usize) -> Self::Head<L>;
 
     /// Reads the codes, scales and offsets of the `PER` parts of a group in block `at`, for each of the 16 rows.
-    fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, head: Self::Head, group: usize) -> [Codes; PER];
+    fn parts<L: Lanes>(
+        lanes: L,
+        rows: &Rows<'_, SIZE>,
+        at: usize,
+        head: Self::Head<L>,
+        group: usize,
+    ) -> [Codes<L>; PER];
 }
 
 impl<const SIZE: usize, const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool> Layout<SIZE, 1>
@@ -46,24 +57,29 @@ impl<const SIZE: usize, const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool> Layo
 {
     const ZERO: i32 = Self::ZERO;
     const OFFSET: bool = HAS_MINIMUM;
-    type Head = ();
+    type Head<L: Lanes> = ();
 
     /// Reads nothing: a block has only one part.
     #[inline(always)]
-    fn head(_: Vnni, _: &Rows<'_, SIZE>, _: usize) {}
+    fn head<L: Lanes>(_: L, _: &Rows<'_, SIZE>, _: usize) {}
 
     /// Reads the 32 unsigned codes of block `at` of each row, with the block's scale. The offset is the block's minimum
     /// if `HAS_MINIMUM`, else 0; the code of zero is not subtracted. A block has no shared head and one group, so the
     /// last two arguments are unused.
     #[inline(always)]
-    fn parts(simd: Vnni, rows: &Rows<'_, SIZE>, at: usize, (): (), _: usize) -> [Codes; 1] {
-        let mut words = simd.nibbles(simd.words(rows, at, SIZE - 16));
+    fn parts<L: Lanes>(lanes: L, rows: &Rows<'_, SIZE>, at: usize, (): (), _: usize) -> [Codes<L>; 1] {
+        let bytes = words(lanes, rows, at, SIZE - 16);
+        // The lower halves of all bytes are the first 16 codes, the upper halves the others.
+        let mut whole = join(low(lanes, bytes), high(lanes, bytes));
         if HAS_FIFTH_BIT {
-            words = simd.with_fifth(words, simd.word(rows, at, Self::BITS));
+            let bits = word(lanes, rows, at, Self::BITS);
+            for (nibble, codes) in whole.iter_mut().enumerate() {
+                *codes = lanes.add_fifth_bits(*codes, bits, nibble);
+            }
         }
-        let mut codes = simd.plain(words, simd.halves(rows, at, 0));
+        let mut codes = Codes::plain(lanes, whole, halves(lanes, rows, at, 0));
         if HAS_MINIMUM {
-            codes.offset = simd.halves(rows, at, 2);
+            codes.offset = halves(lanes, rows, at, 2);
         }
         [codes]
     }
@@ -71,29 +87,20 @@ impl<const SIZE: usize, const HAS_MINIMUM: bool, const HAS_FIFTH_BIT: bool> Layo
 
 impl Layout<34, 1> for Q8Zero {
     const ZERO: i32 = 128;
-    type Head = ();
+    type Head<L: Lanes> = ();
 
     /// Reads nothing: a block has only one part.
     #[inline(always)]
-    fn head(_: Vnni, _: &Rows<'_, 34>, _: usize) {}
+    fn head<L: Lanes>(_: L, _: &Rows<'_, 34>, _: usize) {}
 
     /// Reads the 32 signed bytes of block `at` of each row as unsigned codes, with 128 for zero, and its scale.
     #[inline(always)]
-    fn parts(simd: Vnni, rows: &Rows<'_, 34>, at: usize, (): (), _: usize) -> [Codes; 1] {
-        let f = simd.avx512f;
-        let sign = f._mm512_set1_epi8(i8::MIN);
-        let mut words = join(simd.words(rows, at, 2), simd.words(rows, at, 18));
-        for words in &mut words {
-            *words = f._mm512_xor_si512(*words, sign);
+    fn parts<L: Lanes>(lanes: L, rows: &Rows<'_, 34>, at: usize, (): (), _: usize) -> [Codes<L>; 1] {
+        let sign = lanes.splat(0x8080_8080_u32 as i32);
+        let mut whole = join(words(lanes, rows, at, 2), words(lanes, rows, at, 18));
+        for codes in &mut whole {
+            *codes = lanes.xor(*codes, sign);
         }
-        [simd.plain(words, simd.halves(rows, at, 0))]
-    }
-}
-
-impl Vnni {
-    /// Makes codes whose halves share one scale and whose offset is 0.
-    #[inline(always)]
-    pub(super) fn plain(self, words: [__m512i; 8], scale: __m512) -> Codes {
-        Codes { words, scale: [scale; 2], offset: self.avx512f._mm512_setzero_ps() }
+        [Codes::plain(lanes, whole, halves(lanes, rows, at, 0))]
     }
 }

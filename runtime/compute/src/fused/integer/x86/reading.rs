@@ -1,0 +1,99 @@
+//! Reads bytes of 16 rows into lanes, and extracts bits from them.
+
+use super::lanes::{Lanes, ROWS};
+
+/// The blocks of each row.
+pub(super) type Rows<'a, const SIZE: usize> = [&'a [[u8; SIZE]]; ROWS];
+
+/// Joins the words of two runs of 16 bytes into one list.
+#[inline(always)]
+pub(super) fn join<W>(first: [W; 4], second: [W; 4]) -> [W; 8] {
+    let ([a, b, c, d], [e, f, g, h]) = (first, second);
+    [a, b, c, d, e, f, g, h]
+}
+
+/// Keeps the lower four bits of every byte.
+#[inline(always)]
+pub(super) fn low<L: Lanes, const N: usize>(lanes: L, mut words: [L::Words; N]) -> [L::Words; N] {
+    let mask = lanes.splat(0x0f0f_0f0f);
+    for word in &mut words {
+        *word = lanes.and(*word, mask);
+    }
+    words
+}
+
+/// Moves the upper four bits of every byte to its lower half and clears the rest.
+#[inline(always)]
+pub(super) fn high<L: Lanes, const N: usize>(lanes: L, mut words: [L::Words; N]) -> [L::Words; N] {
+    for word in &mut words {
+        *word = lanes.shift_right(*word, 4);
+    }
+    low(lanes, words)
+}
+
+/// Sets the bits of each code above its lower four: to those of the byte with the code's index in `bytes`, shifted
+/// right by `place` and masked by `mask` (1 or 3).
+#[inline(always)]
+pub(super) fn with_bits<L: Lanes>(
+    lanes: L,
+    mut words: [L::Words; 8],
+    bytes: [L::Words; 8],
+    place: usize,
+    mask: i32,
+) -> [L::Words; 8] {
+    let mask = lanes.splat(0x0101_0101 * mask);
+    for at in 0..8 {
+        let bits = lanes.and(lanes.shift_right(bytes[at], place), mask);
+        words[at] = lanes.or(words[at], lanes.shift_left(bits, 4));
+    }
+    words
+}
+
+/// Reads 16 bytes of block `at` of every row, from byte `from` on: four words a row.
+#[inline(always)]
+pub(super) fn words<L: Lanes, const SIZE: usize>(
+    lanes: L,
+    rows: &Rows<'_, SIZE>,
+    at: usize,
+    from: usize,
+) -> [L::Words; 4] {
+    let mut runs = [&[0; 16]; ROWS];
+    for row in 0..ROWS {
+        runs[row] = run(rows[row], at, from);
+    }
+    lanes.words(runs)
+}
+
+/// Reads four bytes of block `at` of every row, from byte `from` on.
+#[inline(always)]
+pub(super) fn word<L: Lanes, const SIZE: usize>(lanes: L, rows: &Rows<'_, SIZE>, at: usize, from: usize) -> L::Words {
+    let mut runs = [[0; 4]; ROWS];
+    for row in 0..ROWS {
+        runs[row] = *run(rows[row], at, from);
+    }
+    lanes.word(runs)
+}
+
+/// Reads an f16 number of block `at` of every row, at byte `from`, and converts it to f32.
+#[inline(always)]
+pub(super) fn halves<L: Lanes, const SIZE: usize>(
+    lanes: L,
+    rows: &Rows<'_, SIZE>,
+    at: usize,
+    from: usize,
+) -> L::Floats {
+    let mut runs = [[0; 2]; ROWS];
+    for row in 0..ROWS {
+        runs[row] = *run(rows[row], at, from);
+    }
+    lanes.halves(runs)
+}
+
+/// Returns `N` bytes of block `at` of a row, from byte `from` on.
+#[inline(always)]
+fn run<const SIZE: usize, const N: usize>(row: &[[u8; SIZE]], at: usize, from: usize) -> &[u8; N] {
+    match row[at][from..].first_chunk() {
+        Some(run) => run,
+        None => &[0; N],
+    }
+}
