@@ -28,8 +28,8 @@ impl Avx2 {
         let row = |at: usize| -> __m128i { bytemuck::cast(*rows[start + at]) };
         // Every fourth row beside each other, so that turning 4 × 4 words inside the halves leaves row i in lane i.
         let mut fourths = [avx._mm256_setzero_si256(); 4];
-        for first in 0..4 {
-            fourths[first] = v._mm256_inserti128_si256::<1>(avx._mm256_castsi128_si256(row(first)), row(first + 4));
+        for (first, fourth) in fourths.iter_mut().enumerate() {
+            *fourth = v._mm256_inserti128_si256::<1>(avx._mm256_castsi128_si256(row(first)), row(first + 4));
         }
         let [a, b, c, d] = fourths;
         let (low, high) = (v._mm256_unpacklo_epi32(a, b), v._mm256_unpackhi_epi32(a, b));

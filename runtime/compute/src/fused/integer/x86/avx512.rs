@@ -53,11 +53,11 @@ impl Lanes for Vnni {
         let row = |at: usize| -> __m128i { bytemuck::cast(*rows[at]) };
         // Every fourth row beside each other, so that turning 4 × 4 words inside the quarters leaves row i in lane i.
         let mut fourths = [f._mm512_setzero_si512(); 4];
-        for first in 0..4 {
+        for (first, fourth) in fourths.iter_mut().enumerate() {
             let joined = f._mm512_castsi128_si512(row(first));
             let joined = f._mm512_inserti32x4::<1>(joined, row(first + 4));
             let joined = f._mm512_inserti32x4::<2>(joined, row(first + 8));
-            fourths[first] = f._mm512_inserti32x4::<3>(joined, row(first + 12));
+            *fourth = f._mm512_inserti32x4::<3>(joined, row(first + 12));
         }
         let [a, b, c, d] = fourths;
         let (low, high) = (f._mm512_unpacklo_epi32(a, b), f._mm512_unpackhi_epi32(a, b));

@@ -5,7 +5,7 @@
 //! [`unpack`](crate::fused::unpack), which has them number by number.
 
 use super::lanes::Lanes;
-use super::reading::{Rows, halves, high, join, low, word, words};
+use super::reading::{Rows, eight_words, halves, high, join, low, word, words};
 use crate::fused::unpack::formats::{Nibbles, Q8Zero};
 
 /// The codes of 32 numbers of each of 16 rows, one row in each lane, with their scales and offsets.
@@ -97,7 +97,7 @@ impl Layout<34, 1> for Q8Zero {
     #[inline(always)]
     fn parts<L: Lanes>(lanes: L, rows: &Rows<'_, 34>, at: usize, (): (), _: usize) -> [Codes<L>; 1] {
         let sign = lanes.splat(0x8080_8080_u32 as i32);
-        let mut whole = join(words(lanes, rows, at, 2), words(lanes, rows, at, 18));
+        let mut whole = eight_words(lanes, rows, at, 2);
         for codes in &mut whole {
             *codes = lanes.xor(*codes, sign);
         }

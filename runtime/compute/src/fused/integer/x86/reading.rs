@@ -64,6 +64,17 @@ pub(super) fn words<L: Lanes, const SIZE: usize>(
     lanes.words(runs)
 }
 
+/// Reads 32 bytes of block `at` of every row, from byte `from` on: eight words a row.
+#[inline(always)]
+pub(super) fn eight_words<L: Lanes, const SIZE: usize>(
+    lanes: L,
+    rows: &Rows<'_, SIZE>,
+    at: usize,
+    from: usize,
+) -> [L::Words; 8] {
+    join(words(lanes, rows, at, from), words(lanes, rows, at, from + 16))
+}
+
 /// Reads four bytes of block `at` of every row, from byte `from` on.
 #[inline(always)]
 pub(super) fn word<L: Lanes, const SIZE: usize>(lanes: L, rows: &Rows<'_, SIZE>, at: usize, from: usize) -> L::Words {

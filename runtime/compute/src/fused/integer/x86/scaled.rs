@@ -2,7 +2,7 @@
 
 use super::codes::{Codes, Layout};
 use super::lanes::Lanes;
-use super::reading::{Rows, halves, high, join, low, with_bits, words};
+use super::reading::{Rows, eight_words, halves, high, low, with_bits, words};
 use crate::fused::unpack::formats::{Q6K, ScaledNibbles};
 
 /// The scales of a block of Q4_K or Q5_K: a scale and a minimum in f16 for the block, and twelve bytes with 6-bit
@@ -72,10 +72,10 @@ impl<const SIZE: usize, const HAS_FIFTH_BIT: bool> Layout<SIZE, 2> for ScaledNib
     #[inline(always)]
     fn parts<L: Lanes>(lanes: L, rows: &Rows<'_, SIZE>, at: usize, head: Scales<L>, group: usize) -> [Codes<L>; 2] {
         let bytes = SIZE - 128 + 32 * group;
-        let both = join(words(lanes, rows, at, bytes), words(lanes, rows, at, bytes + 16));
+        let both = eight_words(lanes, rows, at, bytes);
         let (mut first, mut second) = (low(lanes, both), high(lanes, both));
         if HAS_FIFTH_BIT {
-            let fifth = join(words(lanes, rows, at, 16), words(lanes, rows, at, 32));
+            let fifth = eight_words(lanes, rows, at, 16);
             first = with_bits(lanes, first, fifth, 2 * group, 1);
             second = with_bits(lanes, second, fifth, 2 * group + 1, 1);
         }
@@ -99,13 +99,9 @@ impl Layout<210, 4> for Q6K {
     /// Reads half `side` of block `at` of every row, 128 numbers as four parts of 32.
     #[inline(always)]
     fn parts<L: Lanes>(lanes: L, rows: &Rows<'_, 210>, at: usize, head: Self::Head<L>, side: usize) -> [Codes<L>; 4] {
-        let mut runs = [words(lanes, rows, at, 64 * side); 6];
-        for run in 1..6 {
-            let from = if run < 4 { 64 * side + 16 * run } else { 128 + 32 * side + 16 * (run - 4) };
-            runs[run] = words(lanes, rows, at, from);
-        }
-        let [a, b, c, d, e, f] = runs;
-        let (first, second, upper) = (join(a, b), join(c, d), join(e, f));
+        let first = eight_words(lanes, rows, at, 64 * side);
+        let second = eight_words(lanes, rows, at, 64 * side + 32);
+        let upper = eight_words(lanes, rows, at, 128 + 32 * side);
         [
             quarter(lanes, low(lanes, first), upper, head, (side, 0)),
             quarter(lanes, low(lanes, second), upper, head, (side, 1)),
