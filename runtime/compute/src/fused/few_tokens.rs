@@ -45,7 +45,7 @@ impl<'x> LinearInput<'x> {
     }
 
     /// Computes `x·Wᵀ + b`, plus `s·(x·Aᵀ)·Bᵀ` with an adapter (`low`): `[tokens, out]` in the type of the tokens.
-    /// `weight` is `[out, in]` in any stored format, `bias` is `[out]` f32. On a CPU with AVX-512 VNNI, a quantized
+    /// `weight` is `[out, in]` in any stored format, `bias` is `[out]` f32. On a CPU with AVX2 or AVX-512 VNNI, a quantized
     /// weight other than NF4 is multiplied with the tokens rounded to 16-bit integers; the first such call rounds them
     /// for all later ones.
     ///
@@ -217,7 +217,7 @@ mod tests {
             let whole = linear_few_tokens(&x, &weight, None).unwrap();
             let alone = linear_few_tokens(&x.narrow(0, 1, 1).unwrap(), &weight, None).unwrap();
             assert_eq!(bits(&alone), bits(&whole.narrow(0, 1, 1).unwrap()), "{format:?}");
-            // The way of processors without whole-number products, too.
+            // The way of processors without products in integers, too.
             let (view, mut found) = (Stored::of(&weight, "weight").unwrap(), [vec![0.0; 3 * rows], vec![0.0; rows]]);
             let numbers = x.flatten_all().unwrap().to_vec1::<f32>().unwrap();
             for (tokens, found) in [3, 1].into_iter().zip(&mut found) {

@@ -1,12 +1,13 @@
 //! Asking for bytes before they are read: a hint to the processor, which takes a raw pointer.
 
+/// Bytes of a line of the cache.
+pub(super) const LINE: usize = 64;
+
 /// Hints the processor to load bytes into its innermost cache, since they will be read soon. Returns at once. Does
 /// nothing except on x86-64.
 #[inline(always)]
 #[cfg_attr(target_arch = "x86_64", expect(unsafe_code, reason = "the hint takes a raw pointer"))]
 pub(super) fn prefetch(bytes: &[u8]) {
-    /// Bytes of a line of the cache.
-    const LINE: usize = 64;
     #[cfg(target_arch = "x86_64")]
     for line in bytes.chunks(LINE) {
         use core::arch::x86_64::{_MM_HINT_T0, _mm_prefetch};
@@ -14,7 +15,7 @@ pub(super) fn prefetch(bytes: &[u8]) {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = (bytes, LINE);
+    let _ = bytes;
 }
 
 /// Cuts `bytes` into `parts` pieces of equal size, rounded up, and returns the piece with index `part`. The last pieces

@@ -104,17 +104,16 @@ impl<'a, L: Lanes + 'a> Operands<'a, L> {
         for some in steps(rows.clone(), ROWS) {
             let row = |lane: usize| &blocks[(some.start + lane).min(some.end - 1) * in_row..][..in_row];
             let sixteen = std::array::from_fn(row);
-            let next = (some.start + ROWS) * self.row..(some.end + ROWS) * self.row;
-            let mut next = self.blocks.get(next).unwrap_or(&[]);
+            let mut bytes = &self.blocks[some.start * self.row..];
             let mut first = 0;
             for numbers in self.numbers {
                 let (lanes, layout) = (self.lanes, PhantomData::<F>);
-                lanes.vectorize(RowPanel { lanes, rows: sixteen, next, numbers, found: &mut found, layout });
+                lanes.vectorize(RowPanel { lanes, rows: sixteen, bytes, numbers, found: &mut found, layout });
                 for (token, found) in (first..first + numbers.tokens).zip(&found) {
                     let to = &mut tile.row(token)[some.start - rows.start..some.end - rows.start];
                     to.copy_from_slice(&found[..some.len()]);
                 }
-                (first, next) = (first + numbers.tokens, &[]);
+                (first, bytes) = (first + numbers.tokens, &[]);
             }
         }
     }

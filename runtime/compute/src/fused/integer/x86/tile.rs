@@ -10,17 +10,21 @@ use super::codes::{Codes, Layout};
 use super::lanes::{Lanes, ROWS};
 use super::numbers::{Measure, Numbers, PART, Planes, TOKENS};
 use super::reading::Rows;
-use crate::fused::prefetch::{nth_chunk, prefetch};
+use crate::fused::prefetch::{LINE, nth_chunk, prefetch};
 
 /// Tokens whose sums grow side by side, so that one need not wait for the other.
 const PAIR: usize = 2;
+/// 16 rows of at most so many bytes are prefetched whole while the 16 before them are read.
+const SHORT: usize = 24 * 1024;
+/// How many bytes of a long row are prefetched before they are read.
+const AHEAD: usize = 512;
 
 /// 16 rows of weights in layout `F`, and the tokens that they are multiplied with.
 pub(super) struct RowPanel<'a, L, F, const SIZE: usize, const PER: usize> {
     pub(super) lanes: L,
     pub(super) rows: Rows<'a, SIZE>,
-    /// Bytes that will be read next.
-    pub(super) next: &'a [u8],
+    /// The bytes of the weight from the first of the rows on; empty if the rows are in the cache already.
+    pub(super) bytes: &'a [u8],
     pub(super) numbers: &'a Numbers,
     /// `found[token][row]`.
     pub(super) found: &'a mut [[f32; ROWS]; TOKENS],
@@ -33,22 +37,23 @@ impl<L: Lanes, F: Layout<SIZE, PER>, const SIZE: usize, const PER: usize> Nullar
     type Output = ();
 
     /// Writes to `found` the dot products of 16 rows of a quantized weight with every token, whose numbers were rounded
-    /// to integers; reads `next` ahead into the cache. Goes through the parts of 32 numbers in order: sums integers
+    /// to integers; prefetches what is read later. Goes through the parts of 32 numbers in order: sums integers
     /// exactly within a part (or half of one, if each half has its own scale), then adds the scaled result in f32. So
     /// the bits of a sum do not depend on which tokens are beside it, nor on the kind of processor.
     #[inline(always)]
     fn call(self) {
-        let Self { lanes, rows, next, numbers, found, .. } = self;
+        let Self { lanes, rows, bytes, numbers, found, .. } = self;
         let blocks = rows[0].len();
         let mut sums = [lanes.splat_float(0.0); TOKENS];
         let sums = &mut sums[..numbers.tokens];
         for at in 0..blocks {
-            prefetch(nth_chunk(next, at, blocks));
             let head = F::head(lanes, &rows, at);
             for group in 0..F::GROUPS {
                 let parts = F::parts(lanes, &rows, at, head, group);
                 for (part, codes) in parts.iter().enumerate() {
-                    let start = ((at * F::GROUPS + group) * PER + part) * numbers.tokens;
+                    let (step, parts) = ((at * F::GROUPS + group) * PER + part, F::GROUPS * PER);
+                    prefetch_later::<SIZE>(bytes, blocks, step, parts);
+                    let start = step * numbers.tokens;
                     let range = start..start + numbers.tokens;
                     let (planes, measures) = (&numbers.planes[range.clone()], &numbers.measures[range]);
                     accumulate_tokens::<L, F, SIZE, PER>(lanes, codes, planes, measures, sums);
@@ -57,6 +62,32 @@ impl<L: Lanes, F: Layout<SIZE, PER>, const SIZE: usize, const PER: usize> Nullar
         }
         for (found, sum) in found.iter_mut().zip(sums) {
             *found = lanes.numbers(*sum);
+        }
+    }
+}
+
+/// Prefetches what is read after part `step` of 16 rows of `blocks` blocks, of `parts` parts each, a little at every
+/// part: a processor has few loads on the way at a time, and waits to begin more. `bytes` is the weight from the first
+/// of these rows on.
+///
+/// Short rows: the same share of the next 16 rows, byte after byte. Long rows would push these out of the innermost
+/// cache before they are read, so of each row it is the bytes [`AHEAD`] of those that are read now.
+#[inline(always)]
+fn prefetch_later<const SIZE: usize>(bytes: &[u8], blocks: usize, step: usize, parts: usize) {
+    let row = blocks * SIZE;
+    let panel = ROWS * row;
+    if panel <= SHORT {
+        let end = bytes.len().min(2 * panel);
+        return prefetch(nth_chunk(&bytes[end.min(panel)..end], step, blocks * parts));
+    }
+    let (block, part) = (step / parts, step % parts);
+    // Blocks of less than a line are asked for together.
+    if block % (LINE / SIZE).max(1) == 0 {
+        let later = block * SIZE + AHEAD;
+        let from = if later < row { later } else { panel + later - row };
+        for lane in part * ROWS / parts..(part + 1) * ROWS / parts {
+            let from = (from + lane * row).min(bytes.len());
+            prefetch(&bytes[from..(from + SIZE).min(bytes.len())]);
         }
     }
 }
