@@ -32,7 +32,7 @@ pub(super) fn high<L: Lanes, const N: usize>(lanes: L, mut words: [L::Words; N])
 }
 
 /// Sets the bits of each code above its lower four: to those of the byte with the code's index in `bytes`, shifted
-/// right by `place` and masked by `mask` (1 or 3).
+/// right by `place`, 0 to 7, and masked by `mask` (1 or 3; the bits are all in one byte).
 #[inline(always)]
 pub(super) fn with_bits<L: Lanes>(
     lanes: L,
@@ -41,10 +41,11 @@ pub(super) fn with_bits<L: Lanes>(
     place: usize,
     mask: i32,
 ) -> [L::Words; 8] {
-    let mask = lanes.splat(0x0101_0101 * mask);
-    for at in 0..8 {
-        let bits = lanes.and(lanes.shift_right(bytes[at], place), mask);
-        words[at] = lanes.or(words[at], lanes.shift_left(bits, 4));
+    let mask = lanes.splat(0x1010_1010 * mask);
+    for (word, bytes) in words.iter_mut().zip(bytes) {
+        // Straight to where they belong; what comes from the bytes beside it is masked.
+        let bits = if place < 4 { lanes.shift_left(bytes, 4 - place) } else { lanes.shift_right(bytes, place - 4) };
+        *word = lanes.or(*word, lanes.and(bits, mask));
     }
     words
 }
