@@ -9,7 +9,7 @@ use std::path::Path;
 use serde::Deserialize;
 use serde_json::{Map, Value};
 use tokenizers::normalizers::NFC;
-use tokenizers::{AddedToken, NormalizerWrapper};
+use tokenizers::{AddedToken, ModelWrapper, NormalizerWrapper};
 use tunebox_foundation::bounded;
 use tunebox_foundation::panics::catch_panic;
 
@@ -39,8 +39,8 @@ impl Tokenizer {
     }
 
     /// Does the work of [`Tokenizer::from_folder`], without catching panics of the library. `path` is the
-    /// `tokenizer.json`, of at most [`MAX_BYTES`]. Removes its padding and truncation, and checks the growth of its
-    /// steps before any of them runs.
+    /// `tokenizer.json`, of at most [`MAX_BYTES`]. Removes its padding, truncation and dropout, and checks the growth
+    /// of its steps before any of them runs.
     fn read(folder: &Path, path: &Path) -> Result<Self> {
         let bytes = match bounded::read(path, MAX_BYTES) {
             Ok(bytes) => bytes,
@@ -53,6 +53,7 @@ impl Tokenizer {
         let mut inner = tokenizers::Tokenizer::from_bytes(bytes).map_err(|error| error::malformed(path, error))?;
         inner.with_padding(None);
         inner.with_truncation(None).map_err(error::broken)?;
+        remove_dropout(&mut inner);
 
         let settings = Settings::read(folder)?;
         settings.add_missing_normalizer(&mut inner)?;
@@ -61,6 +62,18 @@ impl Tokenizer {
         let specials = settings.specials(&mut inner)?;
         let (leading, trailing) = settings.surrounding_ids(&inner, &specials)?;
         Self::assemble(inner, leading, trailing, specials, path)
+    }
+}
+
+/// Removes the dropout of merges from a BPE model. With it the library leaves out random merges, so that a text has
+/// other tokens each time and on each rank of a run.
+fn remove_dropout(inner: &mut tokenizers::Tokenizer) {
+    if let ModelWrapper::BPE(model) = inner.get_model()
+        && model.dropout.is_some()
+    {
+        let mut model = model.clone();
+        model.dropout = None;
+        inner.with_model(model);
     }
 }
 
