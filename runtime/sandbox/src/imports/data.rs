@@ -14,6 +14,10 @@ use crate::printable::printable;
 use crate::refusal::{ErrorCode, Refusal, Result, ensure};
 use crate::state::{Answer, BatchEntry, DEVICE, Handle, HostContext, RowsEntry, State, TENSOR_BYTES};
 
+/// Bytes that a row of a method's own tokens counts as read back: its length, its targets and the place of the first
+/// one can be asked for, and so tell the numbers that the row was made of.
+const ROW_BYTES: u64 = 8;
+
 impl HostRows for HostContext<'_> {
     /// Counts the call and returns the number of rows.
     fn count(&mut self, this: Handle<RowsEntry>) -> wasmtime::Result<u32> {
@@ -204,10 +208,12 @@ impl HostBatch for HostContext<'_> {
 
 impl Host for HostContext<'_> {
     /// Makes rows of a method's own tokens, [`Rows::from_padded`], and returns their handle. Charges the work for every
-    /// element and reserves the bytes of the rows, and of copies of the three tensors meanwhile.
+    /// element and reserves the bytes of the rows, and of copies of the three tensors meanwhile. First counts
+    /// [`ROW_BYTES`] a row as read back.
     ///
     /// Errors: `shape-mismatch` for other shapes than one `[rows, width]`; `dtype-mismatch`; `invalid-argument` for a
-    /// token that is not in the vocabulary, a row longer than the model's maximum, and masks that no rows have.
+    /// token that is not in the vocabulary, a row longer than the model's maximum, and masks that no rows have;
+    /// `out-of-budget` past the bytes that a step may read back.
     fn make_rows(&mut self, ids: Handle, presence: Handle, mask: Handle) -> Answer<RowsEntry> {
         self.enter("data.make-rows")?;
         let parts = [(&ids, "ids", DType::U32), (&presence, "presence", DType::F32), (&mask, "mask", DType::F32)];
@@ -220,6 +226,7 @@ impl Host for HostContext<'_> {
             check_like(&self.tensor_node(handle)?.tensor, name, &shape, dtype)?;
         }
         let elements = (rows * width) as u64;
+        self.meters.count_readback(ROW_BYTES * rows as u64)?;
         self.meters.charge_units(elements)?;
         let reservation = self.reserve(row_bytes(elements, rows))?;
         let _scratch = self.reserve(3 * 4 * elements)?;

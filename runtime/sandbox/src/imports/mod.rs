@@ -20,15 +20,25 @@ mod weights;
 pub use sample::NEW_TOKENS;
 
 use crate::bindings::types::{self, Host};
-use crate::refusal::Refusal;
+use crate::refusal::{ErrorCode, Refusal};
 use crate::state::HostContext;
+
+/// Bytes that an error counts as read back: its message may show a number of a tensor, such as an index out of range.
+const ERROR_BYTES: u64 = 8;
 
 /// Turns a refusal into an error that the method gets, or into its end.
 impl Host for HostContext<'_> {
     /// Converts a refusal for a function with a `result` in WIT: an error is recorded with `State::record_denied` and
-    /// returned to the method, a trap ends the method.
+    /// returned to the method, a trap ends the method. Counts an error as [`ERROR_BYTES`] read back; past
+    /// `readback_bytes` the method gets that error instead.
     fn convert_error(&mut self, refusal: Refusal) -> wasmtime::Result<types::Error> {
-        match refusal {
+        let counted = match &refusal {
+            // It says that a limit is reached, and nothing of a tensor.
+            Refusal::Error(error) if error.code == ErrorCode::OutOfBudget.name() => Ok(()),
+            Refusal::Error(_) => self.meters.count_readback(ERROR_BYTES),
+            Refusal::Trap(_) => Ok(()),
+        };
+        match counted.err().unwrap_or(refusal) {
             Refusal::Error(error) => {
                 self.record_denied(&error.message);
                 Ok(error)
