@@ -24,6 +24,11 @@ pub struct Extra {
 }
 
 impl Extra {
+    /// Returns the bytes that an extra parameter of this value may take: the value, its gradient and its leaf.
+    pub(crate) fn bytes(value: &Tensor) -> u64 {
+        3 * count_bytes(value)
+    }
+
     /// Returns the value, which is no leaf of a graph.
     #[must_use]
     pub fn value(&self) -> &Tensor {
@@ -58,11 +63,12 @@ pub struct MethodParameters {
 }
 
 impl MethodParameters {
-    /// Returns the bytes of all tensors: state, values and gradients of extra parameters, and the values before a
-    /// perturbation.
+    /// Returns the bytes of all tensors: state, extra parameters with a gradient and a leaf each, which not every one
+    /// has yet ([`Extra::bytes`]), and the values before a perturbation.
     pub(crate) fn bytes(&self) -> u64 {
-        let gradients = self.extras.values().filter_map(|extra| extra.gradient.as_ref());
-        self.saved_bytes() + gradients.chain(&self.unperturbed).map(count_bytes).sum::<u64>()
+        let state = self.state.values().flat_map(BTreeMap::values).chain(&self.unperturbed);
+        let extras = self.extras.values().map(|extra| Extra::bytes(&extra.value));
+        state.map(count_bytes).chain(extras).sum()
     }
 
     /// Returns the bytes of the tensors that a checkpoint saves: state, and values of extra parameters.
@@ -210,7 +216,7 @@ mod tests {
         own.set_state(ALL_PARAMETERS, "step", &tensor(&[3.])).unwrap();
         own.set_extra("value-head", &tensor(&[4., 5., 6.])).unwrap();
         own.add_gradient("value-head", &tensor(&[1., 1., 1.])).unwrap();
-        assert_eq!((own.bytes(), own.saved_bytes()), (4 * (2 + 1 + 3 + 3), 4 * (2 + 1 + 3)));
+        assert_eq!((own.bytes(), own.saved_bytes()), (4 * (2 + 1 + 3 * 3), 4 * (2 + 1 + 3)));
         let restored = MethodParameters::restored(own.saved()).unwrap();
         assert_eq!(restored.state(ALL_PARAMETERS, "step").unwrap().to_vec1::<f32>().unwrap(), [3.]);
         let head = restored.extra("value-head").unwrap();

@@ -20,11 +20,21 @@ mod weights;
 pub use sample::NEW_TOKENS;
 
 use crate::bindings::types::{self, Host};
-use crate::refusal::{ErrorCode, Refusal};
+use crate::refusal::{ErrorCode, Refusal, Result, ensure};
 use crate::state::HostContext;
 
 /// Bytes that an error counts as read back: its message may show a number of a tensor, such as an index out of range.
 const ERROR_BYTES: u64 = 8;
+
+/// The key of the metadata in the head of a safetensors file: a file with a tensor of this name cannot be read.
+const METADATA_KEY: &str = "__metadata__";
+
+/// Returns `invalid-argument` for the name of something that a run saves as a tensor, if safetensors files reserve it.
+pub(crate) fn check_tensor_name(name: &str) -> Result<()> {
+    ensure(name != METADATA_KEY, || {
+        Refusal::argument(format!("the name `{METADATA_KEY}` is reserved in files of tensors"))
+    })
+}
 
 /// Turns a refusal into an error that the method gets, or into its end.
 impl Host for HostContext<'_> {

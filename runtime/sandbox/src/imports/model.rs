@@ -9,6 +9,7 @@ use tunebox_compute::fused::Tap;
 use tunebox_model::policy::{DivergenceTo, TapRequest, View};
 use tunebox_model::rows::Rows;
 
+use super::check_tensor_name;
 use super::data::row_bytes;
 use crate::bindings::model::{Host, HostScores, HostTaps, HostView};
 use crate::printable::printable;
@@ -160,13 +161,14 @@ impl Host for HostContext<'_> {
     /// view. Counts one pass, and first runs the scoring passes that were deferred. A copy that exceeds
     /// `activation_bytes` or the memory that is left ends the method.
     ///
-    /// Errors: `invalid-argument` for an empty or long name, `out-of-budget` past the number of snapshots of the run,
-    /// `unsupported` if all weights are trained.
+    /// Errors: `invalid-argument` for an empty, long or reserved name, `out-of-budget` past the number of snapshots of
+    /// the run, `unsupported` if all weights are trained.
     fn snapshot(&mut self, name: String) -> Answer<ViewEntry> {
         self.enter("model.snapshot")?;
         let longest = self.limits.name_bytes;
         let allowed = || Refusal::argument(format!("a snapshot's name has 1 to {longest} bytes"));
         ensure((1..=longest).contains(&name.len()), allowed)?;
+        check_tensor_name(&name)?;
         let most = self.limits.snapshots;
         let fits = {
             let snapshots = &self.train_state().snapshots;

@@ -15,7 +15,7 @@ use wasmtime::component::Resource;
 use self::checks::check_shape;
 use self::names::{layer_of, role_of};
 use crate::bindings::optimizer::{Host, HostParameter, HostPerturbation};
-use crate::method_parameters::{ALL_PARAMETERS, count_bytes};
+use crate::method_parameters::{ALL_PARAMETERS, Extra, count_bytes};
 use crate::refusal::{ErrorCode, Refusal, Result, ensure};
 use crate::state::{Answer, Handle, HostContext, ParameterEntry, PerturbationEntry, State};
 
@@ -217,8 +217,7 @@ impl Host for HostContext<'_> {
                 ensure(fits, full)?;
                 let value = self.start_value(&name, initial)?;
                 self.check_saved(count_bytes(&value), 0)?;
-                // The value and its gradient.
-                self.check_kept(2 * count_bytes(&value))?;
+                self.check_kept(Extra::bytes(&value))?;
                 self.train_state().method_parameters.set_extra(&name, &value)?;
             }
         }

@@ -5,6 +5,7 @@ use tunebox_compute::{DType, Tensor};
 use tunebox_foundation::explain::Explanation;
 
 use crate::cause::Cause;
+use crate::imports::check_tensor_name;
 use crate::refusal::{ErrorCode, Refusal, Result, ensure};
 use crate::state::{Handle, State};
 
@@ -69,8 +70,9 @@ impl State {
     }
 
     /// Returns `invalid-argument` unless a name of a state, an extra parameter or a sequence has 1 to `name_bytes`
-    /// letters, digits, `_`, `.` and `-` of ASCII.
+    /// letters, digits, `_`, `.` and `-` of ASCII, and is no name that safetensors files reserve.
     pub(super) fn check_name(&self, name: &str) -> Result<()> {
+        check_tensor_name(name)?;
         let longest = self.limits.name_bytes;
         let letter = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'_' | b'.' | b'-');
         let good = (1..=longest).contains(&name.len()) && name.bytes().all(letter);

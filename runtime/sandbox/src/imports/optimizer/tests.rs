@@ -205,6 +205,31 @@ fn an_extra_parameter_begins_with_its_value_in_the_run_that_is_continued() {
 }
 
 #[test]
+fn what_is_kept_of_an_extra_parameter_counts_whatever_a_method_does_with_it() {
+    let mut state = state_with(Limits { activation_bytes: 65_536, ..Limits::default() }, true);
+    let mut host = HostContext::new(&mut state);
+    // 20,000 bytes, and as many for the gradient and for the leaf that the first read makes.
+    let initial = host.push_list(&[1_f32; 5_000]).unwrap();
+    let first = host.extra("first".into(), lend(&initial)).unwrap();
+    let read = host.value(first).unwrap();
+    host.delete_tensor(read).unwrap();
+    assert_eq!(host.train_state().method_parameters.bytes(), 60_000);
+    let Refusal::Trap(trap) = host.extra("second".into(), initial).unwrap_err() else {
+        panic!("more than the limit is kept")
+    };
+    assert!(matches!(trap.downcast_ref(), Some(Cause::Activations { held: 120_000, limit: 65_536 })), "{trap}");
+}
+
+#[test]
+fn a_name_that_files_of_tensors_keep_for_themselves_is_refused() {
+    let mut state = state();
+    let mut host = HostContext::new(&mut state);
+    let one = host.push_list(&[1_f32]).unwrap();
+    assert_eq!(code(host.extra("__metadata__".into(), one)), "invalid-argument");
+    assert_eq!(code(crate::bindings::model::Host::snapshot(&mut host, "__metadata__".into())), "invalid-argument");
+}
+
+#[test]
 fn the_number_of_states_and_extra_parameters_is_limited() {
     let mut state = state();
     let mut host = HostContext::new(&mut state);
