@@ -64,9 +64,9 @@ fn finish_call(guest: &mut dyn Guest) -> wasmtime::Result<StepReport> {
 
 impl<H: RunHooks> Session<H> {
     /// Runs `run`, one call of the method, on a thread of its own, with the time limit of `function`, and returns its
-    /// value and report. Before the call, clears the errors that the host returned to the method in the last one,
-    /// begins a call in the profile if there is one, and tells the observer. After it, tells
-    /// the observer, removes the policy's deadline, and stores the positions of the random sequences in
+    /// value and report. Before the call, clears the errors that the host returned to the method in the last one and
+    /// the fault that the method reported in it, begins a call in the profile if there is one, and tells the observer.
+    /// After it, tells the observer, removes the policy's deadline, and stores the positions of the random sequences in
     /// `positions`, whether the call succeeded or not.
     ///
     /// Errors: [`Error::Over`] if the session has ended; [`Error::Refused`] if the method returned an error, after
@@ -81,7 +81,8 @@ impl<H: RunHooks> Session<H> {
         let step = self.train_state().hooks.position().saturating_add(1);
         let seconds = self.time_limit(function);
         let Some(guest) = self.guest.as_deref_mut() else { return Err(Error::Over { method: self.method.clone() }) };
-        (guest.state().denied, guest.state().gradient_refusal) = (None, None);
+        let state = guest.state();
+        (state.fault, state.denied, state.gradient_refusal) = (None, None, None);
         if let Some(profiler) = &guest.state().profiler {
             profiler.begin_call();
         }
