@@ -1,7 +1,12 @@
 //! What a run computes does not depend on how it is cut up, looked at or begun.
 
+use serde_json::json;
+use tunebox_training::Event;
+
 use super::{ADAPTER, HARD, losses, whole};
-use crate::support::tiny_run::{Workspace, records};
+use crate::support::guest;
+use crate::support::manifested::manifested;
+use crate::support::tiny_run::{TestObserver, Workspace, records};
 
 #[test]
 fn two_micro_batches_of_two_are_one_batch_of_four() {
@@ -28,6 +33,41 @@ fn training_makes_the_loss_smaller() {
     let losses = losses(&place, "learns");
 
     assert!(losses[29] < 0.5 * losses[0], "{losses:?}");
+}
+
+/// Patches the last block in its first step, and keeps the patch.
+const PATCHES: &str = r#"
+(func $step (param i32) (result i32)
+  (local $vector i32)
+  (i32.store (i32.const 256) (call $hidden/dimension))
+  (i32.store (i32.const 272) (i32.sub (call $hidden/layers) (i32.const 1)))
+  (call $tensor/ones (i32.const 256) (i32.const 1) (i32.const 5) (i32.const 64))
+  (local.set $vector (call $handle))
+  (call $patch/add (i32.const 272) (i32.const 1) (i32.const 3) (local.get $vector) (f32.const 100) (i32.const 0) (i32.const 64))
+  (drop (call $handle))
+  (call $done))
+"#;
+
+#[test]
+fn validation_and_answers_are_those_of_the_weights_that_ship_whatever_a_method_patches() {
+    let place = Workspace::new();
+    place.write("held-out.jsonl", &records(4));
+    let held_out = place.set("data.validation", "held-out.jsonl");
+    let patches = manifested("patches", guest::component(PATCHES), json!({}));
+    let method = place.write_component("method.use", "patches.wasm", &patches);
+    let mut watcher = TestObserver::new();
+    place
+        .train_with("patches", &[&method, &held_out, "train.steps=2", "train.validate-every=1"], &mut watcher)
+        .unwrap();
+    let rows = place.metrics("patches");
+    let looks: Vec<f64> = rows.iter().filter_map(|row| row.get("validation-loss")?.as_f64()).collect();
+    assert!(looks.len() == 3 && looks.iter().all(|loss| *loss == looks[0]), "no weight changed: {looks:?}");
+    let answered = watcher.events.iter().filter_map(|event| match event {
+        Event::Answered { answers, .. } => Some(answers),
+        _ => None,
+    });
+    let answers: Vec<_> = answered.collect();
+    assert!(answers.len() == 2 && answers[0] == answers[1], "{answers:?}");
 }
 
 #[test]

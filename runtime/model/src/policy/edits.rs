@@ -42,6 +42,14 @@ impl Policy {
         self.patches.count()
     }
 
+    /// Runs `work` on the policy without its patches, as it is saved. They are active again afterwards.
+    pub fn without_patches<R>(&mut self, work: impl FnOnce(&Self) -> R) -> R {
+        let patches = std::mem::take(&mut self.patches);
+        let done = work(self);
+        self.patches = patches;
+        done
+    }
+
     /// Deactivates every patch. The numbers of later patches start from 0 again.
     pub fn unpatch_all(&mut self) {
         self.patches = Patches::default();

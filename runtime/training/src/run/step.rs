@@ -151,9 +151,9 @@ impl ActiveRun<'_> {
         }
     }
 
-    /// Scores the validation data, writes the score to the metrics and sends it to the observer: a pass rate for
-    /// prompts, else a loss. Adds it to the validations so far, and warns once if they show that the model learns the
-    /// records by heart. Does nothing without validation data.
+    /// Scores the validation data without the method's patches, which are no part of what ships, writes the score to
+    /// the metrics and sends it to the observer: a pass rate for prompts, else a loss. Adds it to the validations so
+    /// far, and warns once if they show that the model learns the records by heart. Does nothing without validation data.
     pub(super) fn run_validation(&mut self) -> Result<(), Error> {
         let (step, train) = (self.summary.step, &self.plan.settings.file.train);
         let Some(data) = &self.plan.validation else { return Ok(()) };
@@ -162,12 +162,14 @@ impl ActiveRun<'_> {
         let TrainState { policy, hooks, .. } = &mut *guard;
         let updated = hooks.updates() > 0;
         let score = if data.shape == Shape::Prompts {
-            let rate = pass_rate(policy, data, &mut hooks.rewards.verifiers, train)?;
+            let verifiers = &mut hooks.rewards.verifiers;
+            let rate = policy.without_patches(|policy| pass_rate(policy, data, verifiers, train))?;
             self.metrics.add_pass_rate(step, rate)?;
             self.observer.event(&Event::Passed { step, rate });
             Score::PassRate(rate)
         } else {
-            let loss = seven_digits(mean_loss(policy, data, train.batch as usize)?);
+            let loss = policy.without_patches(|policy| mean_loss(policy, data, train.batch as usize))?;
+            let loss = seven_digits(loss);
             self.metrics.add_row(&json!({ "step": step, "validation-loss": loss }))?;
             self.observer.event(&Event::Validated { step, loss });
             Score::Loss(loss)
@@ -220,16 +222,16 @@ impl ActiveRun<'_> {
         is_changed || train_state.published.is_empty()
     }
 
-    /// Answers a few prompts of the validation data, else of the training data, and sends the answers to the observer;
-    /// a failure becomes a warning. `step` is that of the present weights. Does nothing if there are none, or if
-    /// `train.show-completions` is 0, or on another rank than 0.
+    /// Answers a few prompts of the validation data, else of the training data, without the method's patches, and sends
+    /// the answers to the observer; a failure becomes a warning. `step` is that of the present weights. Does nothing if
+    /// there are none, or if `train.show-completions` is 0, or on another rank than 0.
     pub(super) fn show_answers(&mut self, step: u64) {
         if self.plan.settings.file.train.show_completions == 0 || self.plan.settings.ranks.position().0 > 0 {
             return;
         }
         let begun = Instant::now();
         let data = self.plan.validation.as_ref().unwrap_or(&self.plan.data);
-        let answered = answer_prompts(&self.session.train_state().policy, data);
+        let answered = self.session.train_state().policy.without_patches(|policy| answer_prompts(policy, data));
         self.timing.answers.add(begun.elapsed().as_secs_f64());
         match answered {
             Ok(answers) if answers.is_empty() => {}
