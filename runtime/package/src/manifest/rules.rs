@@ -4,7 +4,7 @@ use std::collections::BTreeSet;
 
 use semver::Version;
 use tunebox_foundation::contract::CONTRACT;
-use tunebox_foundation::printable::is_unprintable;
+use tunebox_foundation::printable::{is_unprintable, printable};
 
 use super::{Manifest, Setting, Value};
 use crate::Error;
@@ -35,15 +35,23 @@ const RESERVED_METRICS: [&str; 14] = [
     "validation-reward",
 ];
 
+/// Whether a run itself writes a number of this name: one of [`RESERVED_METRICS`], or `reward-VERIFIER-mean`, `-std` or
+/// `-failed` of the verdicts of a verifier.
+fn is_metric_of_run(name: &str) -> bool {
+    let of_verifier = |rest: &str| ["-mean", "-std", "-failed"].iter().any(|end| rest.ends_with(end));
+    RESERVED_METRICS.contains(&name) || name.strip_prefix("reward-").is_some_and(of_verifier)
+}
+
 /// Fails unless a manifest keeps the rules that its types do not express: names, as [`check_name`] checks them, for
-/// method and data shape, and distinct ones for settings, metrics and each setting's choices; every other text, such as
-/// version, description, license and a setting's doc, passes [`check_printable`]; a contract version without
-/// pre-release and build parts; at most 64 settings and 64 metrics; no metric in [`RESERVED_METRICS`], and no
-/// setting in [`World::reserved_settings`]. Of defaults, only texts are checked here.
+/// method and data shape, and distinct ones for settings, metrics and each setting's choices; a version, as
+/// [`check_version`] checks it; every other text, such as description, license and a setting's doc, passes
+/// [`check_printable`]; a contract version without pre-release and build parts; at most 64 settings and 64 metrics; no
+/// metric of a run ([`is_metric_of_run`]), and no setting in [`World::reserved_settings`]. Of defaults, only texts are checked here.
 pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
     check_name("the method", &manifest.name)?;
     check_name("the data shape", &manifest.shape)?;
-    let always = [&manifest.version, &manifest.description, &manifest.interface];
+    check_version(&manifest.version)?;
+    let always = [&manifest.description, &manifest.interface];
     let mut texts = manifest.paper.iter().chain(&manifest.license).chain(always);
     texts.try_for_each(|text| check_printable(text))?;
     let released = |version: Version| version.pre.is_empty() && version.build.is_empty();
@@ -56,7 +64,7 @@ pub(super) fn check(manifest: &Manifest) -> Result<(), Error> {
         return Err(Error::manifest(format!("it lists more than {MAX_ENTRIES} settings or metrics")));
     }
     check_distinct_names("metric", manifest.metrics.iter())?;
-    if let Some(taken) = manifest.metrics.iter().find(|metric| RESERVED_METRICS.contains(&metric.as_str())) {
+    if let Some(taken) = manifest.metrics.iter().find(|metric| is_metric_of_run(metric)) {
         return Err(Error::manifest(format!("a metric is called `{taken}`, as the run itself calls a number")));
     }
     check_distinct_names("setting", manifest.settings.iter().map(|setting| &setting.name))?;
@@ -109,6 +117,17 @@ pub(crate) fn check_name(what: &str, text: &str) -> Result<(), Error> {
     }
     let shown: String = text.escape_debug().take(MAX_NAME_BYTES).collect();
     Err(Error::manifest(format!("{what} is called `{shown}`; names are lower-case words joined by hyphens")))
+}
+
+/// Fails unless `text` is like a version: 1 to 64 letters and digits of ASCII, `.`, `+` and `-`. Lines that show a
+/// package have the version in their middle, where a longer text could claim a signature.
+fn check_version(text: &str) -> Result<(), Error> {
+    let letters = |byte: u8| byte.is_ascii_alphanumeric() || matches!(byte, b'.' | b'+' | b'-');
+    if (1..=MAX_NAME_BYTES).contains(&text.len()) && text.bytes().all(letters) {
+        return Ok(());
+    }
+    let shown = printable(text, MAX_NAME_BYTES);
+    Err(Error::manifest(format!("its version is `{shown}`; a version is like `1.2.3`")))
 }
 
 /// Fails if a text has more than 4 KiB or a character that [`is_unprintable`].

@@ -42,6 +42,17 @@ fn text_that_would_move_the_cursor_is_refused() {
 }
 
 #[test]
+fn a_version_that_goes_on_with_other_words_is_refused() {
+    for version in ["", "0.1.0, signed: yes, by Anna", "0.1.0 known", &"1".repeat(65)] {
+        let error = manifest(|json| json["version"] = version.into()).unwrap_err();
+        assert!(error.to_string().contains("a version is like `1.2.3`"), "{error}");
+    }
+    for version in ["1.2.3", "0.1", "1.0.0-rc.1+build"] {
+        manifest(|json| json["version"] = version.into()).unwrap();
+    }
+}
+
+#[test]
 fn text_that_turns_the_direction_of_writing_or_hides_is_refused_wherever_it_stands() {
     for sign in ["\u{202e}", "\u{2066}", "\u{200b}", "\u{feff}", "\u{e0041}", "\u{7}", "\u{9b}"] {
         assert!(manifest(|json| json["description"] = format!("mild{sign}dlim").into()).is_err());
@@ -64,10 +75,14 @@ fn a_field_with_a_hostile_name_is_refused_in_words_that_do_nothing() {
 
 #[test]
 fn a_metric_that_would_pass_for_a_number_of_the_run_is_refused() {
-    for name in ["step", "closing", "validation-loss", "used"] {
+    for name in
+        ["step", "closing", "validation-loss", "used", "reward-number-mean", "reward-a-b-std", "reward-x-failed"]
+    {
         let error = manifest(|json| json["metrics"] = serde_json::json!(["loss", name])).unwrap_err().to_string();
         assert!(error.contains(name), "{error}");
     }
+    let own = ["reward", "reward-std", "reward-mean", "frac-reward-zero-std"];
+    manifest(|json| json["metrics"] = serde_json::json!(own)).unwrap();
 }
 
 #[test]
