@@ -4,6 +4,7 @@ use std::path::{Component, Path, PathBuf};
 
 use tunebox_foundation::paths::resolve;
 use tunebox_package::Reference;
+use tunebox_package::build::approval;
 use tunebox_sandbox::NOT_COUNTED;
 
 use super::{Grant, RunSettings};
@@ -17,9 +18,9 @@ pub struct Requests {
     /// A clause for each permission that the run file gives and no `--set` does: grants, raised limits, components
     /// given by a path, and a folder of runs outside the current folder.
     pub clauses: Vec<String>,
-    /// Text that identifies the method, the verifiers, the environment and every such permission of the run, those of
-    /// `--set` included. Once the user has accepted a key, the run need not be asked about again. Empty for a run
-    /// within the defaults.
+    /// Text that identifies the method, the verifiers, the environment, with the contents of those at a path, and every
+    /// such permission of the run, those of `--set` included. Once the user has accepted a key, the run need not be
+    /// asked about again. Empty for a run within the defaults.
     pub key: String,
 }
 
@@ -30,12 +31,14 @@ impl RunSettings {
     /// only with `components`; the key always counts them. Without a run file, there are no clauses.
     #[must_use]
     pub fn requests(&self, components: bool) -> Requests {
-        let names: Vec<String> = self.references().iter().zip(self.written_components()).map(identity).collect();
+        let references = self.references();
+        let names: Vec<String> = references.iter().zip(self.written_components()).map(identity).collect();
         // Without a run file, the command line has given all of it.
         let is_own = |key: &str| self.file_path.is_some() && !self.is_override(key);
         let clauses = self.permissions(&is_own, components, &names);
         let all = self.permissions(&|_| true, true, &names);
-        let key = if all.is_empty() { String::new() } else { format!("{}\n{}", names.join("\n"), all.join("\n")) };
+        let contents = || references.iter().zip(&names).map(identity_with_contents).collect::<Vec<_>>().join("\n");
+        let key = if all.is_empty() { String::new() } else { format!("{}\n{}", contents(), all.join("\n")) };
         Requests { file: self.file_path.clone().unwrap_or_default(), clauses, key }
     }
 
@@ -108,5 +111,39 @@ fn identity((found, written): (&Result<Reference, Error>, &String)) -> String {
         Ok(Reference::Stored(stored)) => format!("{}@{}", stored.name, stored.version),
         Ok(Reference::File(path) | Reference::Folder(path)) => resolve(path).display().to_string(),
         Err(_) => written.clone(),
+    }
+}
+
+/// Names a component in the key of what was accepted: by its name in a question, and one at a path by the SHA-256 of
+/// its bytes too, so that another component in its place is asked about again. Without the digest for one that this user
+/// built here, which changes with every build, and for one that cannot be opened.
+fn identity_with_contents((found, name): (&Result<Reference, Error>, &String)) -> String {
+    let folder = match found {
+        Ok(Reference::File(path)) => resolve(path).parent().map(Path::to_owned),
+        Ok(Reference::Folder(path)) => Some(path.clone()),
+        _ => return name.clone(),
+    };
+    let is_own = folder.is_some_and(|folder| approval::is_recorded(&folder));
+    let package = found.as_ref().ok().filter(|_| !is_own).and_then(|found| found.open().ok());
+    package.map_or_else(|| name.clone(), |package| format!("{name} {}", package.digest))
+}
+
+#[cfg(test)]
+mod tests {
+    use tunebox_package::builtin;
+
+    use super::*;
+
+    #[test]
+    fn another_component_at_the_same_path_is_another_key() {
+        let folder = tempfile::tempdir().unwrap();
+        let path = folder.path().join("method.wasm");
+        let key = |name: &str| {
+            std::fs::write(&path, builtin::find(name).unwrap().bytes).unwrap();
+            let settings =
+                ["model.path=m".to_owned(), "data.path=d".to_owned(), format!("method.use={}", path.display())];
+            RunSettings::from_overrides(&settings).unwrap().requests(true).key
+        };
+        assert!(key("lora") != key("dpo") && key("lora") == key("lora"));
     }
 }
