@@ -21,6 +21,7 @@ use crate::package::describe::{expect_no_run, train_built_command, usage_command
 use crate::package::trust::TrustOptions;
 use crate::processes::compile_settings;
 use crate::run::plan::show_plan;
+use crate::terminal::shell::quote;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 use tunebox_foundation::format::{bytes, counted, duration};
 
@@ -120,7 +121,8 @@ impl Check {
         }
         let name = if existing.is_some() { " --name NAME" } else { "" };
         let launcher = self.ranks.map_or_else(String::new, |count| format!("mpirun -n {count} "));
-        terminal.suggest(format!("{launcher}tunebox train {}{name}", self.subject.display()));
+        let subject = quote(&self.subject.display().to_string());
+        terminal.suggest(format!("{launcher}tunebox train {subject}{name}"));
         Ok(ExitStatus::Success)
     }
 

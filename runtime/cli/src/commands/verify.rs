@@ -25,6 +25,7 @@ use crate::package::trust::TrustOptions;
 use crate::processes::{compile_settings, stop_on_interrupt, worker_program};
 use crate::run::summary::chat_command;
 use crate::terminal::progress::step_bar;
+use crate::terminal::shell::quote;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
 
 #[derive(Debug, Args)]
@@ -153,7 +154,9 @@ impl Verify {
         terminal.suggest(match &verification.unnamed {
             _ if verification.was_revised() => chat_command(&self.subject),
             Some(unnamed) => unnamed.command(),
-            None if self.set.is_empty() => format!("tunebox verify {} --replay", self.subject.display()),
+            None if self.set.is_empty() => {
+                format!("tunebox verify {} --replay", quote(&self.subject.display().to_string()))
+            }
             None => "the same command with `--replay`".to_owned(),
         });
         ExitStatus::Success

@@ -15,6 +15,7 @@ use tunebox_training::configuration::Grant;
 use tunebox_training::{RunSettings, is_run};
 
 use crate::terminal::Failure;
+use crate::terminal::shell::quote;
 
 /// Joins the short names of imported interfaces by commas, leaving out `types`. Escapes unprintable characters and cuts
 /// each name to about 64 bytes. Returns `nothing` if none is left.
@@ -46,13 +47,13 @@ pub(crate) fn named_grants(imports: &[String]) -> String {
     names.filter(|name| has_import(imports, name)).map(|name| format!("{name:?}")).collect::<Vec<_>>().join(", ")
 }
 
-/// Returns the command that trains the sample with a method whose component has `size` bytes and these imports. If the
-/// size is more than the default limit, as with an interpreter inside, the command also sets `limits.component-bytes`
-/// to the next power of two and raises `limits.compile-seconds`. It grants what the method imports and a run grants
-/// only by name, except to a built-in method, whose sample grants it.
+/// Returns the command, quoted for a shell, that trains the sample with a method whose component has `size` bytes and
+/// these imports. If the size is more than the default limit, as with an interpreter inside, the command also sets
+/// `limits.component-bytes` to the next power of two and raises `limits.compile-seconds`. It grants what the method
+/// imports and a run grants only by name, except to a built-in method, whose sample grants it.
 pub(crate) fn train_command(method: impl Display, size: u64, imports: &[String]) -> String {
     let method = method.to_string();
-    let mut command = format!("tunebox train --sample --method {method}");
+    let mut command = format!("tunebox train --sample --method {}", quote(&method));
     let grants = named_grants(imports);
     if !grants.is_empty() && builtin::find(&method).is_none() {
         command += &format!(" --set 'method.grants=[{grants}]'");
@@ -161,6 +162,11 @@ mod tests {
         assert_eq!(train_command("calm", 90 << 10, &[]), "tunebox train --sample --method calm");
         let raised = train_command("pete", 18 << 20, &[]);
         assert!(raised.contains("--set limits.component-bytes=33554432 --set limits.compile-seconds=120"), "{raised}");
+    }
+
+    #[test]
+    fn a_command_with_a_path_that_a_shell_would_run_is_quoted() {
+        assert_eq!(train_command("./a;$(id).wasm", 0, &[]), "tunebox train --sample --method './a;$(id).wasm'");
     }
 
     #[test]

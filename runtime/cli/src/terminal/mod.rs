@@ -10,7 +10,7 @@ use std::io::{IsTerminal, Write};
 use anstyle::{AnsiColor, Style};
 use clap::Args;
 use console::Term;
-use tunebox_foundation::printable::{is_unprintable, printable_except};
+use tunebox_foundation::printable::{is_unprintable, printable, printable_except};
 
 pub(crate) use diagnostic::{CommandResult, ExitStatus, Failure};
 
@@ -122,13 +122,13 @@ impl Terminal {
         !self.json && std::io::stdin().is_terminal() && std::io::stderr().is_terminal()
     }
 
-    /// Asks a yes-or-no question on stderr and reads the answer from stdin. True only for `y` and `yes` in any case.
-    /// Returns false without asking if nothing can be asked.
+    /// Asks a yes-or-no question on stderr, in one line ([`question_line`]), and reads the answer from stdin. True only
+    /// for `y` and `yes` in any case. Returns false without asking if nothing can be asked.
     pub(crate) fn confirm(&self, question: &str) -> bool {
         if !self.can_ask() {
             return false;
         }
-        let _ = write!(anstream::stderr(), "{} [y/N] ", escape(question));
+        let _ = write!(anstream::stderr(), "{}", question_line(question));
         let mut answer = String::new();
         let read = std::io::stdin().read_line(&mut answer);
         read.is_ok() && ["y", "yes"].contains(&answer.trim().to_lowercase().as_str())
@@ -141,6 +141,12 @@ impl Terminal {
         }
         rpassword::prompt_password(format!("{}: ", escape(prompt))).ok()
     }
+}
+
+/// Formats a yes-or-no question as one line without its end. Line ends are escaped like other unprintable characters:
+/// behind one in a file's name, a stranger could ask another question.
+fn question_line(question: &str) -> String {
+    format!("{} [y/N] ", printable(question, usize::MAX))
 }
 
 /// Cuts a text to `width` characters, the last of which is then `…`. Returns a text that is not longer as it is.
@@ -270,6 +276,12 @@ mod tests {
         assert_eq!(escape(text), escaped);
         let lines = anstream::adapter::strip_str(&status_lines("Saved", text, usize::MAX)).to_string();
         assert_eq!(lines, format!("      Saved {}\n", escaped.replace('\n', "\n            ")));
+    }
+
+    #[test]
+    fn a_question_is_one_line_whatever_a_file_in_it_is_called() {
+        let question = question_line("it runs `a.wasm`\nNothing else is asked.`. Accept?");
+        assert_eq!(question, "it runs `a.wasm`\\u{a}Nothing else is asked.`. Accept? [y/N] ");
     }
 
     #[test]
