@@ -4,6 +4,7 @@ use std::fmt::Write;
 
 use serde_json::{Map, Value};
 use tunebox_compute::precision::Base;
+use tunebox_foundation::printable::printable;
 use tunebox_package::Updates;
 
 use crate::outcome::Outcome;
@@ -44,8 +45,9 @@ pub(crate) fn card_text(
         (properties_table(plan, outcome.steps), metrics_table(plan, rows) + &ending_text(outcome));
     let records = if *count == 1 { "record" } else { "records" };
     let verb = if plan.summary.adapter == "none" { "made" } else { "trained" };
+    let (base, model, data) = (yaml_text(model), code_text(model), code_text(data));
     format!(
-        "---\nbase_model: {model}\nlibrary_name: {library}\ntags: [tunebox, {method}]\n---\n\n\
+        "---\nbase_model: {base}\nlibrary_name: {library}\ntags: [tunebox, {method}]\n---\n\n\
          # {name}\n\n{opening} `{model}`, {verb} by the method `{method}` {version} on {count} {records} of `{data}`.\n\
          \n## How it was made\n\n{properties}\
          \n## What was measured\n\n{table}\
@@ -66,12 +68,12 @@ fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> (&'static str, String
                 format!("A {} adapter for", plan.summary.adapter)
             };
             let base = python_base(model, is_nf4(plan));
-            let load = format!("model = PeftModel.from_pretrained(base, \"{folder}\")");
+            let load = format!("model = PeftModel.from_pretrained(base, {})", quoted_text(&folder.to_string()));
             ("peft", adapter, format!("{chat}\n```python\n{base}{load}\n```\n"))
         }
         ArtifactKind::Model => {
             let weights = if plan.summary.adapter == "full" { "All weights of" } else { "Edited weights of" };
-            let load = format!("model = AutoModelForCausalLM.from_pretrained(\"{folder}\")");
+            let load = format!("model = AutoModelForCausalLM.from_pretrained({})", quoted_text(&folder.to_string()));
             let python = format!("from transformers import AutoModelForCausalLM\n\n{load}");
             ("transformers", weights.to_owned(), format!("{chat}\n```python\n{python}\n```\n"))
         }
@@ -87,13 +89,35 @@ fn describe_kind(plan: &PlannedRun, kind: ArtifactKind) -> (&'static str, String
     }
 }
 
-/// Returns the Markdown table of the method, its settings, the training of `steps` steps and the digests. Escapes `|`
-/// in values; a missing paper or license is a dash.
+/// Returns a text as a value of YAML: as it is if it has only letters, digits, `_`, `.`, `/` and `-`, else in quotes.
+fn yaml_text(text: &str) -> String {
+    let is_plain = text.chars().all(|letter| letter.is_alphanumeric() || "_./-".contains(letter));
+    if is_plain { text.to_owned() } else { quoted_text(text) }
+}
+
+/// Returns a text in double quotes, escaped as JSON, YAML and Python read it.
+fn quoted_text(text: &str) -> String {
+    Value::from(text).to_string()
+}
+
+/// Returns a text that ends no code of Markdown around it: unprintable characters are escaped, and a backtick is `'`.
+fn code_text(text: &str) -> String {
+    printable(text, usize::MAX).replace('`', "'")
+}
+
+/// Returns a text for a cell of a Markdown table, in which it makes no other cell, line, element or link: it may be of
+/// the author of a method, or of a run file of others.
+fn cell_text(text: &str) -> String {
+    printable(text, usize::MAX).replace('|', "\\|").replace('<', "&lt;").replace("](", "]\\(")
+}
+
+/// Returns the Markdown table of the method, its settings, the training of `steps` steps and the digests. Escapes
+/// values ([`cell_text`]); a missing paper or license is a dash.
 fn properties_table(plan: &PlannedRun, steps: u64) -> String {
     let (summary, manifest) = (&plan.summary, &plan.method.package.manifest);
     let mut text = String::from("| | |\n|---|---|\n");
     let mut row = |name: &str, value: String| {
-        let _ = writeln!(text, "| {name} | {} |", value.replace('|', "\\|"));
+        let _ = writeln!(text, "| {} | {} |", cell_text(name), cell_text(&value));
     };
     row("method", format!("{} {}: {}", manifest.name, manifest.version, manifest.description));
     row("paper", manifest.paper.clone().unwrap_or_else(|| "–".into()));
@@ -212,7 +236,7 @@ fn format_number(value: Option<&Value>) -> String {
 }
 
 /// Returns the Python code that imports PEFT and loads the base model `model` into `base`; with `nf4`, quantized to NF4
-/// by bitsandbytes. The name is not escaped.
+/// by bitsandbytes.
 fn python_base(model: &str, nf4: bool) -> String {
     const NF4: &str =
         "nf4 = BitsAndBytesConfig(load_in_4bit=True, bnb_4bit_quant_type=\"nf4\", bnb_4bit_use_double_quant=True)\n";
@@ -220,11 +244,28 @@ fn python_base(model: &str, nf4: bool) -> String {
         if nf4 { (", BitsAndBytesConfig", NF4, ", quantization_config=nf4") } else { ("", "", "") };
     format!(
         "from peft import PeftModel\nfrom transformers import AutoModelForCausalLM{import}\n\n\
-         {setup}base = AutoModelForCausalLM.from_pretrained(\"{model}\"{option})\n"
+         {setup}base = AutoModelForCausalLM.from_pretrained({}{option})\n",
+        quoted_text(model)
     )
 }
 
 /// Whether `model.precision` of the run is NF4.
 fn is_nf4(plan: &PlannedRun) -> bool {
     plan.settings.file.model.precision == Base::Nf4
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn texts_of_others_change_nothing_of_the_card_around_them() {
+        assert_eq!(
+            (yaml_text("Qwen/Qwen2.5-0.5B"), yaml_text("m\nlicense: mit")),
+            ("Qwen/Qwen2.5-0.5B".into(), "\"m\\nlicense: mit\"".into())
+        );
+        assert_eq!(quoted_text("m\")\nimport os"), "\"m\\\")\\nimport os\"");
+        assert_eq!(code_text("d`\n# Other"), "d'\\u{a}# Other");
+        assert_eq!(cell_text("a|b\n<img src=x> ![x](y) https://z"), "a\\|b\\u{a}&lt;img src=x> ![x]\\(y) https://z");
+    }
 }
