@@ -147,10 +147,10 @@ class Batch:
 def make_rows(ids: tensor.Tensor, presence: tensor.Tensor, mask: tensor.Tensor) -> Rows:
     """Makes rows of the method's own tokens, such as a completion after another prompt: `ids` are `u32`, `presence` and
     `mask` `f32` as those of `rows`, all `[rows, width]`. Ids in the padding are ignored, and so is a mark at the first
-    token of a row.
+    token of a row. Counts 8 bytes a row read back, since the rows tell their lengths and targets.
     Errors: `shape-mismatch`; `dtype-mismatch`; `invalid-argument` for an id that is not in the vocabulary, a mask of
     other numbers than 0 and 1, a row that does not begin with a token, a token or a target after the first padding, or
-    a row longer than the model takes.
+    a row longer than the model takes; `out-of-budget`.
 
     Raises `tunebox.Refused`.
     """

@@ -5,7 +5,7 @@ the reference and every snapshot stay as they are.
 Common errors: `invalid-argument` for a layer that is not there or named twice, a vector of
 another width or with numbers that are not finite, a direction without length;
 `out-of-budget` past 256 active patches. A patch lasts no longer than the handle: a resumed run
-makes its patches again.
+makes its patches again. Validation, and the answers that a report shows, are without patches.
 """
 
 # Generated from `wit/patch.wit` of tunebox.
