@@ -11,6 +11,7 @@ use tunebox_foundation::files::FileError;
 use tunebox_foundation::printable::printable;
 
 use crate::builtin::{self, Builtin};
+use crate::counterpart::find_counterpart;
 
 const NOT_FOUND: &str = "it is neither built in, nor in the store, nor the path of a folder or a `.wasm` file";
 const BUILD_FOLDER: &str = "`tunebox build FOLDER` makes a component with a manifest";
@@ -32,7 +33,7 @@ pub enum Error {
     },
     /// A name that is neither built in, nor in the store, nor a path.
     #[error("there is no {kind} `{name}`")]
-    #[explain(why = NOT_FOUND.to_owned(), hint = suggest_name(nearest.as_deref(), kind))]
+    #[explain(why = NOT_FOUND.to_owned(), hint = suggest_name(name, nearest.as_deref(), kind))]
     NoMethod {
         /// What was looked for: `method`, `verifier` or `environment`.
         kind: &'static str,
@@ -166,8 +167,12 @@ impl Error {
     }
 }
 
-/// Returns the hint for an unknown name: the nearest known name, else the names of what is built in of that `kind`.
-fn suggest_name(nearest: Option<&str>, kind: &str) -> String {
+/// Returns the hint for an unknown `name`: what does the same as a training algorithm of that name, else the nearest
+/// known name, else the names of what is built in of that `kind`.
+fn suggest_name(name: &str, nearest: Option<&str>, kind: &str) -> String {
+    if let Some(counterpart) = find_counterpart(name).filter(|_| kind == "method") {
+        return counterpart;
+    }
     match nearest {
         Some(nearest) => format!("did you mean `{nearest}`?"),
         None if kind == "environment" => "none is built in; a path starts with `./`, `../` or `/`".to_owned(),

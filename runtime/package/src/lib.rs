@@ -8,6 +8,7 @@ pub mod build;
 pub mod builtin;
 pub mod component;
 mod constants;
+mod counterpart;
 pub mod digest;
 pub mod error;
 mod file_lock;
