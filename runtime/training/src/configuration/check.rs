@@ -10,9 +10,12 @@ use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::nearest::nearest;
 
 use super::document::{Document, Underline, join_key};
-use super::names::{find_meant_key, unknown_key_hint};
+use super::names::{meant_choice_hint, unknown_key_hint};
 use super::problems::{Problem, add_problem};
 use super::tables::RunFile;
+
+/// The setting that is one word or a list of names.
+const TARGETS: &str = "train.adapter.targets";
 
 /// Tests whether a number is within a bound.
 type IsWithin = fn(number: f64, bound: f64) -> bool;
@@ -214,6 +217,8 @@ impl Check<'_> {
         let expected = format!("{} is wanted", expected.collect::<Vec<_>>().join(" or "));
         let what = format!("`{path}` is {}, {expected}", describe_value(value));
         let hint = table_hint(path).filter(|_| value.is_string());
+        let is_share = path == "train.epochs" && value.is_f64();
+        let hint = hint.or(is_share.then(|| "`train.steps` ends a run within an epoch".to_owned()));
         self.add(path, Underline::Value, what, hint, Some(expected));
     }
 
@@ -222,8 +227,12 @@ impl Check<'_> {
         let choices = choices(schema);
         let wrong = value.as_str().filter(|text| !choices.is_empty() && !choices.contains(text));
         if let Some(text) = wrong {
-            let (what, hint) = (format!("`{path}` cannot be `{text}`"), suggest(text, &choices, "it can be"));
-            self.add(path, Underline::Value, what, Some(hint), None);
+            let hint = match meant_choice_hint(path, text, choices.iter().copied()) {
+                Some(hint) => format!("{hint} (it can be: {})", choices.join(", ")),
+                None if path == TARGETS => format!("a list names modules: `[\"{text}\"]`; or `all-linear`"),
+                None => suggest(text, &choices, "it can be"),
+            };
+            self.add(path, Underline::Value, format!("`{path}` cannot be `{text}`"), Some(hint), None);
         }
     }
 
@@ -288,25 +297,13 @@ pub(super) fn suggest(word: &str, known: &[&str], intro: &str) -> String {
     }
 }
 
-/// The hint about a `--set` argument that is not of the form `table.key=value`: the full key if the name alone was
-/// given, else an example.
-pub(super) fn override_hint(assignment: &str) -> String {
-    let example = "for example `--set train.batch=2`";
-    match assignment.split_once('=').filter(|(name, _)| !name.is_empty() && !name.contains('.')) {
-        None => example.into(),
-        Some((name, value)) => match find_meant_key(name.trim()) {
-            Some(key) => format!("did you mean `--set {key}={value}`?"),
-            None => format!("{example}; a setting of the method is `--set method.{}={value}`", name.trim()),
-        },
-    }
-}
-
 /// Says how to write a table for which only its main value was given, as in `method = "lora"`; `None` for other tables
-/// than `method`, `model` and `data`.
+/// than `method`, `model`, `data` and `train.adapter`.
 fn table_hint(table: &str) -> Option<String> {
     let first = match table {
         "method" => "use",
         "model" | "data" => "path",
+        "train.adapter" => "kind",
         _ => return None,
     };
     Some(format!("write `[{table}]`, and `{first} = …` on a line below it"))

@@ -12,7 +12,7 @@ use serde_json::{Map, Value};
 use toml::de::{DeTable, DeValue};
 use tunebox_foundation::explain::{Explanation, Snippet};
 
-use super::check::override_hint;
+use super::names::override_hint;
 use super::problems::{Problem, add_problem};
 use crate::error::Error;
 
@@ -66,6 +66,9 @@ impl Document {
         let table = DeTable::parse(text).map_err(|error| {
             let message = error.message().trim().replace('\n', ", ");
             let problem = Explanation::new("config", format!("the run file is not valid TOML: {message}"));
+            let is_other = [".yaml", ".yml", ".json"].iter().any(|ending| name.ends_with(ending));
+            let hint = || "a run file is TOML; `tunebox init` writes one".to_owned();
+            let problem = Explanation { hint: is_other.then(hint), ..problem };
             locate_error(problem, error.span().map(|span| document.location_of(&span)), None)
         })?;
         document.tree = Value::Object(document.read_table("", table.get_ref()));

@@ -26,8 +26,8 @@ use tunebox_sandbox::{CallObserver, Compiling, Profiler};
 
 pub use check::{choices, find_key, schema, type_names};
 pub use document::{Document, SettingLocation, Underline};
-pub use names::find_meant_key;
-pub(crate) use names::meant_key_hint;
+pub use names::{find_advice, find_meant_key, find_meant_value};
+pub(crate) use names::{meant_choice_hint, meant_key_hint};
 pub(crate) use problems::join;
 pub use requests::Requests;
 pub use tables::{

@@ -15,7 +15,7 @@ use tunebox_sandbox::native::{Twin, every_interface};
 use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, StartProcess, Value, interface_of};
 
 use super::trust;
-use crate::configuration::{RunSettings, Underline, find_meant_key, join, meant_key_hint};
+use crate::configuration::{RunSettings, Underline, find_advice, find_meant_key, join, meant_key_hint};
 use crate::data::Shape;
 use crate::error::Error;
 use crate::observer::Version;
@@ -283,7 +283,9 @@ pub(super) fn setting_error(
     };
     let is_meant = wrong.is_unknown && find_meant_key(&wrong.name).is_some_and(|key| has(&key));
     let meant = if is_meant { meant_key_hint(below, &wrong.name) } else { None };
-    let problem = Explanation { hint: meant.or(wrong.hint()).or_else(|| Some(inspect())), ..wrong.explanation() };
+    let advice = find_advice(&wrong.name).filter(|_| wrong.is_unknown).map(str::to_owned);
+    let hint = meant.or(advice).or(wrong.hint()).or_else(|| Some(inspect()));
+    let problem = Explanation { hint, ..wrong.explanation() };
     settings.error(&format!("{below}.{}", wrong.name), underline, problem)
 }
 

@@ -16,7 +16,7 @@ use super::data::fetch_data;
 use super::method::PlannedMethod;
 use super::reward::fetch_reward_models;
 use super::teachers::fetch_teachers;
-use crate::configuration::{Initialize, RunSettings, Underline};
+use crate::configuration::{Initialize, RunSettings, Underline, meant_choice_hint};
 use crate::error::Error;
 use crate::runs::find_model;
 use crate::{extra_parameters, lock, sample};
@@ -41,6 +41,7 @@ pub fn fetch(settings: &RunSettings) -> Result<bool, Error> {
 fn open_device(settings: &RunSettings) -> Result<Device, Error> {
     device::parse(&settings.file.train.device).map_err(|error| {
         let Explanation { what, why, hint, .. } = error.explanation();
+        let hint = hint.or_else(|| meant_choice_hint("train.device", &settings.file.train.device, []));
         settings.error("train.device", Underline::Value, Explanation { why, hint, ..Explanation::new("config", what) })
     })
 }

@@ -3,7 +3,7 @@
 use tunebox_compute::schedule::Schedule;
 use tunebox_foundation::explain::Explanation;
 
-use crate::configuration::{RunSettings, Underline};
+use crate::configuration::{RunSettings, Underline, meant_choice_hint};
 use crate::error::Error;
 
 /// Reads the schedule that `train.schedule` names. The least rate is the share of the peak that the name gives;
@@ -15,7 +15,10 @@ use crate::error::Error;
 pub(super) fn schedule(settings: &RunSettings) -> Result<Schedule, Error> {
     let text = &settings.file.train.schedule;
     let schedule: Schedule = text.parse().map_err(|error: tunebox_compute::Error| {
-        settings.error("train.schedule", Underline::Value, Explanation::new("config", error.to_string()))
+        let name = text.split(':').next().unwrap_or_default();
+        let hint = meant_choice_hint("train.schedule", name, Schedule::names());
+        let problem = Explanation { hint, ..Explanation::new("config", error.to_string()) };
+        settings.error("train.schedule", Underline::Value, problem)
     })?;
     if settings.file.train.min_rate.is_none() || schedule.has_floor() && !text.contains(':') {
         return Ok(schedule);
