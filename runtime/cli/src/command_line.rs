@@ -1,21 +1,16 @@
-//! Parsing of the command line: clap, plus a method's settings in `--help`, a tip for keys of a run file, and errors as
-//! JSON.
+//! Parsing of the command line: clap, plus a method's settings in `--help`, tips, and errors as JSON.
 
 use std::path::Path;
 
 use clap::Parser;
-use clap::error::{ContextKind, ContextValue, ErrorKind};
+use clap::error::ErrorKind;
 use tunebox_foundation::explain::Exit;
 use tunebox_package::Reference;
-use tunebox_training::configuration::find_meant_key;
 
 use crate::commands::CommandLine;
-use crate::key_flags::flag_of_key;
 use crate::package::describe::describe_settings;
 use crate::terminal::{Failure, Terminal, escape};
-
-/// Commands that take keys of a run file by `--set`.
-const COMMANDS_WITH_SET: [&str; 4] = ["train", "run", "dev", "check"];
+use crate::tips::add_tip;
 
 /// Parses the arguments of the process. Prints and exits the process for `--help`, `--version` and wrong arguments,
 /// which with `--json` are an event on stdout as other errors are. Help with `--method` also lists the settings of that
@@ -32,7 +27,7 @@ pub(crate) fn parse() -> CommandLine {
             Terminal { json: false, quiet: false, verbose: false }.print_rows(&format!("\n{}", escape(&settings)));
             std::process::exit(0);
         }
-        let error = add_set_tip(error, &words);
+        let error = add_tip(error, &words);
         if error.use_stderr() && words.iter().any(|word| word == "--json") {
             failure_of(&error).show(Terminal { json: true, quiet: false, verbose: false });
             std::process::exit(Exit::Usage as i32);
@@ -74,31 +69,10 @@ fn failure_of(error: &clap::Error) -> Failure {
 
 /// Returns the value of a flag on a command line: what follows the first `flag=`, else the word after `flag`, unless
 /// that word begins with `-`. `None` if there is neither.
-fn flag_value<'a>(words: &'a [String], flag: &str) -> Option<&'a str> {
+pub(crate) fn flag_value<'a>(words: &'a [String], flag: &str) -> Option<&'a str> {
     let joined = words.iter().find_map(|word| word.strip_prefix(flag)?.strip_prefix('='));
     let next = words.iter().skip_while(|word| *word != flag).nth(1);
     joined.or(next.map(String::as_str).filter(|word| !word.starts_with('-')))
-}
-
-/// Replaces clap's suggestion in the error of an unknown flag that means a key of the run file, also by its name in
-/// another trainer: by the flag that sets the key, if there is one, else by how `--set` sets it, with the flag's value
-/// if one is given. Returns any other error unchanged, and so the error of a command without `--set`, or of a flag that
-/// means no key.
-fn add_set_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
-    let flag = match error.get(ContextKind::InvalidArg) {
-        Some(ContextValue::String(flag)) if error.kind() == ErrorKind::UnknownArgument => flag.clone(),
-        _ => return error,
-    };
-    let has_set = words.iter().any(|word| COMMANDS_WITH_SET.contains(&word.as_str()));
-    let Some(key) = flag.strip_prefix("--").filter(|_| has_set).and_then(find_meant_key) else { return error };
-    let value = flag_value(words, &flag).unwrap_or("…");
-    error.remove(ContextKind::SuggestedArg);
-    let tip = match flag_of_key(&key) {
-        Some(own) => format!("it is called '{own} {value}' here"),
-        None => format!("it is a key of the run file: '--set {key}={value}'"),
-    };
-    error.insert(ContextKind::Suggested, ContextValue::StyledStrs(vec![tip.into()]));
-    error
 }
 
 #[cfg(test)]
@@ -110,26 +84,10 @@ mod tests {
     }
 
     #[test]
-    fn a_flag_that_is_a_key_of_the_run_file_gets_a_tip_about_set() {
-        let error = |words: &str| {
-            let words = split(words);
-            add_set_tip(CommandLine::try_parse_from(&words).unwrap_err(), &words).to_string()
-        };
-        let tip = "tip: it is a key of the run file: '--set train.clip=5'";
-        assert!(error("tunebox train --sample --clip 5").contains(tip));
-        assert!(error("tunebox train --sample --clip=5").contains(tip));
-        assert!(!error("tunebox list --clip 5").contains("--set"));
-        assert!(error("tunebox train --sample --max-grad-norm 5").contains(tip), "its name in another trainer");
-        let own = "tip: it is called '--rate 1e-4' here";
-        assert!(error("tunebox check --learning_rate 1e-4").contains(own));
-        assert!(error("tunebox train --mehtod dpo").contains("'--method'"));
-    }
-
-    #[test]
     fn an_error_of_clap_says_what_is_wrong_and_what_to_do() {
         let told = |words: &str| {
             let words = split(words);
-            let event = failure_of(&add_set_tip(CommandLine::try_parse_from(&words).unwrap_err(), &words)).json();
+            let event = failure_of(&add_tip(CommandLine::try_parse_from(&words).unwrap_err(), &words)).json();
             assert_eq!(
                 (&event["event"], &event["area"], &event["exit"]),
                 (&"error".into(), &"usage".into(), &2.into())

@@ -18,6 +18,7 @@ mod run_file;
 mod steering;
 mod supervisor;
 mod terminal;
+mod tips;
 
 use std::process::ExitCode;
 

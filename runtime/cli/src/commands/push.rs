@@ -27,9 +27,15 @@ pub(crate) struct Push {
 }
 
 impl Push {
-    /// Uploads a package with the signature beside its file, which must be valid. Fails if the file is unsigned and a
-    /// signed package of it lies beside it; of another unsigned file, says how to sign it.
+    /// Uploads a package with the signature beside its file, which must be valid. Fails for the folder of a run or of a
+    /// model, and if the file is unsigned and a signed package of it lies beside it; of another unsigned file, says how
+    /// to sign it.
     pub(crate) fn run(self, terminal: Terminal, global: &Global) -> CommandResult {
+        if ["run.lock", "adapter_config.json", "config.json"].iter().any(|file| self.file.join(file).is_file()) {
+            let what = format!("`{}` is no package of a method, and no other is uploaded", self.file.display());
+            let hint = "`tunebox export RUN --to peft` or `--to hf` writes a folder for `hf upload`";
+            return Err(Failure::usage(what, hint));
+        }
         // Fails if the signature beside the file is not one of its bytes.
         let package = Reference::File(self.file.clone()).open()?;
         let statement = Statement::of(&package.bytes)?;
