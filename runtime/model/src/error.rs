@@ -38,7 +38,7 @@ pub enum Error {
     Explained(Box<Explanation>),
     /// A setting of the model, or of an adapter, has a value that this program cannot run.
     #[error("`{key}` is `{found}`")]
-    #[explain(location = place.clone(), why = why.clone(), hint = "another checkpoint may do without it")]
+    #[explain(location = place.clone(), why = why.clone(), hint = hint_of_key(key).to_owned())]
     Key {
         /// The setting.
         key: String,
@@ -165,6 +165,14 @@ fn suggest_setting(key: &str) -> &'static str {
         "modules-to-save" => "name ends of paths, such as `embed_tokens`, `lm_head`, `norm` or `mlp.down_proj`",
         "ensure-weight-tying" => "leave `ensure-weight-tying` out",
         _ => "a module's path is, for example, `model.layers.0.self_attn.q_proj`",
+    }
+}
+
+/// The hint about a setting that cannot be run: of the family of a model, what else to take.
+fn hint_of_key(key: &str) -> &'static str {
+    match key {
+        "model_type" | "general.architecture" => "take a model of one of these families; no other is read",
+        _ => "another checkpoint may do without it",
     }
 }
 

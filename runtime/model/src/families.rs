@@ -58,11 +58,11 @@ impl Configuration {
         Ok(configuration)
     }
 
-    /// Checks that the parsed `config.json` of a model names a known family, and no weights quantized by MLX; `file`
-    /// names the file in errors. A file that names no family passes: [`Configuration::from_hugging_face`] reports it.
+    /// Checks that the parsed `config.json` of a model names a known family, and no quantized weights; `file` names the
+    /// file in errors. A file that names no family passes: [`Configuration::from_hugging_face`] reports it.
     ///
     /// # Errors
-    /// When the family is not known, or MLX quantized the weights.
+    /// When the family is not known, or the weights are quantized.
     pub(crate) fn check_family(config: &Value, file: &Path) -> Result<()> {
         if !config["model_type"].is_string() {
             return Ok(());
@@ -128,13 +128,16 @@ impl Configuration {
     }
 }
 
-/// Fails if a `config.json` says that MLX quantized its weights. Their layout is not read, and weights would be
-/// reported that are missing.
+/// Fails if a `config.json` says that MLX quantized its weights, or another program (`quantization_config`), such as
+/// `bitsandbytes` or `gptq`. Their layouts are not read, and weights would be reported that are missing.
 fn refuse_quantized(whole: &Fields<'_>) -> Result<()> {
-    if whole.object("quantization")?.is_none() {
-        return Ok(());
-    }
-    let what = "the weights of this folder are quantized by MLX, whose layout tunebox does not read";
+    let other = whole.object("quantization_config")?;
+    let program = match &other {
+        _ if whole.object("quantization")?.is_some() => "MLX",
+        Some(other) => other.get("quant_method")?.unwrap_or("another program"),
+        None => return Ok(()),
+    };
+    let what = format!("the weights of this folder are quantized by {program}, whose layout tunebox does not read");
     let hint =
         "give the model that it was made from, or a GGUF file of it; `--precision nf4` quantizes the base to 4 bits";
     let location = whole.file().display().to_string();

@@ -151,9 +151,9 @@ impl Source {
 /// Largest `config.json` that [`check_family`] reads, in bytes.
 const MAX_CONFIG_BYTES: u64 = 1 << 20;
 
-/// Fails if the `config.json` in a model's folder names a family that is not known, or weights quantized by MLX, so
-/// that this is reported before weights are missed or fetched. Reports nothing else about that file, and does not read
-/// one of more than [`MAX_CONFIG_BYTES`].
+/// Fails if the `config.json` in a model's folder names a family that is not known, or quantized weights, so that this
+/// is reported before weights are missed or fetched. Reports nothing else about that file, and does not read one of
+/// more than [`MAX_CONFIG_BYTES`].
 pub(crate) fn check_family(folder: &Path) -> Result<()> {
     let file = folder.join("config.json");
     let text = bounded::read_text(&file, MAX_CONFIG_BYTES).unwrap_or_default();
@@ -257,6 +257,18 @@ mod tests {
         let error = Source::open(&folder.path().display().to_string(), true).unwrap_err();
         assert!(error.to_string().contains("quantized by MLX"), "{error}");
         assert!(error.hint().unwrap().contains("GGUF"), "{:?}", error.hint());
+    }
+
+    #[test]
+    fn weights_that_another_program_quantized_are_refused_by_its_name() {
+        for program in ["bitsandbytes", "gptq", "fp8"] {
+            let config =
+                format!(r#"{{"model_type": "qwen2", "quantization_config": {{"quant_method": "{program}"}}}}"#);
+            let folder = folder_with("config.json", &config);
+            let error = Source::open(&folder.path().display().to_string(), true).unwrap_err();
+            assert!(error.to_string().contains(&format!("quantized by {program}")), "{error}");
+            assert!(error.hint().unwrap().contains("--precision nf4"), "{:?}", error.hint());
+        }
     }
 
     #[test]
