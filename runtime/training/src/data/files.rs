@@ -69,27 +69,62 @@ pub fn has_data_name(path: &Path) -> bool {
 /// the files in the folder and in its folder `data` whose name has `split` between other characters than letters, such
 /// as `my_train.jsonl`, and all files in a folder of that name. A shard in `data`, such as
 /// `data/train_sft-00000-of-00002.parquet`, is of the split before its number alone. If no file of the folder is named
-/// for any split, all its files are of the split `train`. A path that does not exist is returned as a file.
+/// for any split, all its files are of the split `train`. If no file has the name of the split, its other names count
+/// ([`split_names`]). A path that does not exist is returned as a file, unless it may be a name on a hub.
 ///
 /// Of an address on a hub (`hf://datasets/…`), returns the paths of the files in the cache, after downloading those
 /// that the cache lacks, unless `offline`.
 ///
 /// # Errors
-/// A folder that cannot be read, has no file of the split, or more than 10,000; a wrong address, and data that cannot
-/// be fetched.
+/// A folder that cannot be read, has no file of the split, or more than 10,000; a wrong address, a name on a hub that
+/// is no address, and data that cannot be fetched.
 pub fn find_files(path: &Path, split: &str, offline: bool) -> Result<Vec<PathBuf>, Error> {
     if let Some(address) = path.to_str().filter(|text| is_address(text)) {
         return find_on_hub(address, split, offline);
     }
+    if let Some(address) = meant_address(path) {
+        let problem = Explanation::new("data", format!("`{}` cannot be read", path.display()));
+        let hint = format!("check the path; data on the hub has an address, such as `{address}`");
+        return Err(problem.with_why("there is no such file or folder").with_hint(hint).into());
+    }
     if !path.is_dir() {
         return Ok(vec![path.to_owned()]);
     }
-    let folders = [PathBuf::new(), "data".into(), split.into(), Path::new("data").join(split)];
+    let inside = split_names(split).into_iter().flat_map(|name| [name.into(), Path::new("data").join(name)]);
+    let folders: Vec<PathBuf> = [PathBuf::new(), "data".into()].into_iter().chain(inside).collect();
     let names: Vec<PathBuf> = folders.iter().flat_map(|folder| list_files(path, folder)).collect();
     let names: Vec<&Path> = names.iter().map(PathBuf::as_path).collect();
     let shown = path.display().to_string();
     let found = choose_files(&names, Path::new(""), split, &shown, "name the folder that holds the files");
     Ok(found.map_err(|fault| *fault)?.into_iter().map(|name| path.join(name)).collect())
+}
+
+/// The address on the hub of a data set that a path to nothing probably means: one of the form `OWNER/NAME` without the
+/// extension of a data file and without a folder `OWNER`, or of the page of the data set. `None` for any other path.
+fn meant_address(path: &Path) -> Option<String> {
+    let shown = path.to_str().filter(|_| !path.exists())?;
+    let name = match shown.split_once("huggingface.co/datasets/") {
+        Some((_, name)) => name.split('/').take(2).collect::<Vec<_>>().join("/"),
+        None => {
+            let is_file = extension(path).is_some_and(|own| EXTENSIONS.contains(&own.as_str()));
+            let has_folder = path.parent().is_some_and(Path::exists);
+            (!is_file && !has_folder && path.is_relative() && path.components().count() == 2)
+                .then(|| shown.to_owned())?
+        }
+    };
+    let address = format!("hf://datasets/{name}");
+    Name::parse_data(&address).map(|_| address)
+}
+
+/// The names of a split in the order in which they are looked for: its own, then those that the library `datasets`
+/// reads as the same.
+fn split_names(split: &str) -> Vec<&str> {
+    let others: &[&str] = match split {
+        "validation" => &["valid", "val", "dev"],
+        "test" => &["eval", "evaluation"],
+        _ => &[],
+    };
+    [&[split], others].concat()
 }
 
 /// Finds the files of the data at an address on a hub, as [`find_files`] does.
@@ -123,8 +158,11 @@ fn choose_files<'a>(
     let folders = [folder.to_owned(), folder.join("data")];
     let list = |folder: &Path| data.iter().copied().filter(|file| file.parent() == Some(folder)).collect::<Vec<_>>();
     let all: Vec<&Path> = folders.iter().flat_map(|folder| list(folder)).collect();
-    let inside = folders.iter().flat_map(|folder| list(&folder.join(split)));
-    let mut found: Vec<&Path> = all.iter().copied().filter(|file| is_of_split(file, split)).chain(inside).collect();
+    let find = |split: &str| {
+        let inside = folders.iter().flat_map(|folder| list(&folder.join(split)));
+        all.iter().copied().filter(|file| is_of_split(file, split)).chain(inside).collect::<Vec<&Path>>()
+    };
+    let mut found = split_names(split).into_iter().map(find).find(|found| !found.is_empty()).unwrap_or_default();
     let is_named = |file: &&Path| shard_split(file).is_some() || SPLITS.iter().any(|word| has_word(file, word));
     if found.is_empty() && split == "train" && !all.iter().any(is_named) {
         found.clone_from(&all);
@@ -171,7 +209,7 @@ fn list_names(names: impl Iterator<Item = String>) -> String {
 }
 
 /// Names of splits that Hugging Face knows.
-const SPLITS: [&str; 6] = ["train", "validation", "valid", "dev", "test", "eval"];
+const SPLITS: [&str; 7] = ["train", "validation", "valid", "val", "dev", "test", "eval"];
 
 /// The paths, relative to `top`, of the files directly in its folder `folder`; none if it cannot be read.
 fn list_files(top: &Path, folder: &Path) -> Vec<PathBuf> {

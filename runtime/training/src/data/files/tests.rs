@@ -33,6 +33,25 @@ fn the_files_of_a_split_are_found_as_hugging_face_lays_them_out() {
     assert_eq!(found(&["training.json", "my_train.json"], "train"), ["my_train.json"]);
 }
 
+#[test]
+fn other_names_of_a_split_count_where_no_file_has_its_own() {
+    assert_eq!(found(&["train.jsonl", "valid.jsonl"], "validation"), ["valid.jsonl"]);
+    assert_eq!(found(&["train.jsonl", "val/a.jsonl"], "validation"), ["val/a.jsonl"]);
+    assert_eq!(found(&["dev.jsonl", "validation.jsonl"], "validation"), ["validation.jsonl"]);
+    assert_eq!(found(&["a.jsonl", "b.jsonl"], "train"), ["a.jsonl", "b.jsonl"]);
+}
+
+#[test]
+fn a_name_on_the_hub_that_is_no_address_is_told_the_address() {
+    let hint = |name: &str| find_files(Path::new(name), "train", true).unwrap_err().explanation().hint.unwrap();
+    for name in ["nobody-here/alpaca", "https://huggingface.co/datasets/nobody-here/alpaca/tree/main"] {
+        assert!(hint(name).ends_with("such as `hf://datasets/nobody-here/alpaca`"), "{}", hint(name));
+    }
+    for path in ["nothing", "no-folder/answers.jsonl", "/no-folder/answers", "src/answers"] {
+        assert_eq!(find_files(Path::new(path), "train", true).unwrap(), [Path::new(path)]);
+    }
+}
+
 /// What `datasets.data_files.get_data_patterns` of datasets 5.2 finds.
 #[test]
 fn shards_are_of_the_split_before_their_number_and_descriptions_are_no_data() {
