@@ -7,6 +7,9 @@ use serde_json::{Map, Value};
 /// The fields of a message that may hold its reasoning. Templates read the first, some the second.
 const REASONING: [&str; 3] = ["reasoning_content", "thinking", "reasoning"];
 
+/// The fields of a message that say whether it is learned, as in data of axolotl.
+pub const LEARNED_FLAGS: [&str; 2] = ["train", "training"];
+
 /// One message of a conversation: its role and its text.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Message {
@@ -32,9 +35,10 @@ impl Message {
     }
 
     /// Whether the message is an answer to learn from: one without the field `weight` of 0, by which OpenAI's format
-    /// for fine-tuning leaves an answer out.
+    /// for fine-tuning leaves an answer out, and without one of [`LEARNED_FLAGS`] that is false.
     pub(super) fn is_learned(&self) -> bool {
-        self.is_answer() && self.fields.get("weight").and_then(Value::as_f64) != Some(0.0)
+        let is_left_out = LEARNED_FLAGS.iter().any(|name| self.fields.get(*name) == Some(&Value::Bool(false)));
+        self.is_answer() && !is_left_out && self.fields.get("weight").and_then(Value::as_f64) != Some(0.0)
     }
 
     /// The fields that a template sees: role, content unless it was null or missing, and all other fields except null

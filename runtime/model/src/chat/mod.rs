@@ -17,7 +17,7 @@ mod template;
 mod tests;
 
 pub use continuation::Continuation;
-pub use message::{Conversation, Message};
+pub use message::{Conversation, LEARNED_FLAGS, Message};
 pub use records::{
     Answers, Encoded, Example, encode_conversation, encode_preference, encode_prompt, encode_prompt_completion,
     encode_text,

@@ -33,7 +33,7 @@ pub(super) fn find(
     let Some(last) = learned.len().checked_sub(1) else {
         let hint = match turns.is_empty() {
             true => "give at least one message the role `assistant`",
-            false => "leave the record out: the `weight` of every answer is 0",
+            false => "leave the record out: its answers are left out by `weight` or `train`",
         };
         return Err(error::explain("the conversation has no answer to learn from").with_hint(hint).into());
     };

@@ -145,11 +145,22 @@ fn an_answer_of_weight_0_is_no_target() {
         assert_eq!(chats.targets(&template, &messages, Answers::All), "two<|end|>\n", "{name}");
         weigh(&mut messages[3], 0);
         let error = chats.encode(&template, &messages, Answers::All).unwrap_err();
-        assert_eq!(error.hint().unwrap(), "leave the record out: the `weight` of every answer is 0");
+        assert_eq!(error.hint().unwrap(), "leave the record out: its answers are left out by `weight` or `train`");
         weigh(&mut messages[1], 1);
         assert_eq!(chats.targets(&template, &messages, Answers::Last), "one<|end|>\n", "{name}");
         weigh(&mut messages[1], 0);
         weigh(&mut messages[3], 1);
+    }
+}
+
+#[test]
+fn an_answer_whose_train_or_training_is_false_is_no_target() {
+    let chats = Chats::open();
+    for name in ["train", "training"] {
+        let mut messages = talk(&[("user", "a"), ("assistant", "one"), ("user", "b"), ("assistant", "two")]);
+        messages[1].fields.insert(name.into(), false.into());
+        messages[3].fields.insert(name.into(), true.into());
+        assert_eq!(chats.targets(&chats.template("marked"), &messages, Answers::All), "two<|end|>\n", "{name}");
     }
 }
 

@@ -147,7 +147,7 @@ impl Dataset {
         for file in files {
             digests.push((reader.read_file(file)?, file.weight));
         }
-        let Reader { shape, examples, mut report, wrong_lists, format, .. } = reader;
+        let Reader { shape, examples, mut report, wrong_lists, format, first_hint, .. } = reader;
         report.length = reading.length;
         report.tokens = examples.iter().map(Example::tokens).sum();
         report.targets = examples.iter().map(Example::targets).sum();
@@ -155,7 +155,7 @@ impl Dataset {
             examples.iter().flat_map(|example| &example.sides).map(|side| side.ids.len()).max().unwrap_or(0);
         let name = name_of(files);
         let Some(shape) = shape.filter(|_| !examples.is_empty()) else {
-            return Err(no_example(&name, &report, &reading.wanted, format).into());
+            return Err(no_example(&name, &report, &reading.wanted, format, first_hint.as_deref()).into());
         };
         let digests = (combined_digest(&digests), token_digest(&examples));
         Ok(Self { wrong_lists, ..Self::of_examples(name, shape, examples, report, digests) })

@@ -5,8 +5,8 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use serde::Deserialize;
-use serde_json::Value;
 use serde_json::value::RawValue;
+use serde_json::{Map, Value};
 use tunebox_foundation::explain::Explanation;
 
 use super::shape::Shape;
@@ -60,15 +60,22 @@ pub(super) fn unwanted_shape(found: Shape, wanted: &[Shape]) -> Fault {
     fault.with_hint(accepted_fields(wanted)).into()
 }
 
-/// Builds the fault about a record whose fields, named in `fields`, match no shape and no layout. Lists the fields of
-/// the shapes `wanted`.
-pub(super) fn unknown_shape(fields: &[&str], wanted: &[Shape]) -> Fault {
-    let quoted = fields.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
+/// Builds the fault about a record whose fields match no shape and no layout. Lists the fields of the shapes `wanted`,
+/// with an example of `data.map` if the record has fields with text that could be a prompt and its completion.
+pub(super) fn unknown_shape(record: &Map<String, Value>, wanted: &[Shape]) -> Fault {
+    let quoted = record.keys().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
     let what = "the record has none of the known shapes";
     let what =
-        if fields.is_empty() { format!("{what}, and no fields") } else { format!("{what}: its fields are {quoted}") };
-    let hint = mapping_hint(wanted);
-    Explanation::new("data", what).with_hint(hint).into()
+        if record.is_empty() { format!("{what}, and no fields") } else { format!("{what}: its fields are {quoted}") };
+    let texts = record.iter().filter(|(_, value)| value.is_string()).map(|(name, _)| name.as_str());
+    let map = match texts.collect::<Vec<_>>()[..] {
+        [text] if wanted.contains(&Shape::Text) => format!("text = \"{text}\""),
+        [prompt, completion, ..] if wanted.contains(&Shape::PromptCompletion) => {
+            format!("prompt = \"{prompt}\", completion = \"{completion}\"")
+        }
+        _ => return Explanation::new("data", what).with_hint(mapping_hint(wanted)).into(),
+    };
+    Explanation::new("data", what).with_hint(format!("{}, such as `{{ {map} }}`", mapping_hint(wanted))).into()
 }
 
 /// A sentence that lists the fields of each wanted shape, and says how fields of other names are read.

@@ -2,6 +2,7 @@
 //!
 //! The first record of a file decides: its layout holds for all of the file.
 
+mod columns;
 mod conversation;
 
 use std::collections::BTreeMap;
@@ -12,7 +13,8 @@ use tunebox_foundation::nearest::nearest;
 
 use super::fault::{self, Fault};
 use super::shape::Shape;
-use conversation::{assistant, is_share_gpt, read_conversation, read_history, wrap_tools};
+use columns::{CONVERSATIONS, find_columns, is_native};
+use conversation::{assistant, read_conversation, read_history, wrap_tools};
 
 /// The fields that `data.map` may give.
 const FIELDS: [&str; 14] = [
@@ -35,29 +37,6 @@ const FIELDS: [&str; 14] = [
 /// Names of columns by the field that they are read as.
 pub type FieldMap = BTreeMap<String, String>;
 
-/// A layout with a question and its answer in two columns.
-struct Pair {
-    /// What the layout is known as; empty if it has no name.
-    name: &'static str,
-    prompt: &'static str,
-    /// A column with further text of the prompt, which may be empty or missing.
-    context: Option<&'static str>,
-    answer: &'static str,
-}
-
-/// The layouts with a question and its answer. The first whose columns a record has is taken, so the most specific come
-/// first.
-const PAIRS: [Pair; 8] = [
-    Pair { name: ALPACA, prompt: "instruction", context: Some("input"), answer: "output" },
-    Pair { name: "Dolly", prompt: "instruction", context: Some("context"), answer: "response" },
-    Pair { name: "", prompt: "question", context: None, answer: "answer" },
-    Pair { name: "", prompt: "question", context: None, answer: "response" },
-    Pair { name: "", prompt: "prompt", context: None, answer: "response" },
-    Pair { name: "", prompt: "query", context: None, answer: "response" },
-    Pair { name: "", prompt: "problem", context: None, answer: "solution" },
-    Pair { name: "", prompt: "input", context: None, answer: "output" },
-];
-
 /// What the layout of Alpaca is known as.
 const ALPACA: &str = "Alpaca";
 
@@ -67,9 +46,6 @@ const HISTORY: &str = "history";
 
 /// What the layout of ShareGPT is known as.
 const SHARE_GPT: &str = "ShareGPT";
-
-/// The columns that hold a conversation.
-const CONVERSATIONS: [&str; 3] = ["conversations", "conversation", "messages"];
 
 /// The layout of a file, and how it is converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -170,10 +146,24 @@ impl Layout {
             columns.insert(columns.len() - 1, HISTORY);
             fields = vec!["messages"];
         }
+        if self.is_labeled_conversation() {
+            fields = vec!["prompt", "completion", "label"];
+        }
         let columns = columns.join(", ");
         let layout = if self.name.is_empty() { columns } else { format!("{} layout ({columns})", self.name) };
-        let turns = if self.has_template && self.shape != Shape::Messages { ", as turns of a chat" } else { "" };
+        let has_texts = self.shape != Shape::Messages && self.conversation().is_none();
+        let turns = if self.has_template && has_texts { ", as turns of a chat" } else { "" };
         format!("{layout} read as {}{turns}", join_words(&fields))
+    }
+
+    /// The column with a conversation that becomes the field of this name; `None` if all columns are texts.
+    fn conversation(&self) -> Option<(&'static str, &'static str)> {
+        self.columns.iter().copied().find(|(_, column)| CONVERSATIONS.contains(column))
+    }
+
+    /// Whether a conversation becomes a prompt and its last message a completion with a label.
+    fn is_labeled_conversation(&self) -> bool {
+        self.shape == Shape::Unpaired && self.conversation().is_some()
     }
 
     /// Whether a question, its answer and the turns before them become one conversation.
@@ -211,12 +201,17 @@ impl Layout {
         let taken: Vec<Value> = self.columns.iter().filter_map(|(_, column)| object.shift_remove(*column)).collect();
         for ((field, column), value) in self.columns.iter().zip(taken) {
             let value = match (*field, value) {
-                ("messages", Value::Array(items)) => read_conversation(column, items, system.as_deref())?,
+                ("messages" | "prompt", Value::Array(items)) if CONVERSATIONS.contains(column) => {
+                    read_conversation(column, items, system.as_deref())?
+                }
+                ("chosen" | "rejected", message @ Value::Object(_)) => read_conversation(column, vec![message], None)?,
                 ("prompt", Value::String(text)) => {
                     let text = add_context(text, context.as_ref());
                     write_prompt(text, system.as_deref(), is_chat.then(|| history.clone()))
                 }
-                ("completion" | "chosen" | "rejected", Value::String(text)) if is_chat => {
+                ("completion" | "chosen" | "rejected", Value::String(text))
+                    if is_chat || self.conversation().is_some() =>
+                {
                     Value::Array(vec![assistant(text)])
                 }
                 (_, value) => value,
@@ -226,7 +221,12 @@ impl Layout {
         if self.has_history() {
             self.join_turns(object)?;
         }
-        Ok(self.columns.iter().map(|(field, column)| ((*field).to_owned(), (*column).to_owned())).collect())
+        let mut columns: Vec<(&str, &str)> = self.columns.clone();
+        if let Some((_, column)) = self.conversation().filter(|_| self.is_labeled_conversation()) {
+            split_last_turn(object, column)?;
+            columns.extend([("prompt", column), ("completion", column)]);
+        }
+        Ok(columns.into_iter().map(|(field, column)| (field.to_owned(), column.to_owned())).collect())
     }
 
     /// Replaces the messages of prompt and completion by one conversation, `messages`. Fails if one of them is no list.
@@ -241,6 +241,20 @@ impl Layout {
         object.insert("messages".into(), turns.into());
         Ok(())
     }
+}
+
+/// Replaces the field `messages` by `completion`, its last message, and `prompt`, those before it. Fails if the last
+/// message is no answer; `column` is the name of the conversation in the file.
+fn split_last_turn(object: &mut Map<String, Value>, column: &str) -> Result<(), Fault> {
+    let mut turns = object.shift_remove("messages").unwrap_or_default();
+    let last = turns.as_array_mut().and_then(Vec::pop).filter(|last| last["role"] == "assistant");
+    let Some(last) = last else {
+        let problem = Explanation::new("data", format!("the last message of `{column}` is no answer of the assistant"));
+        return Err(problem.with_why("the label is that of the last answer").into());
+    };
+    object.insert("prompt".into(), turns);
+    object.insert("completion".into(), vec![last].into());
+    Ok(())
 }
 
 /// Adds the text of its context to an instruction, after a blank line. Leaves out a context that is empty or no text.
@@ -260,51 +274,6 @@ fn write_prompt(text: String, system: Option<&str>, history: Option<Vec<Value>>)
     };
     let system = system.map(|system| json!({ "role": "system", "content": system }));
     system.into_iter().chain(history).chain([json!({ "role": "user", "content": text })]).collect()
-}
-
-/// Whether an object has the fields of `shape` as they are. Messages must not be in the layout of ShareGPT, and a pair
-/// of answers needs a prompt unless the answers are messages.
-fn is_native(object: &Map<String, Value>, shape: Shape) -> bool {
-    match shape {
-        Shape::Messages => object.get("messages").is_some_and(|list| !is_share_gpt(list)),
-        Shape::Preference => {
-            shape.is_complete(object)
-                && (object.contains_key("prompt") || object.get("chosen").is_some_and(|chosen| !chosen.is_string()))
-        }
-        _ => shape.is_complete(object),
-    }
-}
-
-/// Finds the columns of a layout from which a record of `shape` can be read; `None` for shapes without such layouts. A
-/// question with a `history` is a conversation, but without a chat template only if the history has turns.
-fn find_columns(object: &Map<String, Value>, shape: Shape, has_template: bool) -> Option<Layout> {
-    let has = |name: &str| object.contains_key(name);
-    let layout = |name, columns, context| Some(Layout { name, shape, columns, context, has_template });
-    if shape == Shape::Messages
-        && let Some(column) = CONVERSATIONS.into_iter().find(|name| object.get(*name).is_some_and(Value::is_array))
-    {
-        let name = if object.get(column).is_some_and(is_share_gpt) { SHARE_GPT } else { "" };
-        return layout(name, vec![("messages", column)], None);
-    }
-    let has_turns = |turns: &Value| read_history(HISTORY, turns.clone()).map_or(true, |turns| !turns.is_empty());
-    let has_history = object.get(HISTORY).is_some_and(|turns| has_template || has_turns(turns));
-    PAIRS.iter().find_map(|pair| {
-        let (prompt, answer) = (("prompt", pair.prompt), has(pair.answer));
-        let columns = match shape {
-            Shape::Messages if answer && has_history && pair.name == ALPACA => {
-                vec![prompt, ("completion", pair.answer)]
-            }
-            Shape::PromptCompletion if answer => vec![prompt, ("completion", pair.answer)],
-            Shape::Unpaired if answer && has("label") => vec![prompt, ("completion", pair.answer)],
-            Shape::Preference if has("chosen") && has("rejected") => {
-                vec![prompt, ("chosen", "chosen"), ("rejected", "rejected")]
-            }
-            Shape::Prompts if answer => vec![prompt, ("answer", pair.answer)],
-            _ => return None,
-        };
-        let context = pair.context.filter(|name| has(name));
-        has(pair.prompt).then(|| layout(pair.name, columns, context))?
-    })
 }
 
 /// Joins words as in a sentence: `a, b and c`; empty without words.

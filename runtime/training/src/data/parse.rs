@@ -76,7 +76,9 @@ fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<S
         }
         Err(error) => {
             let what = format!("the line is not JSON: {}", fault::json_problem(&error));
-            let fault = Explanation::new("data", what).with_hint(example("line", wanted));
+            let is_text = wanted.contains(&Shape::Text) && !text.trim_start().starts_with(['{', '[']);
+            let plain = if is_text { "a text is a line `{\"text\": \"…\"}`; " } else { "" };
+            let fault = Explanation::new("data", what).with_hint(plain.to_owned() + &example("line", wanted));
             Err((fault.into(), characters(error.column().saturating_sub(1)) + 1))
         }
     }
@@ -102,8 +104,7 @@ fn find_shape(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Resu
         let field = shape.facts().required.iter().find(|field| !object.contains_key(**field))?;
         Some(missing_field(text, object, field, *shape))
     });
-    let fields: Vec<&str> = object.keys().map(String::as_str).collect();
-    Err(missing.unwrap_or_else(|| (fault::unknown_shape(&fields, wanted), start)))
+    Err(missing.unwrap_or_else(|| (fault::unknown_shape(object, wanted), start)))
 }
 
 /// The fault about a field that a record of `shape` lacks, with its column: that of the field that was probably meant,
@@ -119,15 +120,20 @@ fn missing_field(text: &str, object: &Map<String, Value>, field: &str, shape: Sh
 /// booleans become columns, and lists of numbers become lists if the shape has columns for tokens; all others are
 /// ignored.
 ///
-/// Fails for a field of the wrong type, an empty list of messages, a conversation without the role `assistant`, and an
-/// empty text except in pairs of prompt and answer.
+/// Fails for a field of the wrong type, an empty list of messages, a conversation without the role `assistant`, an
+/// empty text except in pairs of prompt and answer, and for images, video and audio beside the text.
 fn read_record(mut fields: Fields<'_>, shape: Shape) -> Result<Record, LocatedFault> {
+    fields.check_media()?;
     let content = match shape {
         Shape::Messages => {
             let messages = fields.take_messages("messages")?;
             if !messages.iter().any(|message| message.role == "assistant") {
-                let fault = Explanation::new("data", "no message has the role `assistant`");
-                let fault = fault.with_why("the answers of the assistant are what is learned");
+                let mut roles: Vec<String> = messages.iter().map(|message| format!("`{}`", message.role)).collect();
+                roles.sort_unstable();
+                roles.dedup();
+                let why = format!("the answers of the assistant are what is learned; there is {}", roles.join(", "));
+                let fault = Explanation::new("data", "no message has the role `assistant`").with_why(why);
+                let fault = fault.with_hint("the roles are `system`, `user`, `assistant` and `tool`");
                 return Err((fault.into(), fields.column("messages")));
             }
             Content::Messages(messages)

@@ -111,8 +111,14 @@ fn excerpt(line: &str, column: usize) -> (String, usize) {
 }
 
 /// Builds the error about files of this format that gave no example, because their lines are blank, wrong or too long.
-/// `wanted` are the shapes that the method learns from.
-pub(super) fn no_example(name: &str, report: &Report, wanted: &[Shape], format: Format) -> Explanation {
+/// `wanted` are the shapes that the method learns from, `first_hint` is the hint about the first line that was skipped.
+pub(super) fn no_example(
+    name: &str,
+    report: &Report,
+    wanted: &[Shape],
+    format: Format,
+    first_hint: Option<&str>,
+) -> Explanation {
     let Report { lines, skipped, dropped, length, .. } = report;
     let unit = format.unit();
     let hint = if format == Format::Lines { example(unit, wanted) } else { mapping_hint(wanted) };
@@ -121,7 +127,8 @@ pub(super) fn no_example(name: &str, report: &Report, wanted: &[Shape], format: 
         (None, true) => (format!("the file has no {unit}s"), hint),
         (Some(first), true) => {
             let (count, place) = (skipped.len(), format.place(first.line));
-            (format!("{count} of {lines} {unit}s are wrong; {place}: {}", first.reason), hint)
+            let why = format!("{count} of {lines} {unit}s are wrong; {place}: {}", first.reason);
+            (why, first_hint.map_or(hint, str::to_owned))
         }
         (_, false) => (
             format!("{} of {lines} {unit}s have no target token within `data.max-length`", dropped.len()),

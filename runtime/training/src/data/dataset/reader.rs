@@ -34,6 +34,8 @@ pub(super) struct Reader<'a> {
     pub(super) wrong_lists: BTreeMap<String, String>,
     /// The format of the file that was read last.
     pub(super) format: Format,
+    /// What to do about the first line that was skipped.
+    pub(super) first_hint: Option<String>,
 }
 
 /// The file that is read at present.
@@ -57,6 +59,7 @@ impl<'a> Reader<'a> {
             report: Report::default(),
             wrong_lists: BTreeMap::new(),
             format: Format::Lines,
+            first_hint: None,
         }
     }
 
@@ -100,7 +103,10 @@ impl<'a> Reader<'a> {
             match example {
                 Ok(example) => self.add_example(&present.name, example),
                 Err((fault, _)) if self.reading.skip_bad => {
-                    self.skip(&present.name, format, line.number, fault.what)?
+                    if self.report.skipped.is_empty() {
+                        self.first_hint = fault.hint;
+                    }
+                    self.skip(&present.name, format, line.number, fault.what)?;
                 }
                 Err(fault) => {
                     let wrong =

@@ -12,7 +12,7 @@ use super::*;
 #[test]
 fn a_file_of_records_that_are_too_long_gets_a_hint_to_raise_the_length() {
     let report = Report { lines: 2, dropped: vec![1, 2], length: 4, ..Report::default() };
-    let hint = |report: &Report| no_example("a.jsonl", report, &[Shape::Preference], Format::Lines).hint.unwrap();
+    let hint = |report: &Report| no_example("a.jsonl", report, &[Shape::Preference], Format::Lines, None).hint.unwrap();
     assert!(hint(&report).starts_with("raise `data.max-length`"), "{}", hint(&report));
     assert!(hint(&Report::default()).contains("\"rejected\""), "{}", hint(&Report::default()));
 }
@@ -25,6 +25,7 @@ fn a_line_that_is_no_record_gets_an_example_of_what_the_method_takes() {
     };
     let pair = r#"every line is one JSON object, such as {"prompt": "…", "chosen": "…", "rejected": "…"}"#;
     assert_eq!(hint("preference"), pair);
+    assert!(hint("supervised").starts_with(r#"a text is a line `{"text": "…"}`; every line"#));
     assert!(hint("supervised").ends_with(r#"such as {"prompt": "…", "completion": "…"}"#));
     for shape in Shape::all() {
         assert_eq!(shape_of_line(shape.facts().example.as_bytes(), &[shape]), Some(shape));

@@ -155,6 +155,48 @@ fn questions_with_answers_are_read_as_the_method_needs_them() {
 }
 
 #[test]
+fn a_conversation_with_a_label_is_a_prompt_and_the_last_answer() {
+    let messages = json!([
+        { "role": "user", "content": "a" }, { "role": "assistant", "content": "b" },
+        { "role": "user", "content": "c" }, { "role": "assistant", "content": "d" },
+    ]);
+    let share_gpt = json!([{ "from": "human", "value": "c" }, { "from": "gpt", "value": "d" }]);
+    for (record, wanted, before) in [
+        (json!({ "messages": messages, "label": false }), "messages, label", 3),
+        (json!({ "conversations": share_gpt, "kto_tag": 0 }), "ShareGPT layout (conversations, kto_tag)", 1),
+    ] {
+        let (layout, read) = convert(&record, "unpaired", true);
+        assert_eq!(layout.unwrap(), format!("{wanted} read as prompt, completion and label"));
+        assert_eq!(read.columns["label"], 0.0);
+        let Content::PromptCompletion(prompt, completion) = read.content else { panic!("a pair") };
+        assert_eq!((turns(&prompt).len(), turns(&completion)), (before, vec![("assistant", "d")]));
+    }
+    let record = json!({ "instruction": "a", "output": "b", "kto_tag": true });
+    let (layout, read) = convert(&record, "unpaired", false);
+    assert_eq!(layout.unwrap(), "Alpaca layout (instruction, output, kto_tag) read as prompt, completion and label");
+    assert_eq!(read.columns["label"], 1.0);
+    let open = json!({ "messages": [{ "role": "user", "content": "a" }], "label": true }).to_string();
+    let wanted = Shape::of_method("unpaired").unwrap();
+    let (_, layout) = find_layout(open.as_bytes(), &wanted, &Conversion::default(), true).unwrap();
+    let conversion = Conversion { layout, ..Conversion::default() };
+    let (fault, _) = Record::parse_converted(open.as_bytes(), &wanted, &conversion).unwrap_err();
+    assert_eq!(fault.what, "the last message of `messages` is no answer of the assistant");
+}
+
+#[test]
+fn a_conversation_with_two_last_answers_is_a_preference() {
+    let turn = |from: &str, value: &str| json!({ "from": from, "value": value });
+    let record =
+        json!({ "conversations": [turn("human", "q")], "chosen": turn("gpt", "good"), "rejected": turn("gpt", "bad") });
+    let (layout, read) = convert(&record, "preference", true);
+    let told = "ShareGPT layout (conversations, chosen, rejected) read as prompt, chosen and rejected";
+    assert_eq!(layout.unwrap(), told);
+    let Content::Preference(prompt, chosen, rejected) = read.content else { panic!("a preference") };
+    assert_eq!(turns(&prompt), [("user", "q")]);
+    assert_eq!((turns(&chosen), turns(&rejected)), (vec![("assistant", "good")], vec![("assistant", "bad")]));
+}
+
+#[test]
 fn preferences_come_with_a_question_or_repeat_their_prompt() {
     let record = json!({ "system": "", "question": "q", "chosen": "good", "rejected": "bad" });
     let (layout, read) = convert(&record, "preference", true);

@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use serde_json::{Map, Value};
-use tunebox_model::chat::Message;
+use tunebox_foundation::explain::Explanation;
+use tunebox_model::chat::{LEARNED_FLAGS, Message};
 
 use super::missing_field;
 use crate::data::fault::{self, LocatedFault, describe_type, value_column};
@@ -132,7 +133,8 @@ impl Fields<'_> {
 
     /// Reads `item`, the message at position `index` (from 0) of the field `list`. Its `role` must be non-empty text;
     /// its `content` text or a list of text parts, or null or missing if the message has `tool_calls`. The `weight` of
-    /// an answer must be 0, which says that the answer is not learned, or 1.
+    /// an answer must be 0, which says that the answer is not learned, or 1. A message that is no answer cannot be
+    /// marked as learned by `train` or `training`.
     fn read_message(&self, list: &str, index: usize, item: Value) -> Result<Message, LocatedFault> {
         let list = self.column_name(list);
         let wrong = |name: Option<&str>, found: &str, wanted: &str| {
@@ -158,7 +160,13 @@ impl Fields<'_> {
         if let Some(weight) = weight.filter(|weight| ![Some(0.0), Some(1.0)].contains(&weight.as_f64())) {
             return Err(wrong(Some("weight"), &weight.to_string(), "0 or 1"));
         }
-        serde_json::from_value(item).map_err(|_| wrong(Some("content"), "a list", "a list of text parts"))
+        let is_marked = |name: &&&str| object.get(**name) == Some(&Value::Bool(true));
+        if let Some(name) = LEARNED_FLAGS.iter().find(is_marked).filter(|_| !is_answer) {
+            return Err(wrong(Some(*name), "true for a message that is no answer", "an answer of the assistant"));
+        }
+        let problem = |error: serde_json::Error| Explanation::new("data", format!("`{list}[{index}]`: {error}"));
+        let place = value_column(self.text, &[list, &index.to_string(), "content"]);
+        serde_json::from_value(item).map_err(|error| (problem(error).into(), place))
     }
 
     /// Removes `prompt` and `completion`, each a text (an empty one, too) or a non-empty list of messages, and returns
@@ -199,9 +207,9 @@ impl Fields<'_> {
     /// Removes `chosen`, `rejected` and, if present (null is a fault), `prompt`, and returns them; each is a text or a
     /// non-empty list of messages.
     ///
-    /// Without `prompt`, both answers must be lists of messages, and the prompt is the messages with which both begin,
-    /// which are cut from them; it may be empty. The answers are also cut in this way, and a `prompt` of text is
-    /// ignored, if both lists begin with a message that is no answer, because they then repeat the prompt. Another
+    /// Without `prompt`, the prompt is what both answers begin with, which is cut from them: messages, of which there
+    /// may be none, or text ([`split_shared_text`]). Lists of answers are also cut in this way, and a `prompt` of text
+    /// is ignored, if both lists begin with a message that is no answer, because they then repeat the prompt. Another
     /// `prompt` of text beside lists of messages becomes a message of the user.
     pub(super) fn take_preference(&mut self) -> Result<Content, LocatedFault> {
         let (chosen, rejected) = (self.take_text_or_messages("chosen")?, self.take_text_or_messages("rejected")?);
@@ -221,8 +229,17 @@ impl Fields<'_> {
             Some(prompt) => return Ok(Content::Preference(prompt, chosen, rejected)),
             None => {}
         }
-        let (TextOrMessages::Messages(mut prompt), TextOrMessages::Messages(mut rejected)) = (chosen, rejected) else {
-            return Err(missing_field(self.text, self.object, "prompt", Shape::Preference));
+        let (mut prompt, mut rejected) = match (chosen, rejected) {
+            (TextOrMessages::Messages(chosen), TextOrMessages::Messages(rejected)) => (chosen, rejected),
+            (TextOrMessages::Text(chosen), TextOrMessages::Text(rejected)) => {
+                let parts = split_shared_text(&chosen, &rejected).map(|part| TextOrMessages::Text(part.to_owned()));
+                let [prompt, chosen, rejected] = parts;
+                if prompt != TextOrMessages::Text(String::new()) {
+                    return Ok(Content::Preference(prompt, chosen, rejected));
+                }
+                return Err(missing_field(self.text, self.object, "prompt", Shape::Preference));
+            }
+            _ => return Err(missing_field(self.text, self.object, "prompt", Shape::Preference)),
         };
         let shared = prompt.iter().zip(&rejected).take_while(|(one, other)| one == other).count();
         let (chosen, rejected) = (prompt.split_off(shared), rejected.split_off(shared));
@@ -244,6 +261,24 @@ impl Fields<'_> {
         let fields = further.map(|(name, value)| (name.clone(), text(value))).collect();
         self.object.remove("answer");
         Ok(Content::Prompt(prompt, fields))
+    }
+
+    /// Checks that no images, video or audio belong to the text: a list of them that is not empty, or one beside a text
+    /// that has its placeholder, such as `<image>`. The text would be trained on without them.
+    pub(super) fn check_media(&self) -> Result<(), LocatedFault> {
+        for medium in ["image", "video", "audio"] {
+            let list = format!("{medium}s");
+            let has_list = self.object.get(&list).is_some_and(|items| items.get(0).is_some());
+            let has_placeholder = self.object.contains_key(medium) && self.text.contains(&format!("<{medium}>"));
+            if has_list || has_placeholder {
+                let name = if has_list { list.as_str() } else { medium };
+                let fault =
+                    Explanation::new("data", format!("`{name}` is beside the text, and only text is trained on"));
+                let fault = fault.with_hint("take records without images, video and audio");
+                return Err((fault.into(), value_column(self.text, &[name])));
+            }
+        }
+        Ok(())
     }
 
     /// Checks that the field `label` is there and is a boolean, 0 or 1, or in a table of text one of these as text.
@@ -271,4 +306,14 @@ impl Fields<'_> {
     fn wrong_type(&self, name: &str, found: Option<&Value>, wanted: &str) -> LocatedFault {
         (fault::wrong_type(self.column_name(name), describe_type(found), wanted), self.column(name))
     }
+}
+
+/// Splits two answers that repeat their prompt into the text with which both begin, without a blank at its end, and the
+/// rest of each, as TRL's `extract_prompt` does.
+fn split_shared_text<'a>(chosen: &'a str, rejected: &'a str) -> [&'a str; 3] {
+    let pairs = chosen.chars().zip(rejected.chars());
+    let shared: usize = pairs.take_while(|(one, other)| one == other).map(|(one, _)| one.len_utf8()).sum();
+    let prompt = &chosen[..shared];
+    let prompt = prompt.strip_suffix(' ').unwrap_or(prompt);
+    [prompt, &chosen[prompt.len()..], &rejected[prompt.len()..]]
 }

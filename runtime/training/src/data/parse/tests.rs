@@ -183,3 +183,61 @@ fn tools_are_a_list_or_one_as_text() {
         assert!(tools(wrong).unwrap_err().0.what.contains("`tools`"), "{wrong}");
     }
 }
+
+#[test]
+fn two_texts_with_one_beginning_share_it_as_the_prompt() {
+    let content = |chosen: &str, rejected: &str| {
+        read(&serde_json::json!({ "chosen": chosen, "rejected": rejected }).to_string(), "preference")
+            .map(|record| record.content)
+    };
+    let text = |text: &str| TextOrMessages::Text(text.into());
+    // TRL's `extract_prompt` splits these in the same way.
+    for (chosen, rejected, wanted) in [
+        (
+            "\n\nHuman: Hi\n\nAssistant: Yes",
+            "\n\nHuman: Hi\n\nAssistant: No",
+            ["\n\nHuman: Hi\n\nAssistant:", " Yes", " No"],
+        ),
+        ("Größe: ja", "Größe: nö", ["Größe:", " ja", " nö"]),
+        ("a\nb", "a\nc", ["a\n", "b", "c"]),
+    ] {
+        let [prompt, good, bad] = wanted.map(text);
+        assert_eq!(content(chosen, rejected).unwrap(), Content::Preference(prompt, good, bad));
+    }
+    assert_eq!(content("yes", "no").unwrap_err().0.what, "`prompt` is missing");
+}
+
+#[test]
+fn a_message_that_is_no_answer_cannot_be_marked_as_learned() {
+    let line = |role: &str, flag: &str| {
+        format!(
+            r#"{{"messages": [{{"role": "{role}", "content": "a", {flag}}}, {{"role": "assistant", "content": "b"}}]}}"#
+        )
+    };
+    for (role, flag) in [("user", r#""train": false"#), ("assistant", r#""training": false"#)] {
+        assert!(read(&line(role, flag), "supervised").is_ok(), "{role}: {flag}");
+    }
+    let (fault, _) = read(&line("user", r#""train": true"#), "supervised").unwrap_err();
+    assert!(fault.what.starts_with("`messages[0].train` is true for a message that is no answer"), "{}", fault.what);
+}
+
+#[test]
+fn images_beside_the_text_are_refused() {
+    for (line, name) in [
+        (r#"{"prompt": "<image>What?", "completion": "b", "images": ["a.png"]}"#, "images"),
+        (r#"{"prompt": "<image>What?", "completion": "b", "image": "a.png"}"#, "image"),
+    ] {
+        let (fault, _) = read(line, "supervised").unwrap_err();
+        assert_eq!(fault.what, format!("`{name}` is beside the text, and only text is trained on"));
+    }
+    for line in [
+        r#"{"prompt": "a", "completion": "b", "images": []}"#,
+        r#"{"prompt": "a", "completion": "b", "image": "a.png"}"#,
+    ] {
+        assert!(read(line, "supervised").is_ok(), "{line}");
+    }
+    let line =
+        r#"{"messages": [{"role": "user", "content": [{"type": "image"}]}, {"role": "assistant", "content": "b"}]}"#;
+    let (fault, _) = read(line, "supervised").unwrap_err();
+    assert!(fault.what.contains("is of type `image`; only text can be trained on"), "{}", fault.what);
+}
