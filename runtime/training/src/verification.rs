@@ -9,6 +9,7 @@ use std::sync::atomic::AtomicBool;
 
 use toml::{Table, Value};
 use tunebox_compute::device;
+use tunebox_compute::fused::instruction_sets;
 use tunebox_compute::precision::Compute;
 use tunebox_foundation::explain::{Explain, Explanation};
 use tunebox_foundation::{files, paths};
@@ -217,7 +218,7 @@ fn planned_lock(settings: &RunSettings) -> Result<Table, Error> {
 fn add_environment(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
     now.insert("tunebox".into(), env!("CARGO_PKG_VERSION").into());
     now.insert("system".into(), lock::write::system_name().into());
-    now.insert("processor".into(), lock::write::instruction_sets().into());
+    now.insert("processor".into(), instruction_sets().into());
     now.remove("device");
     if let Ok(device) = device::parse(&settings.file.train.device) {
         now.insert("device".into(), Value::String(device::describe(&device)));

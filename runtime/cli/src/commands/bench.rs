@@ -11,6 +11,7 @@ use tunebox_foundation::format::bytes;
 use tunebox_package::Reference;
 use tunebox_training::{BenchSettings, Measured, Phase, RunSettings, bench, component_files, find_model, model_files};
 
+use super::doctor::describe_vectors;
 use crate::access::{Access, computes_on_cpu};
 use crate::arguments::{Global, one_of};
 use crate::package::trust::TrustOptions;
@@ -138,8 +139,9 @@ impl Bench {
 /// Shows the results, one line for each part that was measured, and one for each number of prompts in generation.
 /// `steps` is the number of timed steps.
 fn show_report(terminal: Terminal, measured: &Measured, steps: u32) {
-    let Measured { model, method, precision, threads, batch, sequence, rank, .. } = measured;
+    let Measured { model, method, precision, threads, batch, sequence, rank, processor, vector_lanes, .. } = measured;
     terminal.status("Bench", format!("{model} ({precision}), {method}, {threads} threads"));
+    terminal.status("CPU", describe_vectors(*vector_lanes, processor));
     if let Some(training) = &measured.training {
         let (speed, seconds, peak) =
             (training.tokens_per_second, training.step_seconds, peak_text(training.peak_bytes));

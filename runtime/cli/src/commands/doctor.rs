@@ -4,7 +4,7 @@ use clap::Args;
 use serde::Serialize;
 use serde_json::json;
 use tunebox_compute::device::{self, DeviceInfo};
-use tunebox_compute::fused::{bf16_instruction, bf16_is_faster};
+use tunebox_compute::fused::{bf16_instruction, bf16_is_faster, instruction_sets, vector_lanes};
 use tunebox_compute::precision::SMALL_MODEL;
 use tunebox_foundation::explain::{Exit, Explain as _};
 use tunebox_package::build::python::find_tools;
@@ -34,6 +34,11 @@ impl Doctor {
         let threads = std::thread::available_parallelism().map_or(1, usize::from);
         let memory = available().map_or_else(|| "unknown".into(), bytes);
         terminal.status("Machine", format!("{threads} cores, {memory} of memory free"));
+        let (processor, lanes) = (instruction_sets(), vector_lanes());
+        terminal.status("Machine", format!("CPU {}", describe_vectors(lanes, &processor)));
+        if let Some(warning) = vector_warning(lanes) {
+            terminal.warn(warning);
+        }
         let bf16 = bf16_instruction();
         terminal.status("Machine", format!("CPU {} (`train.compute` and `--compute` change it)", number_format(bf16)));
         let devices = ["cpu", "cuda", "metal"].map(probe_device);
@@ -56,7 +61,7 @@ impl Doctor {
         let python = find_tools(None)
             .map_or_else(|error| format!("{error}; needed only to build methods in Python"), |tools| tools.release);
         terminal.status("Guests", python);
-        terminal.event(json!({ "event": "doctor", "cores": threads, "bf16_products": bf16, "bf16_is_faster": bf16_is_faster(), "devices": devices, "confined": CONFINED, "rings": rings, "methods": methods, "guest_toolchain": found }));
+        terminal.event(json!({ "event": "doctor", "cores": threads, "processor": processor, "vector_lanes": lanes, "bf16_products": bf16, "bf16_is_faster": bf16_is_faster(), "devices": devices, "confined": CONFINED, "rings": rings, "methods": methods, "guest_toolchain": found }));
         if found {
             terminal.suggest("tunebox train --sample");
             return Ok(ExitStatus::Success);
@@ -99,5 +104,38 @@ fn number_format(bf16: Option<&str>) -> String {
         }
         Some(name) => format!("computes in f32; it multiplies bf16 by {name}, but slower"),
         None => "computes in f32; it has no instruction for products of bf16".into(),
+    }
+}
+
+/// Describes the vectors with which the program computes: how many f32 numbers they hold, and the instruction sets of
+/// the CPU that it uses.
+pub(super) fn describe_vectors(lanes: usize, processor: &str) -> String {
+    let sets = if processor.is_empty() { "none of the instruction sets that it knows" } else { processor };
+    if lanes == 1 {
+        format!("computes without vectors ({sets})")
+    } else {
+        format!("computes in vectors of {lanes} f32 numbers ({sets})")
+    }
+}
+
+/// Returns a warning if the program uses no vectors on this CPU.
+fn vector_warning(lanes: usize) -> Option<String> {
+    let needs = if cfg!(target_arch = "x86_64") { "AVX2 and FMA" } else { "NEON" };
+    (lanes == 1).then(|| {
+        format!("this CPU, or the virtual machine, does not offer {needs}; everything works, but several times slower")
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_cpu_without_vectors_gets_a_warning_and_others_do_not() {
+        assert_eq!(vector_warning(8), None);
+        assert!(vector_warning(1).is_some_and(|warning| warning.contains("slower")));
+        assert_eq!(describe_vectors(8, "AVX2, FMA"), "computes in vectors of 8 f32 numbers (AVX2, FMA)");
+        let scalar = "computes without vectors (none of the instruction sets that it knows)";
+        assert_eq!(describe_vectors(1, ""), scalar);
     }
 }

@@ -29,6 +29,7 @@ mod low_rank;
 mod norm;
 mod patch;
 mod prefetch;
+mod processor;
 mod product;
 #[cfg(test)]
 #[path = "tests/reference.rs"]
@@ -63,6 +64,7 @@ pub use linear::{add_linear_input_gradient, bias_gradient, linear, linear_input_
 pub use low_rank::{LowRank, adapted_input_gradient, adapted_linear, reduced_gradient};
 pub use norm::{rms_norm, rms_norm_backward, rms_norm_weight_gradient};
 pub use patch::{add_vector, remove_component, set_component};
+pub use processor::{instruction_sets, vector_lanes};
 pub use product::{bf16_instruction, bf16_is_faster};
 pub use residual::add;
 pub use rope::{RopeTable, rope};

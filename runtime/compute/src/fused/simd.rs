@@ -169,28 +169,6 @@ mod tests {
     }
 
     #[test]
-    #[cfg(target_arch = "x86_64")]
-    fn work_is_compiled_for_the_widest_vectors_of_this_processor() {
-        /// Returns the number of f32 numbers in a vector.
-        struct CountLanes;
-
-        impl pulp::WithSimd for CountLanes {
-            type Output = usize;
-
-            fn with_simd<S: pulp::Simd>(self, _: S) -> usize {
-                S::F32_LANES
-            }
-        }
-
-        let lanes = match () {
-            () if is_x86_feature_detected!("avx512f") => 16,
-            () if is_x86_feature_detected!("avx2") && is_x86_feature_detected!("fma") => 8,
-            () => 1,
-        };
-        assert_eq!(dispatch(CountLanes), lanes);
-    }
-
-    #[test]
     fn exp_keeps_what_is_not_a_number_and_vanishes_at_minus_infinity() {
         assert!(exp(f32::NAN).is_nan());
         assert_eq!(exp(f32::NEG_INFINITY), 0.0);

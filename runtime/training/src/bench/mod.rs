@@ -9,6 +9,7 @@ mod steps;
 use std::path::Path;
 
 use serde::Serialize;
+use tunebox_compute::fused::{instruction_sets, vector_lanes};
 use tunebox_compute::precision::Base;
 use tunebox_compute::{DType, device};
 use tunebox_foundation::files;
@@ -44,6 +45,10 @@ pub struct Measured {
     pub rank: u32,
     /// Number of threads that compute on the CPU.
     pub threads: usize,
+    /// The instruction sets of the CPU that the program uses, such as `AVX2, FMA`; empty for none.
+    pub processor: String,
+    /// How many f32 numbers its vectors hold; 1 without vectors.
+    pub vector_lanes: usize,
     /// The training steps.
     #[serde(flatten)]
     pub training: Option<Training>,
@@ -125,6 +130,8 @@ fn initial_results(settings: &BenchSettings) -> Result<Measured, Error> {
         sequence: settings.sequence,
         rank: settings.rank,
         threads: rayon::current_num_threads(),
+        processor: instruction_sets(),
+        vector_lanes: vector_lanes(),
         ..Measured::default()
     })
 }
@@ -235,7 +242,8 @@ mod tests {
         value.as_object().unwrap().keys().cloned().collect()
     }
 
-    const ALWAYS: [&str; 7] = ["model", "method", "precision", "batch", "sequence", "rank", "threads"];
+    const ALWAYS: [&str; 9] =
+        ["model", "method", "precision", "batch", "sequence", "rank", "threads", "processor", "vector_lanes"];
 
     #[test]
     fn only_what_is_asked_for_is_measured_and_told() {

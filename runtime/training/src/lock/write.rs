@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use serde_json::{Map, Value, json};
 use toml::Table;
 use tunebox_compute::device::DeviceInfo;
-use tunebox_compute::fused::bf16_instruction;
+use tunebox_compute::fused::instruction_sets;
 use tunebox_foundation::files;
 use tunebox_model::Source;
 use tunebox_package::Package;
@@ -131,22 +131,6 @@ fn data_table(data: &Dataset) -> Value {
 /// The processor architecture and operating system of this program, such as `x86_64-linux`.
 pub(crate) fn system_name() -> String {
     format!("{}-{}", std::env::consts::ARCH, std::env::consts::OS)
-}
-
-/// Returns the instruction sets of this CPU on which bits of results depend, such as `AVX2, FMA, AVX-512, AVX-512
-/// BF16`; empty if it has none of them.
-pub(crate) fn instruction_sets() -> String {
-    #[cfg(target_arch = "x86_64")]
-    let vectors = [
-        ("AVX2", is_x86_feature_detected!("avx2")),
-        ("FMA", is_x86_feature_detected!("fma")),
-        ("AVX-512", is_x86_feature_detected!("avx512f")),
-        ("AVX-512 VNNI", is_x86_feature_detected!("avx512vnni")),
-    ];
-    #[cfg(not(target_arch = "x86_64"))]
-    let vectors = [("NEON", cfg!(target_arch = "aarch64"))];
-    let present = vectors.into_iter().filter(|(_, is_present)| *is_present).map(|(name, _)| name);
-    present.chain(bf16_instruction()).collect::<Vec<_>>().join(", ")
 }
 
 /// The table of a device other than the CPU in a lock: chip, architecture, and versions of its software.

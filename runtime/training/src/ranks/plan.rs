@@ -4,6 +4,7 @@ use std::fs;
 use std::path::{Component, Path, PathBuf};
 
 use serde::{Deserialize, Serialize};
+use tunebox_compute::fused::instruction_sets;
 use tunebox_foundation::explain::{Explanation, ensure};
 use tunebox_foundation::files;
 use tunebox_model::RankGroup;
@@ -11,7 +12,7 @@ use tunebox_model::RankGroup;
 use crate::checkpoint::{self, Identity};
 use crate::configuration::RunSettings;
 use crate::error::Error;
-use crate::lock::write::{instruction_sets, system_name};
+use crate::lock::write::system_name;
 use crate::observer::StepEvent;
 use crate::plan::{Plan, plan};
 
