@@ -97,7 +97,10 @@ fn redactions() -> Redactions {
         // Which of these it is, is a matter of the machine.
         (
             "[NO_DEVICE]",
-            r"why:  (the NVIDIA driver's|the (driver|compiler|library) (is|does not start|of)|this machine has|its?) .*",
+            r"(?x) device\ `[a-z]+:\d+`\ is\ not\ available\n (?:\ -->\ .*\n)?
+            (?<redacted>why:\ \ (?:the\ NVIDIA\ driver's\ `libcuda|the\ driver\ (?:is\ there|does\ not\ start)
+                |the\ driver's\ library|the\ `libcuda`\ that\ is\ found|this\ machine\ has|CUDA\ is\ there\ on\ Linux) .*
+            \nhint:\ (?:name\ one\ that\ it\ has|`cpu`\ works\ everywhere))",
         ),
         ("[RUN]", r"(?m)^\S+ +\d+ .* [\d,]+/s .*$"),
         ("[ROW]", r"(?m)^ {6,}\d+ {2,}.*$"),
