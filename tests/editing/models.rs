@@ -8,7 +8,7 @@ use std::sync::atomic::AtomicBool;
 use serde_json::Value as Json;
 use tunebox_compute::Device;
 use tunebox_compute::fused::{Tap, TapSet};
-use tunebox_foundation::explain::Explain;
+use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_model::chat::{Answers, Conversation, Message, encode_conversation};
 use tunebox_model::generate::{Sampling, generate};
 use tunebox_model::rows::Rows;
@@ -21,6 +21,14 @@ use crate::support::tiny_run::TestObserver;
 
 /// A run of the sample, with its own file for the method.
 fn sample(runs: &Path, method: &str, name: &str, more: &[&str]) -> Result<PathBuf, Error> {
+    let settings = sample_settings(runs, method, name, more)?;
+    let summary = run(plan(settings)?, &mut TestObserver::new(), &AtomicBool::new(false))?;
+    assert!(!summary.interrupted);
+    Ok(runs.join(name))
+}
+
+/// The settings of such a run.
+fn sample_settings(runs: &Path, method: &str, name: &str, more: &[&str]) -> Result<RunSettings, Error> {
     let folder = root().join("runtime/training/sample");
     let mut list = vec![
         format!("run.folder={}", runs.display()),
@@ -30,10 +38,7 @@ fn sample(runs: &Path, method: &str, name: &str, more: &[&str]) -> Result<PathBu
         format!("data.path={}", folder.join(format!("{method}.jsonl")).display()),
     ];
     list.extend(more.iter().map(|text| (*text).to_owned()));
-    let settings = RunSettings::load(&folder.join(format!("{method}.toml")), &list)?;
-    let summary = run(plan(settings)?, &mut TestObserver::new(), &AtomicBool::new(false))?;
-    assert!(!summary.interrupted);
-    Ok(runs.join(name))
+    RunSettings::load(&folder.join(format!("{method}.toml")), &list)
 }
 
 fn model(path: &Path) -> Arc<Model> {
@@ -239,8 +244,21 @@ fn settings_that_leave_nothing_to_find_end_the_run_before_its_first_step() {
 #[test]
 fn a_distillation_writes_no_more_than_the_longest_prompt_leaves() {
     let runs = tempfile::tempdir().unwrap();
+    let step = ["method.on-policy=1", "train.steps=1"];
     // Of 64 tokens, the longest prompt leaves fewer than this.
-    sample(runs.path(), "distill", "short", &["method.max-tokens=128", "method.on-policy=1", "train.steps=1"]).unwrap();
+    let error = sample(runs.path(), "distill", "long", &[&step[..], &["method.max-tokens=128"]].concat()).unwrap_err();
+    assert_eq!(error.to_string(), "a completion of 128 tokens does not fit after the longest prompt of the data");
+    assert_eq!(error.exit(), Exit::Usage);
+    assert!(!runs.path().join("long").exists());
+    let (why, hint) = (error.why().unwrap(), error.hint().unwrap());
+    let room: u32 = hint.split_once("`method.max-tokens` to ").unwrap().1.split_once(' ').unwrap().0.parse().unwrap();
+    assert!(why.contains(&format!("the prompt has {} tokens", 64 - room)), "{why}");
+    let exact = format!("method.max-tokens={room}");
+    sample(runs.path(), "distill", "exact", &[&step[..], &[exact.as_str()]].concat()).unwrap();
+    // The default of the method is more, too, and is cut.
+    let mut settings = sample_settings(runs.path(), "distill", "default", &step).unwrap();
+    settings.file.method.settings.remove("max-tokens");
+    run(plan(settings).unwrap(), &mut TestObserver::new(), &AtomicBool::new(false)).unwrap();
 }
 
 #[test]

@@ -29,7 +29,8 @@ pub struct Distill {
     #[setting(default = 0.9, low = 0.0, high = 100.0)]
     sampling_temperature: f32,
 
-    /// The most tokens of a completion; at most what the longest prompt leaves of `data.max-length`.
+    /// The most tokens of a completion; at most what the longest prompt leaves of `data.max-length`. The default is less
+    /// where that is less.
     #[setting(default = 128, low = 1, high = 65536)]
     max_tokens: u32,
 
@@ -66,8 +67,8 @@ impl Method for Distill {
 }
 
 impl Distill {
-    /// One completion of the model's own for the prompt of each row. A new sampler has what the longest prompt of the run
-    /// leaves, which it keeps where that is less than `max_tokens`.
+    /// One completion of the model's own for the prompt of each row. Where the longest prompt of the run leaves less than the
+    /// default of `max_tokens`, a new sampler has that limit already; a `max-tokens` that is given is checked before the run.
     fn write(&self, rows: &Rows) -> Result<Rows> {
         let sampler = || Sampler::new().temperature(self.sampling_temperature);
         let sampler = sampler()?.max_tokens(self.max_tokens).or_else(|_| sampler())?;

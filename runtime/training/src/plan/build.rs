@@ -109,6 +109,7 @@ pub(crate) fn plan_with_method(settings: RunSettings, engine: &Engine, method: P
     let clock = destination.checkpoint.as_ref().map(|(_, state)| state.clock).or(recorded).unwrap_or_else(unix_time);
     let inputs = Inputs::open(&settings, &method, clock)?;
     check_validation(&settings, &inputs)?;
+    method.check_completion_length(&settings, &inputs.data)?;
     check_chat(&settings, inputs.policy.model())?;
     let device = inputs.policy.parameters().device().clone();
     check_device(&settings, &device::describe(&device))?;

@@ -16,7 +16,7 @@ use tunebox_sandbox::{Engine, Error as Refused, Grants, Limits, Method, StartPro
 
 use super::trust;
 use crate::configuration::{RunSettings, Underline, find_advice, find_meant_key, join, meant_key_hint};
-use crate::data::Shape;
+use crate::data::{Dataset, Shape};
 use crate::error::Error;
 use crate::observer::Version;
 
@@ -57,6 +57,22 @@ impl PlannedMethod {
     /// or it is not positive.
     pub(crate) fn new_tokens(&self) -> Option<u64> {
         self.positive_setting("max-tokens")
+    }
+
+    /// Fails if the settings of the run set `max-tokens` of a method that samples to more tokens than the longest prompt of
+    /// the data leaves of the maximum length: the sampler would refuse it in a later step. A default of the method passes.
+    pub(super) fn check_completion_length(&self, settings: &RunSettings, data: &Dataset) -> Result<(), Error> {
+        let (room, length) = (data.completion_room(), data.report.length);
+        let is_given = settings.file.method.settings.contains_key("max-tokens");
+        let wanted = self.new_tokens().filter(|wanted| is_given && self.imports("sample") && *wanted > room as u64);
+        let Some(wanted) = wanted else { return Ok(()) };
+        let what = format!("a completion of {wanted} tokens does not fit after the longest prompt of the data");
+        let why =
+            format!("the prompt has {} tokens, prompt and completion together have at most {length}", length - room);
+        let hint =
+            format!("set `method.max-tokens` to {room} or less, or raise `data.max-length`, or take shorter prompts");
+        let problem = Explanation::new("config", what).with_why(why).with_hint(hint);
+        Err(settings.error("method.max-tokens", Underline::Value, problem))
     }
 
     /// The value of the method's setting `name`; `None` unless the setting exists and is a positive integer.
