@@ -262,6 +262,22 @@ fn a_distillation_writes_no_more_than_the_longest_prompt_leaves() {
 }
 
 #[test]
+fn a_run_of_steering_that_was_stopped_is_not_resumed_without_its_first_pairs() {
+    let runs = tempfile::tempdir().unwrap();
+    let settings = |resume: bool| {
+        let mut settings = sample_settings(runs.path(), "steer", "steer", &["train.batch=4"]).unwrap();
+        settings.resume = resume;
+        settings
+    };
+    let mut observer = TestObserver { stop_after: Some(1), ..TestObserver::new() };
+    let stop = observer.stop;
+    assert!(run(plan(settings(false)).unwrap(), &mut observer, stop).unwrap().interrupted);
+    let error = run(plan(settings(true)).unwrap(), &mut TestObserver::new(), &AtomicBool::new(false)).unwrap_err();
+    let error = error.to_string();
+    assert!(error.contains("the differences of the pairs so far are not saved"), "{error}");
+}
+
+#[test]
 fn a_run_that_grants_too_little_says_which_line_is_missing() {
     let runs = tempfile::tempdir().unwrap();
     for (grants, missing) in [("[]", "weights"), ("[\"weights\"]", "text")] {

@@ -87,7 +87,7 @@ impl Method for Steer {
 
     fn finish(&mut self) -> Result<()> {
         if self.differences.is_empty() {
-            return Err(Error::new("no pair was read: a run that was resumed has to start anew"));
+            return Err(Error::new("no pair was read: the run has no batch that is not kept out by `hold-out`"));
         }
         let differences = tensor::concat(&self.differences.iter().collect::<Vec<_>>(), 1); // [layers, pairs, dimension]
         let directions = self.directions(&differences); // [layers, dimension]
@@ -99,6 +99,10 @@ impl Method for Steer {
         metric("separation", separation.mean(All));
         metric("norm", directions.norm(-1).mean(All));
         if self.held_out.is_empty() { Ok(()) } else { self.sweep(&directions) }
+    }
+
+    fn load_state(&mut self, _: &[u8]) -> Result<()> {
+        Err(Error::new("the differences of the pairs so far are not saved: start the run anew, without `--resume`"))
     }
 }
 
