@@ -19,6 +19,7 @@ import time
 import warnings
 from contextlib import contextmanager
 from datetime import datetime
+from sys import stdout
 from typing import Literal
 
 from tunebox import Batch, Error, Refused, learn, method, model, setting, tensor
@@ -31,7 +32,7 @@ class Faults:
 
     way: Literal[
         "side", "shapes", "word", "view", "number", "range", "closed", "exit", "context", "late", "own", "caught",
-        "printed", "nothing", "clock", "today", "seed", "entropy", "folder", "terminal", "bare", "silent",
+        "printed", "nothing", "input", "clock", "today", "seed", "entropy", "folder", "terminal", "bare", "silent",
     ] = setting("own", doc="How.")
     lambda_: float = setting(1.0, low=0.0, doc="A word that Python keeps.")
 
@@ -110,6 +111,9 @@ class Faults:
     def terminal(self, batch: Batch) -> None:
         input()  # HERE terminal
 
+    def input(self, batch: Batch) -> None:
+        sys.stdin.readline()  # HERE input
+
     def bare(self, batch: Batch) -> None:
         raise ValueError  # HERE bare
 
@@ -121,6 +125,8 @@ class Faults:
         print(tensor.full([2], 1.0) * 2.0 + 1.0)
         print(tensor.arange(0.0, 0.5, 200).reshape([2, 100]))
         warnings.warn("take care")  # HERE warned
+        stdout.write("kept\n")
+        print("by its other name", file=sys.__stderr__)
         print("a line without an end", end="")
 "#;
 
@@ -163,6 +169,7 @@ fn a_method_in_python_tells_its_line_and_what_it_prints() {
         ("entropy", "`os.urandom` needs randomness of the system, and the sandbox has none"),
         ("folder", "`os.listdir` needs the operating system"),
         ("terminal", "there is no terminal"),
+        ("input", "`sys.stdin`: there is no terminal"),
         ("bare", "raised an exception at step 1: ValueError"),
     ];
     for (way, words) in ways {
@@ -185,7 +192,8 @@ fn a_method_in_python_tells_its_line_and_what_it_prints() {
         "Tensor([2, 100], f32, [0, 0.5, 1, 1.5, 2, 2.5, …])",
         format!("src/faults.py:{}: UserWarning: take care", line("warned")),
     );
-    let printed = ["one", "two 3", "Tensor([2], f32, [3, 3])", large, &warning, "a line without an end"];
+    let lines = ["one", "two 3", "Tensor([2], f32, [3, 3])", large, &warning];
+    let printed = [&lines[..], &["kept", "by its other name", "a line without an end"]].concat();
     assert_eq!(step("printed").unwrap().log, printed);
 }
 

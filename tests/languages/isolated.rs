@@ -131,11 +131,12 @@ fn build_module(source: &str) -> Result<Vec<u8>, String> {
 #[ignore = "needs componentize-py"]
 fn an_environment_in_python_answers_and_ends_episodes() {
     let bytes = build_module(
-        "from tunebox import Error, environment, setting\n\n\n@environment\nclass Halves:\n    \
+        "import sys\n\nfrom tunebox import Error, environment, setting\n\n\n@environment\nclass Halves:\n    \
          least: int = setting(1, low=0, doc=\"Where an episode ends.\")\n\n    def __post_init__(self) -> None:\n        \
          if self.least > 9:\n            raise Error(\"`least` is a digit\")\n\n    \
          def respond(self, prompt: str, answer: str, turns: list[str]) -> str | float | None:\n        \
-         number = int(turns[-1])\n        if number <= self.least:\n            return 1 if answer == \"low\" else None\n        \
+         number = int(turns[-1])\n        sys.__stdout__.write(\"lost\")\n        \
+         if number <= self.least:\n            return 1 if answer == \"low\" else None\n        \
          return f\"{len(turns)}: {number // 2}\"\n",
     )
     .unwrap();

@@ -6,7 +6,6 @@ Inside there are no files, so whatever is imported later is refused by name.
 
 import sys
 import warnings
-from importlib import import_module
 
 from componentize_py_types import Err
 
@@ -30,7 +29,7 @@ _running: object | None = None
 def load(name: str) -> None:
     """Imports the method's module while the component is built. Fails if the module declares no method."""
     closed.guard()
-    module = import_module(name)
+    module = errors.import_with_log(name)
     root = (module.__spec__.origin or "").rpartition("/")[0]
     if module.__spec__.submodule_search_locations:
         root = root.rpartition("/")[0]

@@ -1,8 +1,10 @@
 """What ends a step: the host's refusals, the method's own reasons, and the line that they come from."""
 
+import io
 import sys
+from importlib import import_module
 from itertools import islice
-from types import CodeType
+from types import CodeType, ModuleType
 
 from componentize_py_types import Err as Refused
 
@@ -74,24 +76,49 @@ class Log:
     encoding = "utf-8"
 
     def __init__(self, line) -> None:
-        self._line = line
+        self.line = line
         self._begun = ""
 
     def write(self, text: str) -> int:
         *whole, self._begun = (self._begun + text).split("\n")
         for line in whole:
-            self._line(line)
+            self.line(line)
         return len(text)
 
     def flush(self) -> None:
         if self._begun:
-            self._line(self._begun)
+            self.line(self._begun)
             self._begun = ""
 
     def isatty(self) -> bool:
         return False
 
 
+class NoInput(io.TextIOBase):
+    """Stands for stdin: reading raises, at the line that reads."""
+
+    def read(self, size: int | None = -1, /) -> str:
+        raise OSError("`sys.stdin`: there is no terminal")
+
+    readline = read  # type: ignore[assignment]
+
+
+#: Stdout and stderr of the component.
+_log = Log(None)
+
+
+def import_with_log(name: str) -> ModuleType:
+    """Imports the module of a component that is built, with stand-ins for Python's streams under all of their names: a
+    module may keep one, and the system behind it is gone once the component runs. What the module prints is shown."""
+    shown = sys.stdout
+    _log.line = lambda line: shown.write(f"{line}\n")
+    sys.stdout = sys.stderr = sys.__stdout__ = sys.__stderr__ = _log  # type: ignore[assignment, misc]
+    sys.stdin = sys.__stdin__ = NoInput()  # type: ignore[assignment, misc]
+    module = import_module(name)
+    _log.flush()
+    return module
+
+
 def print_to(line) -> None:
-    """Redirects stdout and stderr to the function `line`, which gets one line at a time without its end."""
-    sys.stdout = sys.stderr = Log(line)
+    """Sends what is printed in a component to the function `line`, which gets one line at a time without its end."""
+    _log.line = line

@@ -6,7 +6,6 @@ The module is loaded while the component is made; what is in memory then is what
 
 import warnings
 from collections.abc import Callable
-from importlib import import_module
 from typing import Any
 
 from componentize_py_types import Err
@@ -21,7 +20,7 @@ _running: Any = None
 def load(name: str) -> None:
     """Imports the folder's module while the component is built. Fails if it declares nothing."""
     closed.guard()
-    import_module(name)
+    errors.import_with_log(name)
     declared()
 
 
