@@ -34,11 +34,19 @@ impl Message {
         matches!(self.role.as_str(), "assistant" | "model")
     }
 
-    /// Whether the message is an answer to learn from: one without the field `weight` of 0, by which OpenAI's format
-    /// for fine-tuning leaves an answer out, and without one of [`LEARNED_FLAGS`] that is false.
+    /// Whether the message is an answer to learn from: one that no field leaves out ([`left_out_by`](Self::left_out_by)).
     pub(super) fn is_learned(&self) -> bool {
-        let is_left_out = LEARNED_FLAGS.iter().any(|name| self.fields.get(*name) == Some(&Value::Bool(false)));
-        self.is_answer() && !is_left_out && self.fields.get("weight").and_then(Value::as_f64) != Some(0.0)
+        self.is_answer() && self.left_out_by().is_none()
+    }
+
+    /// Returns the name of the field that leaves an answer out of what is learned, if one does: `weight` of 0, as in
+    /// OpenAI's format for fine-tuning, or one of [`LEARNED_FLAGS`] that is false. `None` for other messages.
+    #[must_use]
+    pub fn left_out_by(&self) -> Option<&'static str> {
+        let is_false = |name: &&&str| self.fields.get(**name) == Some(&Value::Bool(false));
+        let weighs_nothing = self.fields.get("weight").and_then(Value::as_f64) == Some(0.0);
+        let field = if weighs_nothing { Some("weight") } else { LEARNED_FLAGS.iter().find(is_false).copied() };
+        field.filter(|_| self.is_answer())
     }
 
     /// The fields that a template sees: role, content unless it was null or missing, and all other fields except null

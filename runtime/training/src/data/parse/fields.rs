@@ -155,7 +155,7 @@ impl Fields<'_> {
             None | Some(Value::Null) if object.contains_key("tool_calls") => {}
             other => return Err(wrong(Some("content"), describe_type(other), "text")),
         }
-        let is_answer = object.get("role").is_some_and(|role| role == "assistant");
+        let is_answer = object.get("role").is_some_and(|role| role == "assistant" || role == "model");
         let weight = object.get("weight").filter(|weight| is_answer && !weight.is_null());
         if let Some(weight) = weight.filter(|weight| ![Some(0.0), Some(1.0)].contains(&weight.as_f64())) {
             return Err(wrong(Some("weight"), &weight.to_string(), "0 or 1"));
@@ -172,7 +172,26 @@ impl Fields<'_> {
     /// Removes `prompt` and `completion`, each a text (an empty one, too) or a non-empty list of messages, and returns
     /// them.
     pub(super) fn take_pair(&mut self) -> Result<Content, LocatedFault> {
-        Ok(Content::PromptCompletion(self.take_text_or_messages("prompt")?, self.take_text_or_messages("completion")?))
+        let (prompt, completion) = (self.take_text_or_messages("prompt")?, self.take_text_or_messages("completion")?);
+        self.check_weights("completion", 0, &completion)?;
+        Ok(Content::PromptCompletion(prompt, completion))
+    }
+
+    /// Fails for an answer in `turns` that a field such as `weight` leaves out: `turns` are learned as a whole. They were
+    /// the messages of the field `list` from the index `first` on.
+    fn check_weights(&self, list: &str, first: usize, turns: &TextOrMessages) -> Result<(), LocatedFault> {
+        let TextOrMessages::Messages(messages) = turns else { return Ok(()) };
+        let marked = messages.iter().enumerate().find_map(|(at, message)| Some((first + at, message.left_out_by()?)));
+        let Some((index, field)) = marked else { return Ok(()) };
+        let (list, value) = (self.column_name(list), if field == "weight" { "0" } else { "false" });
+        let problem = Explanation::new(
+            "data",
+            format!("`{list}[{index}].{field}` is {value}, but `{list}` is learned as a whole"),
+        );
+        let hint = format!(
+            "leave the record out, or give the conversation as `messages`, where answers of `{field}` {value} are not learned"
+        );
+        Err((problem.with_hint(hint).into(), value_column(self.text, &[list, &index.to_string(), field])))
     }
 
     /// Removes `tools` and returns it. It must be a list, or such a list as JSON in a text, the only form in which many
@@ -222,11 +241,17 @@ impl Fields<'_> {
             if self.object.contains_key("prompt") { Some(self.take_text_or_messages("prompt")?) } else { None };
         match prompt {
             Some(TextOrMessages::Text(_)) if repeats => {}
-            Some(TextOrMessages::Text(text)) if matches!(chosen, TextOrMessages::Messages(_)) => {
-                let prompt = TextOrMessages::Messages(vec![Message::new("user", text)]);
+            Some(prompt) => {
+                self.check_weights("chosen", 0, &chosen)?;
+                self.check_weights("rejected", 0, &rejected)?;
+                let prompt = match (prompt, &chosen) {
+                    (TextOrMessages::Text(text), TextOrMessages::Messages(_)) => {
+                        TextOrMessages::Messages(vec![Message::new("user", text)])
+                    }
+                    (prompt, _) => prompt,
+                };
                 return Ok(Content::Preference(prompt, chosen, rejected));
             }
-            Some(prompt) => return Ok(Content::Preference(prompt, chosen, rejected)),
             None => {}
         }
         let (mut prompt, mut rejected) = match (chosen, rejected) {
@@ -242,12 +267,11 @@ impl Fields<'_> {
             _ => return Err(missing_field(self.text, self.object, "prompt", Shape::Preference)),
         };
         let shared = prompt.iter().zip(&rejected).take_while(|(one, other)| one == other).count();
-        let (chosen, rejected) = (prompt.split_off(shared), rejected.split_off(shared));
-        Ok(Content::Preference(
-            TextOrMessages::Messages(prompt),
-            TextOrMessages::Messages(chosen),
-            TextOrMessages::Messages(rejected),
-        ))
+        let answers = [prompt.split_off(shared), rejected.split_off(shared)];
+        let [chosen, rejected] = answers.map(TextOrMessages::Messages);
+        self.check_weights("chosen", shared, &chosen)?;
+        self.check_weights("rejected", shared, &rejected)?;
+        Ok(Content::Preference(TextOrMessages::Messages(prompt), chosen, rejected))
     }
 
     /// Removes `prompt`, which must not be empty, and returns it with a copy of every further field that is not null

@@ -1,5 +1,7 @@
 //! Records of every shape, and the faults of wrong lines.
 
+use serde_json::json;
+
 use super::*;
 use crate::data::shape::TextOrMessages;
 
@@ -144,6 +146,31 @@ fn the_weight_of_an_answer_is_0_or_1() {
     let (fault, column) = read(&line("0.5"), "supervised").unwrap_err();
     assert_eq!(fault.what, "`messages[0].weight` is 0.5, 0 or 1 is wanted");
     assert!(line("0.5")[column - 1..].starts_with("0.5"));
+}
+
+#[test]
+fn an_answer_of_weight_0_is_refused_where_the_whole_is_learned() {
+    let [user, answer] = [json!({ "role": "user", "content": "q" }), json!({ "role": "assistant", "content": "a" })];
+    let unlearned = json!({ "role": "assistant", "content": "b", "weight": 0 });
+    let pair = |completion: Value| json!({ "prompt": [user, unlearned, user], "completion": completion });
+    assert!(read(&pair(json!([answer])).to_string(), "supervised").is_ok(), "no answer of a prompt is learned");
+    let alone = json!({ "prompt": "q", "chosen": [answer], "rejected": [unlearned] });
+    let whole = json!({ "chosen": [user, answer], "rejected": [user, unlearned] });
+    let repeated = json!({ "prompt": "q", "chosen": [user, unlearned], "rejected": [user, answer] });
+    for (line, method, field) in [
+        (pair(json!([answer, user, unlearned])), "supervised", "completion[2]"),
+        (alone, "preference", "rejected[0]"),
+        (whole, "preference", "rejected[1]"),
+        (repeated, "preference", "chosen[1]"),
+    ] {
+        let line = line.to_string();
+        let (fault, column) = read(&line, method).unwrap_err();
+        let list = field.split('[').next().unwrap();
+        assert_eq!(fault.what, format!("`{field}.weight` is 0, but `{list}` is learned as a whole"));
+        assert!(line[column - 1..].starts_with("0}"), "{line} {column}");
+    }
+    let shared = json!({ "chosen": [user, unlearned, user, answer], "rejected": [user, unlearned, user, user] });
+    assert!(read(&shared.to_string(), "preference").is_ok(), "messages that both begin with are the prompt");
 }
 
 #[test]
