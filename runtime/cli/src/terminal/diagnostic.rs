@@ -119,10 +119,12 @@ fn error_json(error: &Explanation) -> serde_json::Value {
 
 /// Formats one error, with colors: category and title, then the output if there is one, else location and source line,
 /// then why, what was kept, the hint, and the frames of the method. Frames are left out unless `verbose` is true or the
-/// method was built with line numbers. Breaks why, what was kept and the hint at spaces to lines of `width` characters.
+/// method was built with line numbers. Breaks the title, why, what was kept and the hint at spaces to lines of `width`
+/// characters.
 fn format_error(error: &Explanation, verbose: bool, width: usize) -> String {
     let (red, bold, blue) = (bold(AnsiColor::Red), Style::new().bold(), bold(AnsiColor::Blue));
-    let mut text = format!("{red}error[{}]{red:#}{bold}: {}{bold:#}\n", error.category, error.what);
+    let title = wrap_after(format!("error[{}]: ", error.category).len(), &error.what, width);
+    let mut text = format!("{red}error[{}]{red:#}{bold}: {title}{bold:#}\n", error.category);
     match &error.output {
         Some(output) => text += &format!("{output}\n"),
         None => text += &format_location(error.location.as_deref(), error.snippet.as_ref()),
@@ -221,10 +223,12 @@ mod tests {
     }
 
     #[test]
-    fn a_long_reason_is_broken_at_the_width_of_the_terminal() {
-        let failure = Failure::new(Explanation::new("data", "a").with_why("one two three four five"), Exit::Usage);
+    fn a_long_title_and_a_long_reason_are_broken_at_the_width_of_the_terminal() {
+        let words = "one two three four five six";
+        let failure = Failure::new(Explanation::new("data", words).with_why(words), Exit::Usage);
         let text = anstream::adapter::strip_str(&failure.text(false, 28)).to_string();
-        assert_eq!(text, "error[data]: a\nwhy:  one two three four\n      five\n");
+        let title = "error[data]: one two three four\n             five six\n";
+        assert_eq!(text, format!("{title}why:  one two three four\n      five six\n"));
     }
 
     #[test]
