@@ -131,12 +131,31 @@ fn a_run_that_continues_an_adapter_begins_with_its_extra_parameters() {
 }
 
 #[test]
+fn a_run_that_continues_a_trained_model_begins_with_its_extra_parameters() {
+    let (place, own) = (Workspace::new(), built(METHOD));
+    let full = [own.as_str(), "train.adapter.kind=full", "train.rate=0.001"];
+    place.train("first", &[&full[..], &["train.steps=6"]].concat()).unwrap();
+    let model = place.set("model.path", "runs/first");
+    let settings = [&full[..], &[&model, "train.steps=4"]].concat();
+    place.train("second", &settings).unwrap();
+    let wanted = (1..=4).map(|step| 1.0 - 0.5 * 0.8_f64.powi(6 + step));
+    let found = offsets(&place, "second");
+    assert!(found.iter().zip(wanted).all(|(one, two)| (one - two).abs() < 1e-6), "{found:?}");
+    place.replay("second", std::slice::from_ref(&own));
+    // Without its extra parameters, it is another start.
+    std::fs::remove_file(place.path("runs/first/extra_parameters.safetensors")).unwrap();
+    let verification = verify(&place.path("runs/second"), &[own], true, Compiling::default()).unwrap();
+    let differing = verification.inputs.iter().filter(|input| !input.is_same()).map(|input| &input.what);
+    assert_eq!(differing.collect::<Vec<_>>(), ["model"]);
+}
+
+#[test]
 fn extra_parameters_of_another_shape_or_that_nothing_asks_for_are_told() {
     let (place, own) = (Workspace::new(), built(METHOD));
     place.train("first", &[&own, "train.steps=1"]).unwrap();
     let adapter = place.set("model.adapter", "runs/first");
     let error = place.train("longer", &[&own, &adapter, "method.length=3"]).unwrap_err();
-    assert!(error.to_string().contains("`offset` has the shape [3], and [2] beside the adapter"), "{error}");
+    assert!(error.to_string().contains("`offset` has the shape [3], and [2] beside what the run continues"), "{error}");
     assert!(error.hint().unwrap().contains("set the method as in that run"));
     assert!(!place.path("runs/longer").exists());
     let mut observer = TestObserver::new();

@@ -57,11 +57,13 @@ impl Workspace {
     pub(crate) fn settings(&self, more: &[&str]) -> Result<RunSettings, Error> {
         let mut list = vec![
             format!("model.path={}", self.path("model").display()),
-            "model.initialize=random".into(),
             "method.use=lora".into(),
             format!("run.folder={}", self.path("runs").display()),
             "train.rate=0.01".into(),
         ];
+        if !more.iter().any(|text| text.starts_with("model.path")) {
+            list.push("model.initialize=random".into());
+        }
         if !more.iter().any(|text| text.starts_with("model.adapter")) {
             list.push("train.adapter.rank=4".into());
         }

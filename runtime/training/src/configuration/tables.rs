@@ -68,7 +68,8 @@ impl RunFile {
 #[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "kebab-case", deny_unknown_fields)]
 pub struct ModelTable {
-    /// The base model: a folder in Hugging Face layout, a `.gguf` file, or a name on the hub.
+    /// The base model: a folder in Hugging Face layout, a `.gguf` file, or a name on the hub. Without an adapter, the
+    /// method continues the extra parameters that a run saved there.
     pub path: String,
     /// The adapter to continue training: a folder in the layout of PEFT or mlx-lm. The method also continues the extra
     /// parameters that a run saved there.

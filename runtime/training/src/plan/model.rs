@@ -61,7 +61,7 @@ pub(super) fn open_with_digest(settings: &RunSettings, clock: i64) -> Result<(Ar
         (model, configuration_digest(&folder)?)
     } else {
         let source = find_source(settings)?;
-        (Model::open_in(&source, device, requested)?, source.digest()?)
+        (Model::open_in(&source, device, requested)?, model_digest(&source)?)
     };
     if let Some(replay) = &settings.replay {
         model.name.clone_from(&replay.model);
@@ -84,7 +84,7 @@ pub(crate) fn digests(settings: &RunSettings) -> Result<(String, Option<String>)
     let model = if table.initialize == Some(Initialize::Random) {
         configuration_digest(&settings.path("model.path", &table.path))?
     } else {
-        find_source(settings)?.digest()?
+        model_digest(&find_source(settings)?)?
     };
     Ok((model, adapter_digest(settings)?))
 }
@@ -93,6 +93,14 @@ pub(crate) fn digests(settings: &RunSettings) -> Result<(String, Option<String>)
 /// model.
 fn configuration_digest(folder: &Path) -> Result<String, Error> {
     Ok(sha256(files::read_text(&folder.join("config.json"))?.as_bytes()))
+}
+
+/// The digest of a model's weight files and, if a method saved extra parameters beside them, of these too: a run begins with
+/// them.
+fn model_digest(source: &Source) -> Result<String, Error> {
+    let digest = source.digest()?;
+    let Some(extra) = extra_parameters::find(source.path()) else { return Ok(digest) };
+    Ok(sha256(format!("{digest} {}", tunebox_model::digest(&[extra])?).as_bytes()))
 }
 
 /// Returns the SHA-256 of the weights file in the folder of the adapter that a run continues, and of the file of extra

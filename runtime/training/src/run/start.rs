@@ -207,7 +207,7 @@ fn send_plan(plan: &PlannedRun, opening: &StepReport, observer: &mut dyn Observe
 ///
 /// # Errors
 /// An optimizer that cannot be allocated, a verifier or environment that rejects its settings or cannot be started, and
-/// extra parameters beside a continued adapter that cannot be read.
+/// extra parameters beside a continued adapter or model that cannot be read.
 pub(crate) fn create_train_state(plan: &PlannedRun, policy: tunebox_model::Policy) -> Result<TrainState, Error> {
     let optimizer = match plan.method.package.manifest.update {
         Updates::Host => Some(Optimizer::new(plan.optimizer, policy.parameters())?),
@@ -227,11 +227,10 @@ pub(crate) fn create_train_state(plan: &PlannedRun, policy: tunebox_model::Polic
     Ok(train_state)
 }
 
-/// Reads the extra parameters beside the adapter that the run continues; none without `model.adapter`.
+/// Reads the extra parameters beside the adapter that the run continues, or without one beside the model.
 fn read_start_values(plan: &PlannedRun) -> Result<BTreeMap<String, Tensor>, Error> {
-    let settings = &plan.settings;
-    let Some(written) = &settings.file.model.adapter else { return Ok(BTreeMap::new()) };
-    extra_parameters::read(&settings.path("model.adapter", written), plan.method.limits.parameter_state_bytes)
+    let Some((key, written)) = extra_parameters::continued(&plan.settings) else { return Ok(BTreeMap::new()) };
+    extra_parameters::read(&plan.settings.path(key, written), plan.method.limits.parameter_state_bytes)
 }
 
 /// Returns the cache of the reference's scores, with those in the file of the run's folder, if there is one. `None` if

@@ -1,6 +1,7 @@
 //! Tells the user of a run what its method reported or took over unlike what is expected.
 
 use super::start::ActiveRun;
+use crate::extra_parameters;
 use crate::observer::Event;
 
 impl ActiveRun<'_> {
@@ -19,23 +20,23 @@ impl ActiveRun<'_> {
         self.observer.event(&Event::Warning { text });
     }
 
-    /// Says which extra parameters began with the values beside the adapter that the run continues, and warns about those
-    /// that the method did not ask for. Does nothing if there are none beside the adapter. `step` is the finished step.
+    /// Says which extra parameters began with the values beside what the run continues, and warns about those
+    /// that the method did not ask for. Does nothing if there are none. `step` is the finished step.
     pub(super) fn show_start_values(&mut self, step: u64) {
         let (used, unused): (Vec<String>, Vec<String>) = {
             let train_state = self.session.train_state();
             let is_used = |name: &String| train_state.method_parameters.extras().any(|(used, _)| used == name);
             train_state.start_values.keys().cloned().partition(is_used)
         };
-        let adapter = self.plan.settings.file.model.adapter.as_deref().unwrap_or_default();
+        let (_, from) = extra_parameters::continued(&self.plan.settings).unwrap_or_default();
         let list = |names: &[String]| names.iter().map(|name| format!("`{name}`")).collect::<Vec<_>>().join(", ");
         if !used.is_empty() {
-            let line = format!("extra parameters that began with their values in {adapter}: {}", list(&used));
+            let line = format!("extra parameters that began with their values in {from}: {}", list(&used));
             self.observer.event(&Event::Log { step, line });
         }
         if !unused.is_empty() {
             let text = format!(
-                "{adapter} has extra parameters that `{}` has not asked for, and that this run does not use: {}",
+                "{from} has extra parameters that `{}` has not asked for, and that this run does not use: {}",
                 self.plan.summary.method,
                 list(&unused)
             );

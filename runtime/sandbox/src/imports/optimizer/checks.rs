@@ -54,16 +54,18 @@ impl State {
         ensure(wanted <= limit, || Cause::ParameterState { wanted, limit })
     }
 
-    /// Returns the value that a new extra parameter begins with: its value in the run whose adapter this run continues,
+    /// Returns the value that a new extra parameter begins with: its value in the run whose adapter or model this run continues,
     /// if that run saved one of this name, else `initial`. A saved value of another shape than `initial` ends the method.
     pub(super) fn start_value(&self, name: &str, initial: Tensor) -> Result<Tensor, Cause> {
         let Some(start) = self.train_state().start_values.get(name).cloned() else { return Ok(initial) };
         let (wanted, found) = (initial.dims(), start.dims());
         ensure(wanted == found, || {
-            let what =
-                format!("the extra parameter `{name}` has the shape {wanted:?}, and {found:?} beside the adapter");
-            let problem = Explanation::new("config", what).with_why("`model.adapter` continues a run that saved it so");
-            let hint = "set the method as in that run, or continue a copy of the adapter without its extra parameters";
+            let what = format!(
+                "the extra parameter `{name}` has the shape {wanted:?}, and {found:?} beside what the run continues"
+            );
+            let problem = Explanation::new("config", what)
+                .with_why("the run continues an adapter or a model of a run that saved it so");
+            let hint = "set the method as in that run, or continue a copy without `extra_parameters.safetensors`";
             Cause::from_explanation(problem.with_hint(hint))
         })?;
         Ok(start)
