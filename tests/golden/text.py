@@ -49,8 +49,9 @@ PLAIN = """{%- if tools %}
 {%- endif %}
 {%- for message in messages %}
     {%- if message.role == 'assistant' %}
-        {{- '<|turn|>assistant\\n' }}
-        {{- message.content + '<|end|>\\n' }}
+        {{- '<|turn|>assistant\\n' + message.content }}
+        {%- for call in message.tool_calls or [] %}{{- call.function | tojson }}{% endfor %}
+        {{- '<|end|>\\n' }}
     {%- else %}
         {{- '<|turn|>' + message.role + '\\n' + message.content + '<|end|>\\n' }}
     {%- endif %}
@@ -70,7 +71,9 @@ MARKED = """{#- {% generation %} in a comment is no mark #}
         {%- generation -%}
         {%- set words = message.content %}
         {%- set seen.answers = seen.answers + 1 %}
-        {{- words + '<|end|>\\n' }}
+        {{- words + '' }}
+        {%- for call in message.tool_calls or [] %}{{- call.function | tojson }}{% endfor %}
+        {{- '<|end|>\\n' }}
         {%- endgeneration -%}
     {%- else %}
         {{- '<|turn|>' + message.role + '\\n' + message.content + '<|end|>\\n' }}

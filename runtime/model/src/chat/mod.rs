@@ -3,6 +3,7 @@
 //!
 //! `continuation` encodes the next turn of a chat. The crate `training` reads the records from files.
 
+mod calls;
 mod continuation;
 mod error;
 mod functions;

@@ -3,10 +3,9 @@
 //! Follows TRL, so that runs can be compared, in which texts get an end-of-text token and where a prompt ends. Padding
 //! and batching are left to [`crate::rows`].
 
-use super::error;
 use super::message::{Conversation, Message};
-use super::spans;
 use super::template::ChatTemplate;
+use super::{calls, error, spans};
 use crate::error::Result;
 use crate::tokenizer::{Spans, Tokenizer};
 
@@ -105,8 +104,8 @@ pub fn encode_conversation(
 /// encoding of the prompt alone, but never the first token; `merged` is set if that prefix is shorter than the prompt.
 ///
 /// # Errors
-/// When no target is left, or a text needs an end-of-text token that the tokenizer does not have, and the errors of
-/// rendering and encoding.
+/// When no target is left, the template leaves out a call of a tool, or a text needs an end-of-text token that the
+/// tokenizer does not have, and the errors of rendering and encoding.
 pub fn encode_prompt_completion(tokenizer: &Tokenizer, example: &Example<'_>) -> Result<Encoded> {
     let (prompt, whole) = example.ids(tokenizer)?;
     let shared = shared_length(&prompt, &whole);
@@ -146,12 +145,13 @@ pub fn encode_text(tokenizer: &Tokenizer, text: &str) -> Result<Encoded> {
 /// ids: the template writes them.
 ///
 /// # Errors
-/// When rendering or encoding fails.
+/// When the template leaves out a call of a tool, or rendering or encoding fails.
 pub fn encode_prompt(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
 ) -> Result<Vec<u32>> {
+    calls::check(template, conversation)?;
     tokenizer.encode(&template.render_conversation(conversation, true)?, false)
 }
 
@@ -169,6 +169,7 @@ impl Example<'_> {
             Self::Messages { template, prompt, completion } => {
                 let messages = [prompt.messages, completion].concat();
                 let whole = Conversation { messages: &messages, ..*prompt };
+                calls::check(template, &whole)?;
                 let text = template.render_conversation(&whole, false)?;
                 Ok((encode_prompt(tokenizer, template, prompt)?, tokenizer.encode(&text, false)?))
             }

@@ -7,10 +7,10 @@
 
 use std::ops::Range;
 
-use super::error;
-use super::message::{Conversation, Message};
+use super::message::Conversation;
 use super::records::Answers;
 use super::template::ChatTemplate;
+use super::{calls, error};
 use crate::error::Result;
 use crate::tokenizer::Tokenizer;
 
@@ -41,8 +41,8 @@ pub(super) fn find(
         learned.drain(..last);
     }
 
+    calls::check(template, conversation)?;
     if let Some((text, spans)) = template.render_marked(conversation)? {
-        check_calls(&text, messages)?;
         let spans = match learned.len() == turns.len() {
             true => spans,
             false => select_answers(template, conversation, &text, spans, (&turns, &learned))?,
@@ -51,21 +51,9 @@ pub(super) fn find(
     }
 
     let text = template.render_conversation(conversation, false)?;
-    check_calls(&text, messages)?;
     let search = Search { tokenizer, template, conversation, text: &text };
     let spans = learned.iter().map(|&number| search.answer(turns[number], number + 1)).collect::<Result<_>>()?;
     Ok((text, spans))
-}
-
-/// Fails if a function that a message calls in its `tool_calls` is not named in `text`, the rendering of the
-/// conversation: the template then leaves calls out, and the answer would be learned without them.
-fn check_calls(text: &str, messages: &[Message]) -> Result<()> {
-    let calls = messages.iter().filter_map(|message| message.fields.get("tool_calls")?.as_array()).flatten();
-    let mut names = calls.filter_map(|call| call.pointer("/function/name")?.as_str());
-    names.find(|name| !text.contains(*name)).map_or(Ok(()), |name| {
-        let problem = error::explain(format!("the chat template leaves out the call of `{name}`"));
-        Err(problem.with_hint("take a model whose chat template has tools").into())
-    })
 }
 
 /// Selects the marked spans of some answers: those of the same numbers if there are as many spans as answers; else, of

@@ -170,13 +170,41 @@ fn a_template_that_leaves_out_the_call_of_a_tool_is_an_error() {
     let mut messages = talk(&[("user", "a"), ("assistant", "")]);
     let calls = json!([{ "type": "function", "function": { "name": "weather", "arguments": {} } }]);
     messages[1].fields.insert("tool_calls".into(), calls);
-    let error = chats.encode(&chats.template("plain"), &messages, Answers::All).unwrap_err();
+    let source = |call: &str| {
+        let source = format!(
+            "{{{{ tools }}}}{{% for message in messages %}}<|turn|>{{{{ message.role }}}} {{{{ message.content }}}}\
+             {{% for call in message.tool_calls or [] %}}{call}{{% endfor %}}<|end|>{{% endfor %}}\
+             {{% if add_generation_prompt %}}<|turn|>assistant {{% endif %}}"
+        );
+        ChatTemplate::parse(&source, &chats.tokenizer).unwrap()
+    };
+    let error = chats.encode(&source(""), &messages, Answers::All).unwrap_err();
     assert_eq!(error.to_string(), "the chat template leaves out the call of `weather`");
-    let source = "{% for message in messages %}<|turn|>{{ message.role }} {{ message.content }}\
-                  {% for call in message.tool_calls or [] %}{{ call.function.name }}{% endfor %}<|end|>{% endfor %}\
-                  {% if add_generation_prompt %}<|turn|>assistant {% endif %}";
-    let template = ChatTemplate::parse(source, &chats.tokenizer).unwrap();
-    assert!(chats.targets(&template, &messages, Answers::All).ends_with("weather<|end|>"));
+    let (named, whole) = (source("{{ call.function.name }}"), source("{{ call.function | tojson }}"));
+    assert!(chats.targets(&named, &messages, Answers::All).ends_with("weather<|end|>"));
+    let told = |messages: &[Message], template: &ChatTemplate| {
+        let tools = json!([{ "type": "function", "function": { "name": "weather" } }]);
+        let conversation = Conversation { tools: Some(&tools), ..Conversation::new(messages) };
+        let encoded = encode_conversation(&chats.tokenizer, template, &conversation, Answers::All);
+        encoded.map_or_else(|error| error.to_string(), |_| String::new())
+    };
+    // The name in the list of tools is no call.
+    assert_eq!(told(&messages, &source("")), "the chat template leaves out the call of `weather`");
+    for arguments in [json!({ "city": "Oslo" }), json!("{\"city\": \"Oslo\"}")] {
+        messages[1].fields["tool_calls"][0]["function"]["arguments"] = arguments;
+        assert_eq!(told(&messages, &named), "the chat template leaves out the arguments of the call of `weather`");
+        assert_eq!(told(&messages, &whole), "");
+    }
+    let pair = Example::Messages {
+        template: &source(""),
+        prompt: Conversation::new(&messages[..1]),
+        completion: &messages[1..],
+    };
+    let error = encode_prompt_completion(&chats.tokenizer, &pair).unwrap_err();
+    assert_eq!(error.to_string(), "the chat template leaves out the call of `weather`");
+    let mut older = talk(&[("user", "a"), ("assistant", "the weather")]);
+    older[1].fields.insert("function_call".into(), json!({ "name": "weather", "arguments": "{}" }));
+    assert_eq!(told(&older, &whole), "the chat template leaves out the call of `weather`");
 }
 
 #[test]
