@@ -1,10 +1,11 @@
-//! Abliteration: the direction along which a model decides to refuse, taken out of what it writes.
+//! Abliteration: removes the direction that represents refusal from a model.
 //!
-//! r = mean(harmful) − mean(harmless) of the stream at a block's input and one of a prompt's last tokens; of all
-//! layers and tokens the r whose removal refuses least, while harmless prompts are answered as before
-//! (Arditi et al. 2024). The edit is W ← W − λ r̂ r̂ᵀ W for every matrix that writes the stream.
+//! A direction is r = mean(harmful) − mean(harmless) of the residual stream at the input of a block, at one of a
+//! prompt's last tokens. Of all layers and tokens the method takes the r whose removal refuses least, while answers to
+//! harmless prompts stay the same (Arditi et al. 2024). The edit is W ← W − λ r̂ r̂ᵀ W for every matrix that writes to
+//! the stream.
 
-use tunebox::contrast::{Edit, Means, Trial, Verdict, projected};
+use tunebox::contrast::{Edit, Means, Trial, Verdict, remove_projection};
 use tunebox::hidden::{self, Site, Token};
 use tunebox::prelude::*;
 use tunebox::run;
@@ -101,7 +102,7 @@ impl Method for Abliterate {
             ));
         }
         let before = self.trial.refusal()?;
-        let (Candidate { layer, direction, .. }, verdict) = self.best()?;
+        let (Candidate { layer, direction, .. }, verdict) = self.publish_best()?;
         let patches = self.settings.edit.apply(&direction)?;
         let (after, moved) = (self.trial.refusal()?, self.trial.moved()?);
         drop(patches);
@@ -134,9 +135,10 @@ impl Abliterate {
         )))
     }
 
-    /// Publishes and returns the direction whose removal refuses least, of those that leave harmless prompts alone when
-    /// removed and are refused when added. Errors: none does; then the one that comes nearest is published.
-    fn best(&self) -> Result<(Candidate, Verdict)> {
+    /// Tries candidates, publishes the best one, and returns it with its verdict. The best one satisfies the settings
+    /// `divergence` and `induced`, and among these its removal leaves the lowest refusal score. Errors: there is no
+    /// candidate, or none satisfies them; in the latter case the nearest one is published.
+    fn publish_best(&self) -> Result<(Candidate, Verdict)> {
         let mut candidates = self.candidates()?;
         let total = candidates.len().min(self.settings.tries as usize);
         // If not all are tried, a quarter of the tries is left for the neighbors of the best.
@@ -145,7 +147,7 @@ impl Abliterate {
         let mut tried: Vec<Tried> = Vec::new();
         while tried.len() < total {
             let even = tried.len() * apart;
-            let number = if even < candidates.len() { even } else { beside(&tried, candidates.len()) };
+            let number = if even < candidates.len() { even } else { nearest_untried(&tried, candidates.len()) };
             let verdict = self.trial.verdict(candidates[number].layer, &candidates[number].direction)?;
             let excess = self.excess(&verdict);
             tried.push(Tried { number, verdict, excess });
@@ -160,14 +162,14 @@ impl Abliterate {
         if best.excess > 0.0 { Err(self.nothing_fits(&found, verdict, total)) } else { Ok((found, verdict)) }
     }
 
-    /// The directions of all layers and tokens that may give one.
+    /// Computes the directions of all layers and tokens that the settings allow, without those of a norm below 1e-6.
     fn candidates(&self) -> Result<Vec<Candidate>> {
         let layers = hidden::layers_between(self.settings.from, self.settings.to)?;
         let mut candidates = Vec::new();
         for (back, [harmful, harmless]) in (0..).zip(&self.means) {
             let (Some(harmful), Some(harmless)) = (harmful.mean(), harmless.mean()) else { continue };
             let difference = harmful - &harmless; // [layers, dimension], f64
-            let kept = if self.settings.projected { projected(&difference, &harmless) } else { difference };
+            let kept = if self.settings.projected { remove_projection(&difference, &harmless) } else { difference };
             for layer in layers.clone() {
                 let direction = kept.slice(0, layer, 1).squeeze(0).cast(Dtype::F32);
                 // Before the first block a prompt's last tokens are the same in all of them.
@@ -179,14 +181,15 @@ impl Abliterate {
         Ok(candidates)
     }
 
-    /// How far a verdict is from what the settings ask for: 0 if it fits, else in nats by which harmless prompts are refused
-    /// too little when the direction is added, and the logarithm of how many times too far they move without it.
+    /// How far a verdict is from satisfying the settings `induced` and `divergence`; 0 if it does. The sum of the
+    /// refusal score that is missing when the direction is added, and the logarithm of the factor by which the
+    /// divergence on harmless prompts is too large when it is removed.
     fn excess(&self, verdict: &Verdict) -> f32 {
         let moved = (verdict.moved / self.settings.divergence).max(1.0).ln();
         moved + (self.settings.induced - verdict.induced).max(0.0)
     }
 
-    /// The error about a search without a direction that fits, and the settings that accept the nearest one.
+    /// The error if no candidate satisfies the settings, with the settings that would accept the nearest one.
     fn nothing_fits(&self, nearest: &Candidate, verdict: Verdict, tries: usize) -> Error {
         let Candidate { layer, back, .. } = nearest;
         let (moves, refuses) = (verdict.moved > self.settings.divergence, verdict.induced < self.settings.induced);
@@ -200,7 +203,8 @@ impl Abliterate {
     }
 }
 
-/// The candidate that comes nearest to what is asked for; of equals the one without which the model refuses least.
+/// The candidate with the lowest excess; of equal ones that whose removal leaves the lowest refusal score. `None` if
+/// none was tried.
 fn best_of(tried: &[Tried]) -> Option<&Tried> {
     let order = |one: &&Tried, other: &&Tried| {
         one.excess.total_cmp(&other.excess).then(one.verdict.bypass.total_cmp(&other.verdict.bypass))
@@ -208,8 +212,9 @@ fn best_of(tried: &[Tried]) -> Option<&Tried> {
     tried.iter().min_by(order)
 }
 
-/// The number below `count`, of a candidate that was not tried, which is nearest to that of the best.
-fn beside(tried: &[Tried], count: usize) -> usize {
+/// The number of the candidate that is nearest to the best one of `tried`, by its number, and was not tried. `count` is
+/// the number of all candidates. 0 if all were tried.
+fn nearest_untried(tried: &[Tried], count: usize) -> usize {
     let best = best_of(tried).map_or(0, |best| best.number);
     let is_new = |number: &usize| tried.iter().all(|tried| tried.number != *number);
     (0..count).filter(is_new).min_by_key(|number| number.abs_diff(best)).unwrap_or(0)

@@ -1,8 +1,8 @@
-//! Contrastive preference optimization and its kin: preferred answers become likelier than rejected
-//! ones, without a reference.
+//! Contrastive preference optimization and related losses: preferred answers become likelier than rejected ones,
+//! without a reference model.
 //!
-//! L = mean(preference loss of d) + nll-weight · NLL(chosen), d = log π(chosen) − log π(rejected) on sums
-//! or on means of tokens. With `loss = "simpo"` and `nll-weight = 0` this is SimPO.
+//! L = mean(preference loss of d) + nll-weight · NLL(chosen), d = log π(chosen) − log π(rejected) on sums or on means
+//! of tokens. With `loss = "simpo"` and `nll-weight = 0` this is SimPO.
 
 use tunebox::prelude::*;
 
@@ -77,7 +77,7 @@ impl Method for Contrast {
 }
 
 impl Contrast {
-    /// The log-probability of each answer, or that of its mean token: `[rows]`.
+    /// The sum of the token log-probabilities of each answer, or their mean, as the loss takes it: `[rows]`.
     fn logprobs(&self, scores: &Pair<Scores>, lengths: &Pair<Tensor>) -> Pair<Tensor> {
         match self.loss {
             Loss::Sigmoid | Loss::Hinge => scores.map(loss::sequence_logprob),
@@ -85,7 +85,8 @@ impl Contrast {
         }
     }
 
-    /// What stands for an answer in d: its log-probability, bent by `alphapo`.
+    /// The reward of an answer, of which d is the difference: its log-probability ℓ, or (1 − e^(−αℓ)) ÷ α for
+    /// `alphapo`.
     fn reward(&self, logprob: &Tensor) -> Tensor {
         if self.loss != Loss::Alphapo || self.alpha == 0.0 {
             return logprob * 1.0;

@@ -1,8 +1,8 @@
 //! Distillation: the model takes over the next-token distributions of a teacher, another and usually larger model.
 //!
-//! L = Σ D_β(teacher, model) / targets, over all targets of an update, with the generalized Jensen–Shannon divergence D_β of
-//! the two distributions over the whole vocabulary. The targets are the answers of the data, or, in a share of the updates,
-//! completions of its prompts that the model writes itself.
+//! L = Σ D_β(teacher, model) / targets, over all targets of an update, with the generalized Jensen–Shannon divergence
+//! D_β of the two distributions over the whole vocabulary. The targets are the answers of the data, or, in a share of
+//! the updates, completions of its prompts that the model writes itself.
 
 use tunebox::model::score_for_learning_against;
 use tunebox::prelude::*;
@@ -12,8 +12,8 @@ use tunebox::tensor::rand;
 /// Distillation with its settings.
 #[derive(Settings)]
 pub struct Distill {
-    /// The divergence: 0 the forward one, KL(teacher‖model), which covers all that the teacher says; 1 the reverse one, which
-    /// settles on what it says most; between them a mixture of both.
+    /// The divergence: 0 the forward one, KL(teacher‖model), which covers all that the teacher says; 1 the reverse one,
+    /// which settles on what it says most; between them a mixture of both.
     #[setting(default = 0.5, low = 0.0, high = 1.0)]
     beta: f32,
 
@@ -49,7 +49,7 @@ impl Method for Distill {
 
     fn step(&mut self, batch: &Batch) -> Result<()> {
         let own = rand("on-policy", &[1]).item()? < self.on_policy;
-        let rows = if own { self.write(&batch.rows("example")?)? } else { batch.rows("example")? };
+        let rows = if own { self.sample_completions(&batch.rows("example")?)? } else { batch.rows("example")? };
         let (teacher, targets) = (teacher::open(&self.teacher)?, rows.targets());
         let taps = Taps::ENTROPY | Taps::TOP_ONE;
         let scores = score_for_learning_against(&teacher, self.beta, &rows, taps, self.temperature)?;
@@ -67,9 +67,10 @@ impl Method for Distill {
 }
 
 impl Distill {
-    /// One completion of the model's own for the prompt of each row. Where the longest prompt of the run leaves less than the
-    /// default of `max_tokens`, a new sampler has that limit already; a `max-tokens` that is given is checked before the run.
-    fn write(&self, rows: &Rows) -> Result<Rows> {
+    /// Samples one completion of the policy for the prompt of each row. Where the longest prompt of the run leaves less
+    /// than the default of `max_tokens`, a new sampler has that limit already; a `max-tokens` that is given is checked
+    /// before the run.
+    fn sample_completions(&self, rows: &Rows) -> Result<Rows> {
         let sampler = || Sampler::new().temperature(self.sampling_temperature);
         let sampler = sampler()?.max_tokens(self.max_tokens).or_else(|_| sampler())?;
         Ok(generate(&policy(), &rows.prompts()?, &sampler)?.rows())

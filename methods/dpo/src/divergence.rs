@@ -1,8 +1,9 @@
-//! The divergence that holds the policy to the reference, as a bend of the log-ratio (f-DPO, arXiv:2309.16240).
+//! The divergence from the reference that regularizes the policy: a function of the log-ratio (f-DPO,
+//! arXiv:2309.16240).
 
 use tunebox::prelude::*;
 
-/// Which divergence from the reference.
+/// The divergence from the reference.
 #[derive(Choice, Clone, Copy, PartialEq)]
 pub(crate) enum Divergence {
     ReverseKl,
@@ -12,8 +13,9 @@ pub(crate) enum Divergence {
 }
 
 impl Divergence {
-    /// f'(π / π_ref) of a log-ratio, up to a constant: `[rows]`.
-    pub(crate) fn bend(self, ratio: &Tensor, alpha: f32) -> Tensor {
+    /// f′(π / π_ref), up to a constant, of the log-ratios log(π / π_ref): `[rows]`. `alpha` is for
+    /// [`Alpha`](Self::Alpha).
+    pub(crate) fn derivative(self, ratio: &Tensor, alpha: f32) -> Tensor {
         let power = f64::from(alpha) - 1.0;
         match self {
             Self::ForwardKl => 1.0 - (-ratio).exp(),

@@ -17,7 +17,8 @@ use tunebox::prelude::*;
 pub struct Options {
     /// The loss of a pair, or several with their weights, such as `sigmoid 0.8, bco-pair 0.2, sft 1.0`. Losses:
     /// `sigmoid`, `cdpo`, `robust`, `hinge`, `ipo`, `sigmoid-norm`, `exo-pair`, `nca-pair`, `bco-pair`, `sppo-hard`,
-    /// `aot`, `aot-unpaired`, `apo-zero`, `apo-down`, `discopop`, and `sft`, the negative log-likelihood of the chosen answers.
+    /// `aot`, `aot-unpaired`, `apo-zero`, `apo-down`, `discopop`, and `sft`, the negative log-likelihood of the chosen
+    /// answers.
     #[setting(default = "sigmoid")]
     loss: String,
 
@@ -60,23 +61,24 @@ impl Method for Preference {
     type Settings = Options;
 
     fn init(options: Options) -> Result<Self> {
-        let mixture = mixture::read(&options.loss, options.label_smoothing)?;
+        let mixture = mixture::parse(&options.loss, options.label_smoothing)?;
         Ok(Self { options, mixture })
     }
 
     fn step(&mut self, batch: &Batch) -> Result<()> {
-        self.check(batch)?;
+        self.check_batch(batch)?;
         let rows = Pair::of(batch)?;
         let (masks, lengths) = (rows.map(Rows::mask), rows.lengths());
         let scores = rows.score_for_learning(self.taps())?;
         let frozen = rows.score(&reference()?, Taps::empty())?;
         let weights = (self.options.ld_alpha < 1.0).then(|| self.token_weights(&masks, &lengths));
-        let policy = sums(&scores, weights.as_ref());
-        let reference = sums(&frozen, weights.as_ref());
+        let policy = sequence_logprobs(&scores, weights.as_ref());
+        let reference = sequence_logprobs(&frozen, weights.as_ref());
 
         let ratios = policy.with(&reference, |policy, reference| policy - reference);
-        let bent = ratios.map(|ratio| self.options.f_divergence.bend(ratio, self.options.f_alpha));
-        let terms = Terms { options: &self.options, policy: &policy, reference: &reference, ratios, bent, lengths };
+        let divergences = ratios.map(|ratio| self.options.f_divergence.derivative(ratio, self.options.f_alpha));
+        let terms =
+            Terms { options: &self.options, policy: &policy, reference: &reference, ratios, divergences, lengths };
         let pair_weights = self.options.use_weighting.then(|| pair_weights(&scores, &terms.lengths));
         let nll = loss::token_mean(&-scores.chosen.logprob(), batch.window_targets("chosen")?);
         let total = self.mixture.iter().map(|(loss, weight)| match loss {
@@ -98,8 +100,8 @@ impl Method for Preference {
 }
 
 impl Preference {
-    /// Optimal transport compares the whole batch, so a part of an update would be another loss.
-    fn check(&self, batch: &Batch) -> Result<()> {
+    /// Fails if a loss of optimal transport gets less than the pairs of a whole update: it sorts them.
+    fn check_batch(&self, batch: &Batch) -> Result<()> {
         let coupling = self.mixture.iter().find(|(loss, _)| loss.couples_pairs());
         match coupling {
             Some((loss, _)) if batch.size() < batch.window_size() => Err(Error::new(format!(
@@ -118,15 +120,16 @@ impl Preference {
         masks.map(|mask| where_(&mask.cumsum(1).less_equal(&shared), 1.0, self.options.ld_alpha))
     }
 
-    /// What to compute beside the log-probabilities.
+    /// The taps to compute besides the log-probabilities.
     fn taps(&self) -> Taps {
         let reported = Pair::reported();
         if self.options.use_weighting { reported | Taps::LOG_SUM_SQUARE } else { reported }
     }
 }
 
-/// The log-probability of each answer, its tokens weighted: `[rows]`.
-fn sums(scores: &Pair<Scores>, weights: Option<&Pair<Tensor>>) -> Pair<Tensor> {
+/// The log-probability of each answer, `[rows]`: the sum over its tokens, weighted if there are `weights` `[rows,
+/// width]`.
+fn sequence_logprobs(scores: &Pair<Scores>, weights: Option<&Pair<Tensor>>) -> Pair<Tensor> {
     match weights {
         None => scores.map(loss::sequence_logprob),
         Some(weights) => scores.with(weights, |scores, weights| (scores.logprob() * weights).sum(1)),

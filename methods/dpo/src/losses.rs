@@ -1,10 +1,10 @@
-//! The losses of a pair, each one row of the table in the README.
+//! The losses of a pair; the table in the README lists them.
 
 use tunebox::prelude::*;
 
 use crate::Options;
 
-/// Which loss.
+/// The loss of a pair.
 #[derive(Choice, Clone, Copy, Debug, PartialEq)]
 pub(crate) enum Loss {
     Sigmoid,
@@ -26,23 +26,23 @@ pub(crate) enum Loss {
 }
 
 impl Loss {
-    /// Its name in the settings.
+    /// The name in the setting `loss`.
     pub(crate) fn name(self) -> &'static str {
         Self::VALUES.iter().zip(Self::NAMES).find(|(value, _)| **value == self).map_or("", |(_, name)| name)
     }
 
-    /// Whether one pair's loss depends on the others.
+    /// Whether the loss of a pair depends on the other pairs.
     pub(crate) fn couples_pairs(self) -> bool {
         matches!(self, Self::Aot | Self::AotUnpaired)
     }
 
-    /// Whether `label-smoothing` acts in it.
+    /// Whether the loss depends on `label-smoothing`.
     pub(crate) fn reads_smoothing(self) -> bool {
         matches!(self, Self::Cdpo | Self::Robust | Self::ExoPair | Self::Aot | Self::AotUnpaired)
     }
 }
 
-/// What the losses are made of, each `[rows]`.
+/// The values that losses are computed from, each `[rows]`.
 pub(crate) struct Terms<'step> {
     pub(crate) options: &'step Options,
     /// log π of each answer.
@@ -51,17 +51,17 @@ pub(crate) struct Terms<'step> {
     pub(crate) reference: &'step Pair<Tensor>,
     /// r = log π − log π_ref.
     pub(crate) ratios: Pair<Tensor>,
-    /// r as the divergence sees it.
-    pub(crate) bent: Pair<Tensor>,
+    /// f′ of the divergence at each ratio; equal to r for the reverse KL divergence.
+    pub(crate) divergences: Pair<Tensor>,
     /// Target tokens of each answer.
     pub(crate) lengths: Pair<Tensor>,
 }
 
 impl Terms<'_> {
-    /// The loss of each pair, `[rows]`; 0 for `sft`, which is about tokens and not about pairs.
+    /// The loss of each pair, `[rows]`; 0 for `sft`, a loss of tokens that the caller computes.
     pub(crate) fn cost(&self, loss: Loss) -> Tensor {
         let (beta, epsilon) = (self.options.beta, self.options.label_smoothing);
-        let margin = || self.bent.difference() * beta; // βΔ
+        let margin = || self.divergences.difference() * beta; // βΔ
         let rewards = self.ratios.map(|ratio| ratio * beta); // βr
         let (chosen, rejected) = (&rewards.chosen, &rewards.rejected);
         match loss {
@@ -89,8 +89,8 @@ impl Terms<'_> {
                 let (win, loss) = (&self.ratios.chosen - 0.5 / beta, &self.ratios.rejected + 0.5 / beta);
                 win.square() + loss.square()
             }
-            Loss::Aot => self.transport(&self.policy.difference(), &self.reference.difference()),
-            Loss::AotUnpaired => self.transport(&self.ratios.chosen, &self.ratios.rejected),
+            Loss::Aot => self.transport_cost(&self.policy.difference(), &self.reference.difference()),
+            Loss::AotUnpaired => self.transport_cost(&self.ratios.chosen, &self.ratios.rejected),
             Loss::ApoZero => 1.0 - chosen.sigmoid() + rejected.sigmoid(),
             Loss::ApoDown => chosen.sigmoid() + 1.0 - (chosen - rejected).sigmoid(),
             Loss::Discopop => {
@@ -102,19 +102,21 @@ impl Terms<'_> {
         }
     }
 
-    /// The difference of the mean scores of a token.
+    /// The difference between the mean r of a chosen and a rejected answer's token, `[rows]`.
     fn length_normalized(&self) -> Tensor {
-        self.bent.with(&self.lengths, |score, length| score / length).difference()
+        self.divergences.with(&self.lengths, |score, length| score / length).difference()
     }
 
-    /// Two distributions compared quantile by quantile: each sorted, then the logistic loss of the difference.
-    fn transport(&self, better: &Tensor, worse: &Tensor) -> Tensor {
+    /// The loss of optimal transport, `[rows]`: sorts both tensors and takes the logistic loss of the differences
+    /// between equal quantiles.
+    fn transport_cost(&self, better: &Tensor, worse: &Tensor) -> Tensor {
         let margin = (better.sort(0, false) - worse.sort(0, false)) * self.options.beta;
         loss::smoothed_logistic(&margin, self.options.label_smoothing)
     }
 }
 
-/// How likely the policy itself is to write a pair, e^(mean(log p − log Σ p²)) of both answers, held fixed: `[rows]`.
+/// How likely the policy is to sample a pair: the product of e^(mean(log p − log Σ p²)) of both answers, without
+/// gradient, `[rows]`.
 pub(crate) fn pair_weights(scores: &Pair<Scores>, lengths: &Pair<Tensor>) -> Tensor {
     let own = scores.with(lengths, |scores, lengths| {
         let aligned = (scores.logprob() - scores.log_sum_square()).detach(); // [rows, width]

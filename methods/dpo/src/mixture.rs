@@ -1,17 +1,17 @@
-//! The setting `loss`: names of losses with their weights, separated by commas.
+//! Parses the setting `loss`: names of losses with their weights, separated by commas.
 
 use tunebox::prelude::*;
 
 use crate::losses::Loss;
 
-/// The losses of the setting and their weights.
-/// Errors: an unknown name, a weight that is no finite number, a name given twice, and a smoothing that fits none.
-pub(crate) fn read(text: &str, smoothing: f32) -> Result<Vec<(Loss, f32)>> {
+/// Parses the losses and their weights; a missing weight is 1. Errors: an unknown name, a weight that is no finite
+/// number, a name given twice, and a smoothing that the losses do not take.
+pub(crate) fn parse(text: &str, smoothing: f32) -> Result<Vec<(Loss, f32)>> {
     let mut mixture: Vec<(Loss, f32)> = Vec::new();
     for entry in text.split(',') {
         let mut words = entry.split_whitespace();
-        let loss = name(words.next().unwrap_or_default())?;
-        let weight = words.next().map_or(Ok(1.0), |word| weight(word, loss))?;
+        let loss = parse_name(words.next().unwrap_or_default())?;
+        let weight = words.next().map_or(Ok(1.0), |word| parse_weight(word, loss))?;
         if let Some(word) = words.next() {
             return Err(Error::new(format!(
                 "`loss`: `{word}` follows the weight of `{}`; a comma is missing",
@@ -27,7 +27,8 @@ pub(crate) fn read(text: &str, smoothing: f32) -> Result<Vec<(Loss, f32)>> {
     Ok(mixture)
 }
 
-fn name(word: &str) -> Result<Loss> {
+/// Parses the name of a loss. The error lists the names.
+fn parse_name(word: &str) -> Result<Loss> {
     let place = Loss::NAMES.iter().position(|name| *name == word);
     place.and_then(|place| Loss::VALUES.get(place).copied()).ok_or_else(|| {
         let what = if word.is_empty() { "a name is missing".to_owned() } else { format!("`{word}` is not a loss") };
@@ -35,14 +36,15 @@ fn name(word: &str) -> Result<Loss> {
     })
 }
 
-fn weight(word: &str, loss: Loss) -> Result<f32> {
+/// Parses the weight of `loss`, a finite number.
+fn parse_weight(word: &str, loss: Loss) -> Result<f32> {
     match word.parse::<f32>() {
         Ok(weight) if weight.is_finite() => Ok(weight),
         _ => Err(Error::new(format!("`loss`: the weight of `{}` is `{word}`, not a number", loss.name()))),
     }
 }
 
-/// A smoothing that no loss reads is a mistake, and so is one loss without it.
+/// Fails if there is a smoothing and no loss uses it, and if `exo-pair` has none.
 fn check_smoothing(mixture: &[(Loss, f32)], smoothing: f32) -> Result<()> {
     if smoothing == 0.0 && mixture.iter().any(|(loss, _)| *loss == Loss::ExoPair) {
         return Err(Error::new(
@@ -63,12 +65,12 @@ mod tests {
     use super::*;
 
     fn refused(text: &str, smoothing: f32) -> String {
-        read(text, smoothing).unwrap_err().to_string()
+        parse(text, smoothing).unwrap_err().to_string()
     }
 
     #[test]
     fn names_may_have_weights() {
-        let mixture = read("sigmoid 0.8, bco-pair 0.2,sft", 0.0).unwrap();
+        let mixture = parse("sigmoid 0.8, bco-pair 0.2,sft", 0.0).unwrap();
         assert_eq!(mixture, [(Loss::Sigmoid, 0.8), (Loss::BcoPair, 0.2), (Loss::Sft, 1.0)]);
     }
 
@@ -86,6 +88,6 @@ mod tests {
     fn smoothing_that_would_do_nothing_or_cannot_be_zero_is_refused() {
         assert!(refused("sigmoid", 0.1).contains("`cdpo`"));
         assert!(refused("exo-pair", 0.0).contains("0.001"));
-        assert!(read("cdpo, sigmoid", 0.1).is_ok());
+        assert!(parse("cdpo, sigmoid", 0.1).is_ok());
     }
 }

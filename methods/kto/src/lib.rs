@@ -22,7 +22,8 @@ pub struct Labelled {
     #[setting(default = 1.0, low = 0.0)]
     desirable_weight: f32,
 
-    /// The weight λ of bad answers; (good answers · their weight) ÷ (bad answers · theirs) between 1 and 4/3 works best.
+    /// The weight λ of bad answers; (good answers · their weight) ÷ (bad answers · theirs) between 1 and 4/3 works
+    /// best.
     #[setting(default = 1.0, low = 0.0)]
     undesirable_weight: f32,
 }
@@ -58,8 +59,8 @@ impl Method for Labelled {
         add_metric("kl", baseline);
         add_metric("entropy", loss::token_mean(&scores.entropy(), batch.window_targets("example")?));
         let rewards = (ratio * self.beta).detach();
-        let chosen = self.report("chosen", &good, &rows, &scores, &rewards, &logps)?;
-        let rejected = self.report("rejected", &bad, &rows, &scores, &rewards, &logps)?;
+        let chosen = self.report_label("chosen", &good, &rows, &scores, &rewards, &logps)?;
+        let rejected = self.report_label("rejected", &bad, &rows, &scores, &rewards, &logps)?;
         if let (Some(chosen), Some(rejected)) = (chosen, rejected) {
             add_metric("rewards-margins", chosen - rejected);
         }
@@ -68,7 +69,8 @@ impl Method for Labelled {
 }
 
 impl Labelled {
-    /// z: how much likelier the policy finds answers that do not fit their prompts than the reference does, at least 0.
+    /// z: the mean log-ratio of policy and reference on answers under other prompts than their own, at least 0, a
+    /// scalar; 0 for `apo-zero-unpaired`. Takes two forward passes.
     fn baseline(&self, batch: &Batch) -> Result<Tensor> {
         if self.loss == Loss::ApoZeroUnpaired {
             return Ok(tunebox::tensor::full(&[], 0.0));
@@ -79,8 +81,9 @@ impl Labelled {
         Ok(loss::row_mean(&loss::log_ratio(&now, &before), batch.window_size()).clamp(Some(0.0), None))
     }
 
-    /// Reports the means over the answers of one label; their mean reward, or nothing when there are none.
-    fn report(
+    /// Reports the means over the answers of one label as metrics that end in `-NAME`, and returns their mean reward.
+    /// `label` `[rows]` is 1 for these answers, else 0. Without any, reports nothing and returns `None`.
+    fn report_label(
         &self,
         name: &str,
         label: &Tensor,

@@ -70,6 +70,7 @@ impl Supervised {
         if self.smooths() { reported | Taps::MEAN_LOGPROB } else { reported }
     }
 
+    /// Whether label smoothing is on.
     fn smooths(&self) -> bool {
         self.label_smoothing > 0.0
     }

@@ -35,7 +35,7 @@ impl Method for Odds {
     fn step(&mut self, batch: &Batch) -> Result<()> {
         let rows = Pair::of(batch)?;
         let (masks, lengths) = (rows.map(Rows::mask), rows.lengths());
-        let scored = Pair { chosen: self.learned(rows.chosen), rejected: rows.rejected };
+        let scored = Pair { chosen: self.nll_rows(rows.chosen), rejected: rows.rejected };
         let scores = scored.score_for_learning(Pair::reported())?;
 
         let answers = scores.with(&masks, |scores, mask| (scores.logprob() * mask).sum(1)); // [rows]
@@ -58,15 +58,15 @@ impl Method for Odds {
 }
 
 impl Odds {
-    /// The chosen rows with the targets that the plain term learns.
-    fn learned(&self, chosen: Rows) -> Rows {
+    /// The chosen rows with the targets of the NLL term: all tokens, or those of the answer.
+    fn nll_rows(&self, chosen: Rows) -> Rows {
         match self.nll {
             Learned::Row => chosen.whole(),
             Learned::Answer => chosen,
         }
     }
 
-    /// Targets of the plain term in the whole accumulation window.
+    /// The number of targets of the NLL term in the whole accumulation window.
     fn denominator(&self, batch: &Batch) -> Result<u32> {
         match self.nll {
             Learned::Row => batch.window_tokens("chosen"),

@@ -1,8 +1,8 @@
-//! Steering: a direction for each layer between two kinds of text, to be added while the model writes.
+//! Steering: computes a direction for each layer that separates two kinds of text, to add it during generation.
 //!
-//! For pairs with activations p and n at a block's output: the mean of p − n (Rimsky et al. 2023), or the first
-//! principal component of the differences, with or without their mean. The weights stay as they are; what the run
-//! leaves is the vectors.
+//! For pairs with activations p and n at the output of a block: the mean of p − n (Rimsky et al. 2023), or the first
+//! principal component of the differences, centered or not. The weights do not change; the artifact of the run is the
+//! directions.
 
 use std::ops::Range;
 
@@ -36,7 +36,8 @@ pub struct Steering {
     /// What the directions are tried with, and what their file advises.
     #[setting(default = 1.0, above = 0.0, high = 1000.0)]
     coefficient: f32,
-    /// Every so many batches one is kept out of the directions, to try them on; 0 keeps none, and so do prompts without answers.
+    /// Every so many batches one is kept out of the directions, to try them on; 0 keeps none, and so do prompts without
+    /// answers.
     #[setting(default = 4, low = 0, high = 1000)]
     hold_out: u32,
 }
@@ -90,7 +91,7 @@ impl Method for Steer {
             return Err(Error::new("no pair was read: the run has no batch that is not kept out by `hold-out`"));
         }
         let differences = tensor::concat(&self.differences.iter().collect::<Vec<_>>(), 1); // [layers, pairs, dimension]
-        let directions = self.directions(&differences); // [layers, dimension]
+        let directions = self.estimate_directions(&differences); // [layers, dimension]
         let separation = contrast::separation(&differences, &directions);
         for (place, layer) in (0..).zip(self.layers.clone()) {
             let direction = directions.slice(0, place, 1).squeeze(0);
@@ -98,7 +99,7 @@ impl Method for Steer {
         }
         metric("separation", separation.mean(All));
         metric("norm", directions.norm(-1).mean(All));
-        if self.held_out.is_empty() { Ok(()) } else { self.sweep(&directions) }
+        if self.held_out.is_empty() { Ok(()) } else { self.report_effect(&directions) }
     }
 
     fn load_state(&mut self, _: &[u8]) -> Result<()> {
@@ -107,8 +108,9 @@ impl Method for Steer {
 }
 
 impl Steer {
-    /// One direction a layer, pointing to the positive side.
-    fn directions(&self, differences: &Tensor) -> Tensor {
+    /// Estimates a direction `[dimension]` for each layer, towards the positive texts, from the differences `[layers,
+    /// pairs, dimension]`: `[layers, dimension]`.
+    fn estimate_directions(&self, differences: &Tensor) -> Tensor {
         let found = match self.settings.direction {
             Direction::Mean => differences.cast(Dtype::F64).mean(1).cast(Dtype::F32),
             Direction::Pca => contrast::principal(differences, false),
@@ -118,12 +120,14 @@ impl Steer {
         if self.settings.unit { &directions / directions.norm(Keep(-1)) } else { directions }
     }
 
-    /// How the pairs kept out are preferred when the directions are added, coefficient by coefficient.
-    fn sweep(&self, directions: &Tensor) -> Result<()> {
+    /// Logs how much likelier positive texts of the held-out pairs are than negative ones, with the directions added by
+    /// five coefficients from −`coefficient` to `coefficient`. Reports the metric `effect`: the last value minus the
+    /// first.
+    fn report_effect(&self, directions: &Tensor) -> Result<()> {
         let mut ends = [0.0; 2];
         for share in [-1.0, -0.5, 0.0, 0.5, 1.0_f32] {
             let coefficient = share * self.settings.coefficient;
-            let added = contrast::added(directions, self.layers.clone(), coefficient)?;
+            let added = contrast::add_directions(directions, self.layers.clone(), coefficient)?;
             let ahead = contrast::lead(&self.held_out)?;
             drop(added);
             log(&format!("coefficient {coefficient:+.2}: positive texts ahead by {ahead:+.3} nats a token"));
@@ -133,6 +137,7 @@ impl Steer {
         Ok(())
     }
 
+    /// The tokens whose activations are read.
     fn token(&self) -> Token {
         match self.settings.read {
             Read::Last => Token::FromEnd(self.settings.back),

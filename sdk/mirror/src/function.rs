@@ -11,7 +11,7 @@ use crate::unsupported;
 impl Place<'_> {
     /// Generates a function that the host offers: it encodes its arguments, sends a request, and decodes the answer. A
     /// method of a resource takes `&self`; a constructor is called `new`. Errors: an `async` function, or a type that
-    /// [`lent`](Self::lent) or [`owned`](Self::owned) rejects.
+    /// [`parameter_type`](Self::parameter_type) or [`owned_type`](Self::owned_type) rejects.
     pub(crate) fn request(&self, function: &Function) -> syn::Result<TokenStream> {
         if function.kind.is_async() {
             return Err(unsupported("`async` functions"));
@@ -27,8 +27,9 @@ impl Place<'_> {
         let (receiver, itself) =
             if of_resource { (Some(quote!(&self,)), Some(quote!(.with(self)))) } else { (None, None) };
         let names: Vec<Ident> = given.iter().map(|parameter| value(&parameter.name)).collect();
-        let types = given.iter().map(|parameter| self.lent(&parameter.ty)).collect::<syn::Result<Vec<_>>>()?;
-        let result = self.owned_or_unit(function.result.as_ref())?;
+        let types =
+            given.iter().map(|parameter| self.parameter_type(&parameter.ty)).collect::<syn::Result<Vec<_>>>()?;
+        let result = self.owned_type_or_unit(function.result.as_ref())?;
         Ok(quote! {
             #docs
             #[track_caller]
@@ -40,14 +41,14 @@ impl Place<'_> {
 
     /// Generates a function that the method offers: first its signature in the trait `Guest`, second the arm of
     /// `dispatch` for `number`, its index in the interface, which decodes the arguments, calls the function and encodes
-    /// its result. Errors: a number above 255, or a type that [`owned`](Self::owned) rejects.
+    /// its result. Errors: a number above 255, or a type that [`owned_type`](Self::owned_type) rejects.
     pub(crate) fn offer(&self, number: usize, function: &Function) -> syn::Result<(TokenStream, TokenStream)> {
         let number = u8::try_from(number).map_err(|_| unsupported("an export with more than 256 functions"))?;
         let (docs, name) = (documentation(&function.docs), value(&function.name));
-        let result = self.owned_or_unit(function.result.as_ref())?;
+        let result = self.owned_type_or_unit(function.result.as_ref())?;
         let (mut names, mut types, mut decoded, mut passed) = (Vec::new(), Vec::new(), Vec::new(), Vec::new());
         for Param { name, ty, .. } in &function.params {
-            let (name, owned) = (value(name), self.owned(ty)?);
+            let (name, owned) = (value(name), self.owned_type(ty)?);
             // A resource that is lent for the call is not the method's to give back.
             let is_borrow = self.is_borrow(ty);
             types.push(if is_borrow { quote!(&#owned) } else { owned.clone() });

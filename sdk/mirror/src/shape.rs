@@ -28,7 +28,7 @@ impl<'a> Place<'a> {
 
     /// Returns the Rust type of an owned value of a WIT type, as in results and fields: a named type by its path,
     /// others written out. Errors: `error-context`, or those of [`expression`](Self::expression).
-    pub(crate) fn owned(&self, ty: &Type) -> syn::Result<TokenStream> {
+    pub(crate) fn owned_type(&self, ty: &Type) -> syn::Result<TokenStream> {
         Ok(match ty {
             Type::Bool => quote!(bool),
             Type::U8 => quote!(u8),
@@ -56,32 +56,32 @@ impl<'a> Place<'a> {
 
     /// Returns the Rust type of a WIT type as a parameter: strings, lists and handles are borrowed, also inside of
     /// `option`. The items of a list stay owned unless they are handles. Errors: a resource that is given away, or
-    /// those of [`owned`](Self::owned).
-    pub(crate) fn lent(&self, ty: &Type) -> syn::Result<TokenStream> {
+    /// those of [`owned_type`](Self::owned_type).
+    pub(crate) fn parameter_type(&self, ty: &Type) -> syn::Result<TokenStream> {
         let Type::Id(id) = ty else {
-            return if *ty == Type::String { Ok(quote!(&str)) } else { self.owned(ty) };
+            return if *ty == Type::String { Ok(quote!(&str)) } else { self.owned_type(ty) };
         };
         match &self.resolve.types[*id].kind {
             TypeDefKind::Handle(Handle::Borrow(resource)) => {
-                let resource = self.owned(&Type::Id(*resource))?;
+                let resource = self.owned_type(&Type::Id(*resource))?;
                 Ok(quote!(&#resource))
             }
             TypeDefKind::Handle(Handle::Own(_)) => Err(unsupported("a resource that is handed to the host for good")),
             TypeDefKind::Option(item) => {
-                let item = self.lent(item)?;
+                let item = self.parameter_type(item)?;
                 Ok(quote!(::std::option::Option<#item>))
             }
             TypeDefKind::List(item) => {
-                let item = if self.is_borrow(item) { self.lent(item)? } else { self.owned(item)? };
+                let item = if self.is_borrow(item) { self.parameter_type(item)? } else { self.owned_type(item)? };
                 Ok(quote!(&[#item]))
             }
-            _ => self.owned(ty),
+            _ => self.owned_type(ty),
         }
     }
 
     /// The Rust type of an owned value; `()` for `None`.
-    pub(crate) fn owned_or_unit(&self, ty: Option<&Type>) -> syn::Result<TokenStream> {
-        ty.map_or_else(|| Ok(quote!(())), |ty| self.owned(ty))
+    pub(crate) fn owned_type_or_unit(&self, ty: Option<&Type>) -> syn::Result<TokenStream> {
+        ty.map_or_else(|| Ok(quote!(())), |ty| self.owned_type(ty))
     }
 
     /// Whether a type is `borrow<…>`: a resource that stays with its owner.
@@ -94,24 +94,25 @@ impl<'a> Place<'a> {
     /// `option`, `list`, `result`, `tuple` or an alias.
     fn expression(&self, kind: &TypeDefKind) -> syn::Result<TokenStream> {
         Ok(match kind {
-            TypeDefKind::Handle(Handle::Own(id) | Handle::Borrow(id)) => self.owned(&Type::Id(*id))?,
+            TypeDefKind::Handle(Handle::Own(id) | Handle::Borrow(id)) => self.owned_type(&Type::Id(*id))?,
             TypeDefKind::Option(item) => {
-                let item = self.owned(item)?;
+                let item = self.owned_type(item)?;
                 quote!(::std::option::Option<#item>)
             }
             TypeDefKind::List(item) => {
-                let item = self.owned(item)?;
+                let item = self.owned_type(item)?;
                 quote!(::std::vec::Vec<#item>)
             }
             TypeDefKind::Result(result) => {
-                let (ok, error) = (self.owned_or_unit(result.ok.as_ref())?, self.owned_or_unit(result.err.as_ref())?);
+                let (ok, error) =
+                    (self.owned_type_or_unit(result.ok.as_ref())?, self.owned_type_or_unit(result.err.as_ref())?);
                 quote!(::std::result::Result<#ok, #error>)
             }
             TypeDefKind::Tuple(tuple) => {
-                let types = tuple.types.iter().map(|ty| self.owned(ty)).collect::<syn::Result<Vec<_>>>()?;
+                let types = tuple.types.iter().map(|ty| self.owned_type(ty)).collect::<syn::Result<Vec<_>>>()?;
                 quote!((#(#types,)*))
             }
-            TypeDefKind::Type(ty) => self.owned(ty)?,
+            TypeDefKind::Type(ty) => self.owned_type(ty)?,
             other => return Err(unsupported(&format!("`{}` as a type without a name", other.as_str()))),
         })
     }
@@ -134,7 +135,7 @@ impl<'a> Place<'a> {
         let given = definition.name.as_deref().unwrap_or_default();
         let (name, docs) = (camel(given), documentation(&definition.docs));
         // What a record or a variant derives.
-        let derived = if self.copies(&Type::Id(id)) { quote!(Clone, Copy, Debug) } else { quote!(Clone, Debug) };
+        let derived = if self.is_copy(&Type::Id(id)) { quote!(Clone, Copy, Debug) } else { quote!(Clone, Debug) };
         let code = match &definition.kind {
             TypeDefKind::Resource => resource(&name, &format!("{}/[resource-drop]{given}", self.wire())),
             TypeDefKind::Record(record) => self.record(&name, record, &derived)?,
@@ -154,11 +155,11 @@ impl<'a> Place<'a> {
     }
 
     /// Generates a struct with the record's fields, which derives `derived`, and the call of the macro `record!`, which
-    /// makes it encodable. Errors: a field's type that [`owned`](Self::owned) rejects.
+    /// makes it encodable. Errors: a field's type that [`owned_type`](Self::owned_type) rejects.
     fn record(&self, name: &Ident, record: &Record, derived: &TokenStream) -> syn::Result<TokenStream> {
         let fields: Vec<Ident> = record.fields.iter().map(|field| value(&field.name)).collect();
         let docs = record.fields.iter().map(|field| documentation(&field.docs));
-        let types = record.fields.iter().map(|field| self.owned(&field.ty)).collect::<syn::Result<Vec<_>>>()?;
+        let types = record.fields.iter().map(|field| self.owned_type(&field.ty)).collect::<syn::Result<Vec<_>>>()?;
         Ok(quote! {
             #[derive(#derived)]
             pub struct #name { #(#docs pub #fields: #types,)* }
@@ -169,7 +170,7 @@ impl<'a> Place<'a> {
 
     /// Generates an enum `name` of these cases, which derives `derived`, for an enum or a variant of WIT, and the call
     /// of the macro `cases!`, which makes it encodable. A value is encoded as the number of the case in a byte, then
-    /// its value if it has one. Errors: more than 256 cases, or a type that [`owned`](Self::owned) rejects.
+    /// its value if it has one. Errors: more than 256 cases, or a type that [`owned_type`](Self::owned_type) rejects.
     fn cases<'c>(
         &self,
         name: &Ident,
@@ -180,7 +181,7 @@ impl<'a> Place<'a> {
         for (number, (case, docs, carried)) in cases.enumerate() {
             let number = u8::try_from(number).map_err(|_| unsupported("a choice among more than 256 cases"))?;
             let docs = documentation(docs);
-            let carried = carried.map(|carried| self.owned(&carried)).transpose()?;
+            let carried = carried.map(|carried| self.owned_type(&carried)).transpose()?;
             let value = carried.as_ref().map(|_| quote!((value)));
             let carried = carried.map(|carried| quote!((#carried)));
             listed.push(quote!(#docs #case #carried));
@@ -196,14 +197,16 @@ impl<'a> Place<'a> {
 
     /// Whether the generated type of a value implements `Copy`: everything but strings, lists, results, handles,
     /// resources, and what holds one of them.
-    fn copies(&self, ty: &Type) -> bool {
+    fn is_copy(&self, ty: &Type) -> bool {
         let Type::Id(id) = ty else { return !matches!(ty, Type::String | Type::ErrorContext) };
         match &self.resolve.types[*id].kind {
             TypeDefKind::Enum(_) => true,
-            TypeDefKind::Type(ty) | TypeDefKind::Option(ty) => self.copies(ty),
-            TypeDefKind::Record(record) => record.fields.iter().all(|field| self.copies(&field.ty)),
-            TypeDefKind::Variant(variant) => variant.cases.iter().filter_map(|case| case.ty).all(|ty| self.copies(&ty)),
-            TypeDefKind::Tuple(tuple) => tuple.types.iter().all(|ty| self.copies(ty)),
+            TypeDefKind::Type(ty) | TypeDefKind::Option(ty) => self.is_copy(ty),
+            TypeDefKind::Record(record) => record.fields.iter().all(|field| self.is_copy(&field.ty)),
+            TypeDefKind::Variant(variant) => {
+                variant.cases.iter().filter_map(|case| case.ty).all(|ty| self.is_copy(&ty))
+            }
+            TypeDefKind::Tuple(tuple) => tuple.types.iter().all(|ty| self.is_copy(ty)),
             _ => false,
         }
     }

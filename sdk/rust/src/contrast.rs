@@ -27,7 +27,7 @@ mod trial;
 
 pub use component::{majority, principal, separation};
 pub use edit::{Apply, Edit};
-pub use means::{Means, projected};
+pub use means::{Means, remove_projection};
 pub use refusal::{Refusal, refusal};
-pub use sweep::{added, lead};
-pub use trial::{Trial, Verdict, ablated};
+pub use sweep::{add_directions, lead};
+pub use trial::{Trial, Verdict, ablate_direction};

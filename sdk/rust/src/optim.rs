@@ -1,4 +1,5 @@
-//! Optimizers for methods that update the parameters themselves: one step of a [`Parameter`], with its state on the host.
+//! Optimizers for methods that update the parameters themselves: one step of a [`Parameter`], with its state on the
+//! host.
 //!
 //! ```
 //! # use tunebox::prelude::*;
@@ -14,8 +15,8 @@
 //! # }
 //! ```
 //!
-//! Each computes in `f32` with a parameter's own gradient; `step_with` takes another one, such as a clipped gradient. Results are
-//! those of the named implementations but for rounding.
+//! Each computes in `f32` with a parameter's own gradient; `step_with` takes another one, such as a clipped gradient.
+//! Results are those of the named implementations but for rounding.
 
 mod adamw;
 mod lion;
@@ -29,9 +30,9 @@ pub use muon::Muon;
 pub use sam::{Ascent, Sam};
 pub use sgd::Sgd;
 
-use crate::Tensor;
 use crate::optimizer::Parameter;
 use crate::tensor::All;
+use crate::{Result, Tensor};
 
 /// Scales gradients together so that their common norm is at most `limit`, as `torch.nn.utils.clip_grad_norm_` does: by
 /// min(1, limit / (norm + 10⁻⁶)).
@@ -42,7 +43,11 @@ pub fn clip(gradients: Vec<Tensor>, limit: f32) -> Vec<Tensor> {
     gradients.into_iter().map(|gradient| gradient * &factor).collect()
 }
 
-/// `rate` · `decay` · value, what decoupled weight decay subtracts; `None` without decay.
-fn decay(parameter: &Parameter, rate: f64, decay: f64) -> Option<Tensor> {
-    (decay > 0.0).then(|| parameter.value().detach().scale(rate * decay))
+/// Subtracts `change` and the decoupled weight decay, `rate` · `decay` · value, from a parameter.
+#[track_caller]
+fn subtract_with_decay(parameter: &Parameter, change: Tensor, rate: f64, decay: f64) -> Result<()> {
+    if decay > 0.0 {
+        return parameter.subtract(&(change + parameter.value().detach().scale(rate * decay)));
+    }
+    parameter.subtract(&change)
 }

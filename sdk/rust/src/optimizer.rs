@@ -1,8 +1,8 @@
-//! Trained parameters, for a method that updates them itself (`wit/optimizer.wit`): their values, gradients and state, extra
-//! parameters, and perturbations.
+//! Trained parameters, for a method that updates them itself (`wit/optimizer.wit`): their values, gradients and state,
+//! extra parameters, and perturbations.
 //!
-//! Such a method declares `update: "method"` in [`method!`](crate::method!). It updates when its gradient is complete, and
-//! then calls [`done`]:
+//! Such a method declares `update: "method"` in [`method!`](crate::method!). It updates when its gradient is complete,
+//! and then calls [`done`]:
 //!
 //! ```
 //! # use tunebox::prelude::*;
@@ -19,11 +19,11 @@
 //! # }
 //! ```
 //!
-//! [`optim`](crate::optim) has the usual optimizers. Functions that return a tensor panic at the caller's line where the host
-//! refuses; all others return a [`Result`].
+//! [`optim`](crate::optim) has the usual optimizers. Functions that return a tensor panic at the caller's line where
+//! the host refuses; all others return a [`Result`].
 //!
-//! A method that scores again after it changed the parameters, such as one without gradients, declares `batch: "window"`, so
-//! that each call of `step` is one whole update:
+//! A method that scores again after it changed the parameters, such as one without gradients, declares `batch:
+//! "window"`, so that each call of `step` is one whole update:
 //!
 //! ```
 //! # use tunebox::prelude::*;
@@ -48,12 +48,13 @@ use crate::bindings::tunebox::method::optimizer;
 use crate::error::{certain, checked};
 use crate::{Result, Tensor};
 
-/// A trained parameter: a matrix or vector of what the run trains, all of it as one vector ([`all`]), or an extra parameter of
-/// the method's own ([`extra`]).
+/// A trained parameter: a matrix or vector of what the run trains, all of it as one vector ([`all`]), or an extra
+/// parameter of the method's own ([`extra`]).
 pub struct Parameter(optimizer::Parameter);
 
 impl Parameter {
-    /// Its name as in the adapter's file without PEFT's prefix, such as `model.layers.0.self_attn.q_proj.lora_A.weight`; `*` for [`all`].
+    /// Its name as in the adapter's file without PEFT's prefix, such as
+    /// `model.layers.0.self_attn.q_proj.lora_A.weight`; `*` for [`all`].
     pub fn name(&self) -> String {
         self.0.name()
     }
@@ -73,8 +74,8 @@ impl Parameter {
         self.0.shape()
     }
 
-    /// A copy of the value, `f32`. For an extra parameter it is differentiable: [`backward`](crate::learn::backward) adds to
-    /// its gradient.
+    /// A copy of the value, `f32`. For an extra parameter it is differentiable: [`backward`](crate::learn::backward)
+    /// adds to its gradient.
     #[track_caller]
     pub fn value(&self) -> Tensor {
         Tensor::new(certain(self.0.value()))
@@ -93,15 +94,15 @@ impl Parameter {
         Tensor::new(certain(self.0.state(name)))
     }
 
-    /// Replaces the state of this name by an `f32` tensor of any shape. Errors: a number that is not finite; more than 16
-    /// names a parameter.
+    /// Replaces the state of this name by an `f32` tensor of any shape. Errors: a number that is not finite; more than
+    /// 16 names a parameter.
     #[track_caller]
     pub fn set_state(&self, name: &str, value: &Tensor) -> Result<()> {
         checked(self.0.set_state(name, value.handle()))
     }
 
-    /// Replaces the value. Errors: another shape or type, a number that is not finite, a perturbation that is active, and
-    /// `unsupported` where the host updates the parameter.
+    /// Replaces the value. Errors: another shape or type, a number that is not finite, a perturbation that is active,
+    /// and `unsupported` where the host updates the parameter.
     #[track_caller]
     pub fn assign(&self, value: &Tensor) -> Result<()> {
         checked(self.0.assign(value.handle()))
@@ -114,8 +115,8 @@ impl Parameter {
     }
 }
 
-/// Noise on all parameters that the run trains. Dropping it restores their values bit for bit, so bind it to a name for as long
-/// as it should last.
+/// Noise on all parameters that the run trains. Dropping it restores their values bit for bit, so bind it to a name for
+/// as long as it should last.
 #[must_use = "the noise ends when this is dropped"]
 pub struct Perturbation(
     #[expect(dead_code, reason = "dropping the handle ends the perturbation")] optimizer::Perturbation,
@@ -126,23 +127,23 @@ pub fn parameters() -> Vec<Parameter> {
     optimizer::parameters().into_iter().map(Parameter).collect()
 }
 
-/// All parameters that the run trains as one vector. One call for all of them is fastest; its tensors are as large as what the
-/// run trains.
+/// All parameters that the run trains as one vector. One call for all of them is fastest; its tensors are as large as
+/// what the run trains.
 pub fn all() -> Parameter {
     Parameter(optimizer::all())
 }
 
-/// An extra parameter of the method's own, such as a value head: made with the value `initial` (`f32`, any shape) when the name
-/// is new, else as it is. The run saves it in checkpoints and in its artifact; the method updates it. In a run that continues an
-/// adapter, a new one begins with the value that was saved beside the adapter under its name, if there is one. Errors: another
-/// shape than before, a number that is not finite, more than 64 of them.
+/// Returns an extra parameter of the method, such as a value head. Creates it with the value `initial` (`f32`, any
+/// shape) if the name is new; in a run that continues an adapter, with the value that was saved under this name beside
+/// the adapter, if there is one. The run saves extra parameters in checkpoints and in its artifact; the method updates
+/// them. Errors: another shape than before, a number that is not finite, or more than 64 extra parameters.
 #[track_caller]
 pub fn extra(name: &str, initial: &Tensor) -> Result<Parameter> {
     checked(optimizer::extra(name, initial.handle())).map(Parameter)
 }
 
-/// Counts the changes since the last call as one update and clears all gradients. Returns the norm of the gradient that was
-/// cleared. Errors: `unsupported` where the host updates the parameters.
+/// Counts the changes since the last call as one update and clears all gradients. Returns the norm of the gradient that
+/// was cleared. Errors: `unsupported` where the host updates the parameters.
 #[track_caller]
 pub fn done() -> Result<f32> {
     checked(optimizer::done())
@@ -154,15 +155,16 @@ pub fn clear_gradients() -> Result<()> {
     checked(optimizer::clear_gradients())
 }
 
-/// Adds `scale` · z to all parameters that the run trains, until the result is dropped or the call of the method ends. z are
-/// standard normal numbers that depend on the run's seed, `sequence` and `number` alone. Errors: a perturbation is active.
+/// Adds `scale` · z to all parameters that the run trains, until the result is dropped or the call of the method ends.
+/// z are standard normal numbers that depend on the run's seed, `sequence` and `number` alone. Errors: a perturbation
+/// is active.
 #[track_caller]
 pub fn perturb(sequence: &str, number: u32, scale: f32) -> Result<Perturbation> {
     checked(optimizer::perturb(sequence, number, scale)).map(Perturbation)
 }
 
-/// value ← value + `scale` · z for all parameters that the run trains, with the z of [`perturb`]. Errors: `unsupported` where
-/// the host updates the parameters; a perturbation is active.
+/// value ← value + `scale` · z for all parameters that the run trains, with the z of [`perturb`]. Errors: `unsupported`
+/// where the host updates the parameters; a perturbation is active.
 #[track_caller]
 pub fn add_noise(sequence: &str, number: u32, scale: f32) -> Result<()> {
     checked(optimizer::add_noise(sequence, number, scale))

@@ -29,17 +29,18 @@ impl Verifier for Exact {
         if answer.is_empty() {
             return None;
         }
-        let said = if self.last_line {
+        let compared = if self.last_line {
             completion.lines().rev().find(|line| !line.trim().is_empty()).unwrap_or_default()
         } else {
             completion
         };
-        Some(f32::from(u8::from(self.plain(said) == self.plain(answer))))
+        Some(f32::from(u8::from(self.normalize(compared) == self.normalize(answer))))
     }
 }
 
 impl Exact {
-    fn plain(&self, text: &str) -> String {
+    /// The text as it is compared: trimmed and in lower case, if the settings say so.
+    fn normalize(&self, text: &str) -> String {
         let text = if self.trim { text.trim() } else { text };
         if self.ignore_case { text.to_lowercase() } else { text.to_owned() }
     }

@@ -27,7 +27,7 @@ enum From {
     Either,
 }
 
-/// A schema that was understood.
+/// The verifier: the schema of the settings, if they have one, and where the JSON is.
 pub struct Json {
     schema: Option<Value>,
     from: From,
@@ -39,7 +39,7 @@ impl Verifier for Json {
     fn init(settings: Settings) -> Result<Self> {
         let schema = match settings.schema.trim() {
             "" => None,
-            text => Some(understood(text).map_err(|problem| Error::new(format!("`schema` {problem}")))?),
+            text => Some(parse_schema(text).map_err(|problem| Error::new(format!("`schema` {problem}")))?),
         };
         Ok(Self { schema, from: settings.from })
     }
@@ -50,11 +50,11 @@ impl Verifier for Json {
             (Some(schema), _) => schema,
             (None, "") => &Value::Bool(true),
             (None, answer) => {
-                own = understood(answer).ok()?;
+                own = parse_schema(answer).ok()?;
                 &own
             }
         };
-        let text = match (self.from, fenced(completion)) {
+        let text = match (self.from, code_block(completion)) {
             (From::Whole, _) | (From::Either, None) => completion,
             (From::Fence, None) => return Some(0.0),
             (_, Some(inside)) => inside,
@@ -64,15 +64,16 @@ impl Verifier for Json {
     }
 }
 
-/// A schema, if it uses only what is understood here.
-fn understood(text: &str) -> Result<Value, String> {
+/// Parses a schema. Errors, which complete a sentence that begins with `` `schema` ``: no JSON, and keywords that are
+/// not supported.
+fn parse_schema(text: &str) -> Result<Value, String> {
     let schema: Value = serde_json::from_str(text).map_err(|error| format!("is not JSON: {error}"))?;
     schema::check(&schema, 0)?;
     Ok(schema)
 }
 
-/// What stands between the first two lines of backticks.
-fn fenced(text: &str) -> Option<&str> {
+/// The contents of the first code block, between two fences of three backticks. `None` if there is none.
+fn code_block(text: &str) -> Option<&str> {
     let (_, rest) = text.split_once("```")?;
     let (_, inside) = rest.split_once('\n')?;
     inside.split_once("```").map(|(inside, _)| inside)

@@ -1,8 +1,8 @@
-//! LaTeX and plain mathematics as tokens. Spacing, sizes of brackets and units in `\text{…}` are left out.
+//! Splits LaTeX and plain mathematics into tokens. Leaves out spacing, dollar signs and the sizes of brackets.
 
 use tunebox::verifier::split_number;
 
-/// One piece of mathematics.
+/// A token of a mathematical text.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Token {
     Number(f64),
@@ -16,8 +16,8 @@ pub(crate) enum Token {
     Words(String),
 }
 
-/// The tokens of a text; nothing for text that is no mathematics.
-pub(crate) fn tokens(text: &str) -> Option<Vec<Token>> {
+/// Splits a text into tokens. `None` if it has a character or command that is no mathematics.
+pub(crate) fn tokenize(text: &str) -> Option<Vec<Token>> {
     let text = text.replace("{,}", ",");
     let (mut tokens, mut rest) = (Vec::new(), text.as_str());
     while let Some(c) = rest.chars().next() {
@@ -25,7 +25,7 @@ pub(crate) fn tokens(text: &str) -> Option<Vec<Token>> {
         rest = if c.is_whitespace() || c == '$' || c == '~' {
             after
         } else if c == '\\' {
-            command(after, &mut tokens)?
+            read_command(after, &mut tokens)?
         } else if c.is_ascii_digit() || c == '.' && after.starts_with(|c: char| c.is_ascii_digit()) {
             let (number, after) = split_number(rest);
             tokens.push(Token::Number(number.parse().ok()?));
@@ -34,15 +34,15 @@ pub(crate) fn tokens(text: &str) -> Option<Vec<Token>> {
             tokens.push(Token::Name(c.to_string()));
             after
         } else {
-            tokens.push(Token::Symbol(plain(c)?));
+            tokens.push(Token::Symbol(plain_symbol(c)?));
             after
         };
     }
     Some(tokens)
 }
 
-/// A symbol in its plain form; nothing for one that means nothing here.
-fn plain(c: char) -> Option<char> {
+/// The ASCII form of an operator, or the character itself if it is a known symbol; `None` for any other.
+fn plain_symbol(c: char) -> Option<char> {
     Some(match c {
         '−' | '–' => '-',
         '×' | '·' => '*',
@@ -53,8 +53,9 @@ fn plain(c: char) -> Option<char> {
     })
 }
 
-/// Reads the command after a backslash. Returns the text after it.
-fn command<'a>(text: &'a str, tokens: &mut Vec<Token>) -> Option<&'a str> {
+/// Reads the command after a backslash, appends its token, if it has one, and returns the rest of the text. `None` for
+/// an unknown sign, or a name of more than 8 letters.
+fn read_command<'a>(text: &'a str, tokens: &mut Vec<Token>) -> Option<&'a str> {
     let first = text.chars().next()?;
     if !first.is_ascii_alphabetic() {
         match first {

@@ -25,14 +25,14 @@ impl Verifier for Mathematics {
     }
 
     fn verify(&self, _: &str, completion: &str, answer: &str) -> Option<f32> {
-        let gold = extract::gold(answer)?;
+        let gold = extract::parse_gold(answer)?;
         let text = match (self.after_thinking, completion.rsplit_once("</think>")) {
             (false, _) => completion,
             (true, Some((_, after))) => after,
             (true, None) => return Some(0.0),
         };
-        let found = extract::answer(text);
-        Some(f32::from(u8::from(found.is_some_and(|found| compare::equal(&gold, &found)))))
+        let found = extract::parse_answer(text);
+        Some(f32::from(u8::from(found.is_some_and(|found| compare::is_right(&gold, &found)))))
     }
 }
 

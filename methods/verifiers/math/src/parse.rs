@@ -1,13 +1,14 @@
-//! Tokens as a value, by recursive descent. Depth is bounded: hostile text must not run out of stack.
+//! Parses tokens into a value, by recursive descent. Nesting is limited, so that no text exhausts the stack.
 
 use crate::lexer::Token;
 use crate::value::{Node, Value};
 
-/// Brackets within brackets.
-const DEPTH: usize = 64;
+/// The largest depth of nested brackets, signs and arguments.
+const MAX_DEPTH: usize = 64;
 
-/// The value of tokens; nothing where they make no sense.
-pub(crate) fn value(tokens: &[Token]) -> Option<Value> {
+/// Parses tokens into a value: words, a set, a list, a percentage, an equation, an interval or an expression. Ignores a
+/// unit (`\text{…}`) at the end. `None` if the tokens are none of these.
+pub(crate) fn parse_value(tokens: &[Token]) -> Option<Value> {
     let tokens = match tokens {
         // A unit behind a value says nothing about it.
         [first @ .., Token::Words(_)] if !first.is_empty() => first,
@@ -16,23 +17,23 @@ pub(crate) fn value(tokens: &[Token]) -> Option<Value> {
     match tokens {
         [] => None,
         [Token::Words(words)] => Some(Value::Words(words.clone())),
-        [Token::SetOpen, inside @ .., Token::SetClose] => Some(Value::Set(items(inside)?)),
+        [Token::SetOpen, inside @ .., Token::SetClose] => Some(Value::Set(parse_items(inside)?)),
         [Token::Symbol(open @ ('(' | '[')), inside @ .., Token::Symbol(close @ (')' | ']'))]
-            if encloses(tokens) && pieces(inside).len() > 1 =>
+            if is_enclosed(tokens) && split_at_commas(inside).len() > 1 =>
         {
-            Some(Value::List { open: *open, items: items(inside)?, close: *close })
+            Some(Value::List { open: *open, items: parse_items(inside)?, close: *close })
         }
-        [number @ .., Token::Symbol('%')] => Some(Value::Percent(expression(number)?)),
-        tokens if pieces(tokens).len() > 1 => Some(Value::Set(items(tokens)?)),
-        tokens => related(tokens),
+        [number @ .., Token::Symbol('%')] => Some(Value::Percent(parse_expression(number)?)),
+        tokens if split_at_commas(tokens).len() > 1 => Some(Value::Set(parse_items(tokens)?)),
+        tokens => parse_relation(tokens),
     }
 }
 
-/// Whether the first bracket is closed by the last token and not before.
-fn encloses(tokens: &[Token]) -> bool {
+/// Whether the bracket that the first token opens is closed by the last token.
+fn is_enclosed(tokens: &[Token]) -> bool {
     let mut depth = 0i32;
     for (at, token) in tokens.iter().enumerate() {
-        depth += change(token);
+        depth += depth_change(token);
         if depth == 0 {
             return at + 1 == tokens.len();
         }
@@ -40,7 +41,8 @@ fn encloses(tokens: &[Token]) -> bool {
     false
 }
 
-fn change(token: &Token) -> i32 {
+/// The change of the bracket depth by a token: 1 if it opens a bracket, -1 if it closes one, else 0.
+fn depth_change(token: &Token) -> i32 {
     match token {
         Token::Symbol('(' | '[' | '{') | Token::SetOpen => 1,
         Token::Symbol(')' | ']' | '}') | Token::SetClose => -1,
@@ -48,16 +50,17 @@ fn change(token: &Token) -> i32 {
     }
 }
 
-/// The parts between commas that stand in no bracket.
-fn pieces(tokens: &[Token]) -> Vec<&[Token]> {
+/// Splits tokens at the commas and semicolons outside of brackets. Returns one part if there are none.
+fn split_at_commas(tokens: &[Token]) -> Vec<&[Token]> {
     split(tokens, |token| matches!(token, Token::Symbol(',' | ';')))
 }
 
-fn split(tokens: &[Token], at: impl Fn(&Token) -> bool) -> Vec<&[Token]> {
+/// Splits tokens at those for which `is_separator` holds, outside of brackets; leaves the separators out.
+fn split(tokens: &[Token], is_separator: impl Fn(&Token) -> bool) -> Vec<&[Token]> {
     let (mut parts, mut start, mut depth) = (Vec::new(), 0, 0i32);
     for (place, token) in tokens.iter().enumerate() {
-        depth += change(token);
-        if depth == 0 && at(token) {
+        depth += depth_change(token);
+        if depth == 0 && is_separator(token) {
             parts.push(&tokens[start..place]);
             start = place + 1;
         }
@@ -66,12 +69,14 @@ fn split(tokens: &[Token], at: impl Fn(&Token) -> bool) -> Vec<&[Token]> {
     parts
 }
 
-fn items(tokens: &[Token]) -> Option<Vec<Value>> {
-    pieces(tokens).into_iter().map(|piece| expression(piece).map(Value::Expression)).collect()
+/// Parses the expressions between commas. `None` if one of them is no expression.
+fn parse_items(tokens: &[Token]) -> Option<Vec<Value>> {
+    split_at_commas(tokens).into_iter().map(|part| parse_expression(part).map(Value::Expression)).collect()
 }
 
-/// An expression, an equation with one name on its left, or a chain of inequalities.
-fn related(tokens: &[Token]) -> Option<Value> {
+/// Parses an expression, an equation with a single name on its left side, or one or two inequalities of a name with
+/// bounds (an interval).
+fn parse_relation(tokens: &[Token]) -> Option<Value> {
     let sign = |token: &Token| match token {
         Token::Symbol(sign @ ('=' | '<' | '>' | '≤' | '≥')) => Some(*sign),
         _ => None,
@@ -79,21 +84,24 @@ fn related(tokens: &[Token]) -> Option<Value> {
     let signs: Vec<char> = tokens.iter().filter_map(sign).collect();
     let parts = split(tokens, |token| sign(token).is_some());
     match (signs.as_slice(), parts.as_slice()) {
-        ([], [whole]) => expression(whole).map(Value::Expression),
-        (['='], [[Token::Name(name)], right]) => Some(Value::Equation(name.clone(), Box::new(value(right)?))),
+        ([], [whole]) => parse_expression(whole).map(Value::Expression),
+        (['='], [[Token::Name(name)], right]) => Some(Value::Equation(name.clone(), Box::new(parse_value(right)?))),
         ([first, second], [low, [Token::Name(_)], high]) => {
-            let (low, high) = (expression(low)?, expression(high)?);
+            let (low, high) = (parse_expression(low)?, parse_expression(high)?);
             interval(*first, *second, low, high)
         }
         ([sign @ ('<' | '≤')], [[Token::Name(_)], bound]) => {
-            interval('<', *sign, Node::Number(f64::NEG_INFINITY), expression(bound)?)
+            interval('<', *sign, Node::Number(f64::NEG_INFINITY), parse_expression(bound)?)
         }
-        ([sign], [[Token::Name(_)], bound]) => interval('>', *sign, Node::Number(f64::INFINITY), expression(bound)?),
+        ([sign], [[Token::Name(_)], bound]) => {
+            interval('>', *sign, Node::Number(f64::INFINITY), parse_expression(bound)?)
+        }
         _ => None,
     }
 }
 
-/// The interval between two bounds; `first` stands between the first bound and the name, `second` after the name.
+/// The interval that `low first x second high` describes, such as 1 < x ≤ 2. With `>` and `≥` the bounds are in
+/// descending order. `None` if the signs point in different directions or are no inequalities.
 fn interval(first: char, second: char, low: Node, high: Node) -> Option<Value> {
     match (first, second) {
         ('<' | '≤', '<' | '≤') => {
@@ -106,19 +114,24 @@ fn interval(first: char, second: char, low: Node, high: Node) -> Option<Value> {
     }
 }
 
-fn expression(tokens: &[Token]) -> Option<Node> {
-    let mut reader = Reader { tokens, at: 0, depth: 0 };
-    let node = reader.sum()?;
-    (reader.at == tokens.len()).then_some(node)
+/// Parses all tokens as one arithmetic expression. `None` if tokens are left over, or brackets are nested too deeply.
+fn parse_expression(tokens: &[Token]) -> Option<Node> {
+    let mut parser = Parser { tokens, at: 0, depth: 0 };
+    let node = parser.sum()?;
+    (parser.at == tokens.len()).then_some(node)
 }
 
-struct Reader<'a> {
+/// A recursive-descent parser of arithmetic expressions.
+struct Parser<'a> {
     tokens: &'a [Token],
+    /// The index of the next token.
     at: usize,
+    /// How many [`nested`](Self::nested) calls are running.
     depth: usize,
 }
 
-impl Reader<'_> {
+impl Parser<'_> {
+    /// Parses products that `+` and `-` join.
     fn sum(&mut self) -> Option<Node> {
         let mut node = self.product()?;
         while let Some(sign) = self.take(&['+', '-']) {
@@ -129,6 +142,7 @@ impl Reader<'_> {
         Some(node)
     }
 
+    /// Parses factors that `*`, `/` or nothing joins. A number before a fraction is a mixed number: 1½ is 1 + ½.
     fn product(&mut self) -> Option<Node> {
         let mut node = self.signed()?;
         loop {
@@ -136,8 +150,8 @@ impl Reader<'_> {
                 let (left, right) = (Box::new(node), Box::new(self.signed()?));
                 node = if sign == '*' { Node::Multiply(left, right) } else { Node::Divide(left, right) };
             } else if matches!(node, Node::Number(_)) && self.peek() == Some(&Token::Fraction) {
-                node = Node::Add(Box::new(node), Box::new(self.power()?)); // a mixed number
-            } else if self.begins() {
+                node = Node::Add(Box::new(node), Box::new(self.power()?));
+            } else if self.is_at_atom() {
                 node = Node::Multiply(Box::new(node), Box::new(self.power()?));
             } else {
                 return Some(node);
@@ -145,6 +159,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Parses a power with any number of signs before it.
     fn signed(&mut self) -> Option<Node> {
         match self.take(&['+', '-']) {
             Some('-') => Some(Node::Negate(Box::new(self.nested(Self::signed)?))),
@@ -153,6 +168,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Parses an atom with an exponent, if `^` follows it.
     fn power(&mut self) -> Option<Node> {
         let base = self.atom()?;
         match self.take(&['^']) {
@@ -161,7 +177,8 @@ impl Reader<'_> {
         }
     }
 
-    /// What `^`, `\frac` and `\sqrt` take: braces, or the next atom with its sign.
+    /// Parses the argument of `^`, `\frac` or `\sqrt`: an expression in braces, or one atom, with minus signs before
+    /// it.
     fn argument(&mut self) -> Option<Node> {
         match self.take(&['-']) {
             Some(_) => Some(Node::Negate(Box::new(self.nested(Self::argument)?))),
@@ -169,6 +186,7 @@ impl Reader<'_> {
         }
     }
 
+    /// Parses a number, a name, a fraction, a root, or an expression in brackets.
     fn atom(&mut self) -> Option<Node> {
         let token = self.peek()?.clone();
         self.at += 1;
@@ -194,20 +212,22 @@ impl Reader<'_> {
         }
     }
 
+    /// Parses a sum and the bracket `close` after it.
     fn until(&mut self, close: char) -> Option<Node> {
         let node = self.nested(Self::sum)?;
         self.take(&[close]).map(|_| node)
     }
 
+    /// Calls `read` one level deeper. `None`, without a call, at [`MAX_DEPTH`] levels.
     fn nested(&mut self, read: impl FnOnce(&mut Self) -> Option<Node>) -> Option<Node> {
         self.depth += 1;
-        let node = if self.depth > DEPTH { None } else { read(self) };
+        let node = if self.depth > MAX_DEPTH { None } else { read(self) };
         self.depth -= 1;
         node
     }
 
-    /// Whether an atom begins here, so that two stand side by side.
-    fn begins(&self) -> bool {
+    /// Whether the next token begins an atom, other than with a square bracket.
+    fn is_at_atom(&self) -> bool {
         matches!(
             self.peek(),
             Some(Token::Number(_) | Token::Name(_) | Token::Fraction | Token::Root | Token::Symbol('(' | '{'))
@@ -218,6 +238,7 @@ impl Reader<'_> {
         self.tokens.get(self.at)
     }
 
+    /// Takes the next token if it is one of the symbols `wanted`.
     fn take(&mut self, wanted: &[char]) -> Option<char> {
         match self.peek() {
             Some(Token::Symbol(sign)) if wanted.contains(sign) => {

@@ -1,9 +1,9 @@
-//! What a text can mean: an expression, a list, a set, an interval, words.
+//! Parsed values: an expression, a percentage, a list, a set, an interval, an equation or words.
 
-/// Points at which expressions with variables are compared.
+/// The number of points, assignments of numbers to the variables, at which expressions are compared.
 pub(crate) const POINTS: usize = 3;
 
-/// An expression.
+/// An arithmetic expression.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Node {
     Number(f64),
@@ -15,20 +15,20 @@ pub(crate) enum Node {
     Negate(Box<Node>),
 }
 
-/// What a text means.
+/// A parsed value.
 #[derive(Clone, Debug, PartialEq)]
 pub(crate) enum Value {
     Expression(Node),
     /// A number followed by a percent sign.
     Percent(Node),
-    /// In brackets, in order: a tuple or an interval.
+    /// A list in round or square brackets: a tuple, or an interval by its bounds.
     List {
         open: char,
         items: Vec<Value>,
         close: char,
     },
     Set(Vec<Value>),
-    /// From an inequality; whether each end belongs to it.
+    /// An interval from inequalities; `low_in` and `high_in` say whether the bounds belong to it.
     Interval {
         low: Node,
         low_in: bool,
@@ -41,7 +41,7 @@ pub(crate) enum Value {
 }
 
 impl Node {
-    /// The value at one of the points; NaN where there is none.
+    /// Evaluates the expression at the point with this number, below [`POINTS`]; NaN where it is undefined.
     pub(crate) fn at(&self, point: usize) -> f64 {
         match self {
             Self::Number(number) => *number,
@@ -54,22 +54,22 @@ impl Node {
         }
     }
 
-    /// Whether it holds a variable.
-    pub(crate) fn varies(&self) -> bool {
+    /// Whether the expression has a variable.
+    pub(crate) fn has_variables(&self) -> bool {
         match self {
             Self::Number(_) => false,
             Self::Variable(_) => true,
-            Self::Negate(node) => node.varies(),
+            Self::Negate(node) => node.has_variables(),
             Self::Add(left, right)
             | Self::Multiply(left, right)
             | Self::Divide(left, right)
-            | Self::Power(left, right) => left.varies() || right.varies(),
+            | Self::Power(left, right) => left.has_variables() || right.has_variables(),
         }
     }
 }
 
-/// A number in 0.5 to 2.5 that a variable stands for at a point: equal expressions agree at all of
-/// them, others at none but by a chance that nobody meets.
+/// The number between 0.5 and 2.5 that a variable has at a point, from a hash of both. Different expressions
+/// practically never agree at all points.
 fn sample(name: &str, point: usize) -> f64 {
     let mut state = 0xCBF2_9CE4_8422_2325_u64 ^ (point as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
     for byte in name.bytes() {

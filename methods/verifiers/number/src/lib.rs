@@ -34,11 +34,11 @@ impl Verifier for Number {
     }
 
     fn verify(&self, _: &str, completion: &str, answer: &str) -> Option<f32> {
-        let wanted = read::whole(answer)?;
+        let wanted = read::only_number(answer)?;
         let found = match (self.from, boxes(completion).pop()) {
-            (From::Boxed | From::Either, Some(content)) => read::whole(content),
+            (From::Boxed | From::Either, Some(content)) => read::only_number(content),
             (From::Boxed, None) => None,
-            (From::Last | From::Either, _) => read::last(completion),
+            (From::Last | From::Either, _) => read::last_number(completion),
         };
         let near = |found: f64| (found - wanted).abs() <= self.tolerance * wanted.abs().max(1.0);
         Some(f32::from(u8::from(found.is_some_and(near))))

@@ -1,11 +1,11 @@
-//! Numbers as people write them: `-1,234.5`, `3/4`, `50%`, `1e6`, `$42`.
+//! Finds numbers in texts, in the usual notations: `-1,234.5`, `3/4`, `50%`, `1e6`, `$42`.
 
 use tunebox::verifier::split_number;
 
-/// The number that a text is, with a unit or a currency sign around it at most.
-pub(crate) fn whole(text: &str) -> Option<f64> {
+/// Parses a text that has one number and besides it at most letters, spaces and currency signs. `None` for any other.
+pub(crate) fn only_number(text: &str) -> Option<f64> {
     let text = text.trim().trim_matches(|c: char| c == '$' || c.is_whitespace());
-    let numbers = all(text);
+    let numbers = find_numbers(text);
     match numbers.as_slice() {
         [(start, end, value)] => {
             let around = text[..*start].chars().chain(text[*end..].chars());
@@ -17,15 +17,15 @@ pub(crate) fn whole(text: &str) -> Option<f64> {
 }
 
 /// The last number in a text.
-pub(crate) fn last(text: &str) -> Option<f64> {
-    all(text).last().map(|(.., value)| *value)
+pub(crate) fn last_number(text: &str) -> Option<f64> {
+    find_numbers(text).last().map(|(.., value)| *value)
 }
 
-/// Every number of a text with the bytes that it covers.
-fn all(text: &str) -> Vec<(usize, usize, f64)> {
+/// Finds all numbers of a text, as (first byte, byte after the last one, value).
+fn find_numbers(text: &str) -> Vec<(usize, usize, f64)> {
     let (mut found, mut at) = (Vec::new(), 0);
     while at < text.len() {
-        match number(text, at) {
+        match parse_number_at(text, at) {
             Some((end, value)) => {
                 found.push((at, end, value));
                 at = end;
@@ -36,19 +36,20 @@ fn all(text: &str) -> Vec<(usize, usize, f64)> {
     found
 }
 
-/// The number that begins at a byte of a text, with its sign: its end and its value.
-fn number(text: &str, at: usize) -> Option<(usize, f64)> {
+/// Parses the number that begins at the byte `at`, with a sign, a divisor (`3/4`) and a percent sign, if it has them.
+/// Returns the byte after it and its value; `None` if no number begins there.
+fn parse_number_at(text: &str, at: usize) -> Option<(usize, f64)> {
     let before = text[..at].chars().next_back();
     let first = text[at..].chars().next()?;
     let start = match first {
-        // A sign between two numbers or words is none.
+        // Between two numbers or words it is an operator or a hyphen.
         '-' | '−' | '+' if before.is_none_or(|c| !c.is_alphanumeric() && c != ')') => at + first.len_utf8(),
         '0'..='9' | '.' => at,
         _ => return None,
     };
-    let (mut value, mut rest) = unsigned(&text[start..])?;
+    let (mut value, mut rest) = parse_unsigned(&text[start..])?;
     let divisor = rest.strip_prefix('/').filter(|rest| rest.starts_with(|c: char| c.is_ascii_digit()));
-    if let Some((divisor, after)) = divisor.and_then(unsigned)
+    if let Some((divisor, after)) = divisor.and_then(parse_unsigned)
         && divisor != 0.0
     {
         (value, rest) = (value / divisor, after);
@@ -61,8 +62,9 @@ fn number(text: &str, at: usize) -> Option<(usize, f64)> {
     Some((text.len() - rest.len(), if matches!(first, '-' | '−') { -value } else { value }))
 }
 
-/// The number that a text begins with, with thousands separators, decimals and an exponent, and the rest of the text.
-fn unsigned(text: &str) -> Option<(f64, &str)> {
+/// Parses the number at the beginning of a text, with thousands separators, decimals and an exponent. Returns its value
+/// and the rest of the text; `None` if there is none, or it is too large for `f64`.
+fn parse_unsigned(text: &str) -> Option<(f64, &str)> {
     let (mut plain, mut rest) = split_number(text);
     if let Some(exponent) = rest.strip_prefix(['e', 'E']) {
         let digits = exponent.strip_prefix(['+', '-']).unwrap_or(exponent);
@@ -95,19 +97,19 @@ mod tests {
             (" .5", 0.5),
             ("−3", -3.0),
         ] {
-            assert_eq!(whole(text), Some(wanted), "{text}");
+            assert_eq!(only_number(text), Some(wanted), "{text}");
         }
         for text in ["", "cm", "1 or 2", "x = 5 + 2", "1/0 and"] {
-            assert_eq!(whole(text), None, "{text}");
+            assert_eq!(only_number(text), None, "{text}");
         }
     }
 
     #[test]
     fn the_last_number_counts_and_a_minus_between_numbers_is_no_sign() {
-        assert_eq!(last("3 + 4 = 7."), Some(7.0));
-        assert_eq!(last("10-3"), Some(3.0));
-        assert_eq!(last("about -3 or so"), Some(-3.0));
-        assert_eq!(last("none"), None);
+        assert_eq!(last_number("3 + 4 = 7."), Some(7.0));
+        assert_eq!(last_number("10-3"), Some(3.0));
+        assert_eq!(last_number("about -3 or so"), Some(-3.0));
+        assert_eq!(last_number("none"), None);
     }
 
     #[test]

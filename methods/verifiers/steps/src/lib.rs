@@ -34,12 +34,12 @@ impl Verifier for Steps {
     }
 
     fn verify(&self, _: &str, completion: &str, answer: &str) -> Option<f32> {
-        let steps = expected(answer);
+        let steps = parse_steps(answer);
         if steps.is_empty() {
             return None;
         }
         let lines: Vec<&str> = completion.lines().map(str::trim).filter(|line| !line.is_empty()).collect();
-        let reached = self.reached(&steps, &lines);
+        let reached = self.find_reached(&steps, &lines);
         let count = match self.score {
             Score::Share => reached.iter().filter(|reached| **reached).count(),
             Score::UntilWrong => reached.iter().take_while(|reached| **reached).count(),
@@ -51,8 +51,9 @@ impl Verifier for Steps {
 }
 
 impl Steps {
-    /// Whether each step is reached by a line after that of the step before.
-    fn reached(&self, steps: &[String], lines: &[&str]) -> Vec<bool> {
+    /// For each step, whether a line reaches it: with `between`, any line after that of the last step that was reached;
+    /// without it, the line with the step's number.
+    fn find_reached(&self, steps: &[String], lines: &[&str]) -> Vec<bool> {
         let mut next = 0;
         let place = |(number, step): (usize, &String)| {
             if !self.between {
@@ -66,8 +67,8 @@ impl Steps {
     }
 }
 
-/// The steps of an answer.
-fn expected(answer: &str) -> Vec<String> {
+/// Parses the expected steps of a record's answer: a list in square brackets, else its lines. Leaves empty ones out.
+fn parse_steps(answer: &str) -> Vec<String> {
     let answer = answer.trim();
     let listed = answer.strip_prefix('[').and_then(|rest| rest.strip_suffix(']'));
     let pieces: Vec<&str> = match listed {
@@ -78,7 +79,8 @@ fn expected(answer: &str) -> Vec<String> {
     pieces.into_iter().map(plain).filter(|piece| !piece.is_empty()).collect()
 }
 
-/// Whether a line comes to a step.
+/// Whether a line reaches a step: its last number is the step's, to a relative difference of 1e-6, or, if the step is
+/// no number, the line ends with its text. Full stops at the end do not count.
 fn reaches(line: &str, step: &str) -> bool {
     let line = line.trim_end_matches(['.', ' ']);
     let number = |text: &str| {

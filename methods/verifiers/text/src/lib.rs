@@ -61,7 +61,7 @@ impl Verifier for Checks {
     type Settings = Self;
 
     fn init(settings: Self) -> Result<Self> {
-        if settings.outcomes("", "").is_empty() {
+        if settings.run_checks("", "").is_empty() {
             return Err(Error::new(
                 "`text` has nothing to check; give it `contains`, `max-lines` or another of its settings",
             ));
@@ -73,7 +73,7 @@ impl Verifier for Checks {
         if self.contains_answer && answer.is_empty() {
             return None;
         }
-        let outcomes = self.outcomes(&self.folded(completion), &self.folded(answer));
+        let outcomes = self.run_checks(&self.fold_case(completion), &self.fold_case(answer));
         let held = outcomes.iter().filter(|held| **held).count();
         Some(match self.score {
             Score::Share => held as f32 / outcomes.len().max(1) as f32,
@@ -83,10 +83,11 @@ impl Verifier for Checks {
 }
 
 impl Checks {
-    /// What came of every check that is made.
-    fn outcomes(&self, text: &str, answer: &str) -> Vec<bool> {
+    /// Runs the checks that are set, and returns for each whether it holds. `text` and `answer` have gone through
+    /// [`fold_case`](Self::fold_case).
+    fn run_checks(&self, text: &str, answer: &str) -> Vec<bool> {
         let (characters, lines) = (text.chars().count() as u32, text.lines().count() as u32);
-        let piece = |wanted: &str| self.folded(wanted);
+        let piece = |wanted: &str| self.fold_case(wanted);
         let checks = [
             (!self.contains.is_empty(), text.contains(&piece(&self.contains))),
             (!self.lacks.is_empty(), !text.contains(&piece(&self.lacks))),
@@ -98,10 +99,11 @@ impl Checks {
             (self.min_lines > 0, lines >= self.min_lines),
             (self.max_lines > 0, lines <= self.max_lines),
         ];
-        checks.into_iter().filter(|(made, _)| *made).map(|(_, held)| held).collect()
+        checks.into_iter().filter(|(is_set, _)| *is_set).map(|(_, held)| held).collect()
     }
 
-    fn folded(&self, text: &str) -> String {
+    /// The text in lower case with `ignore-case`, else unchanged.
+    fn fold_case(&self, text: &str) -> String {
         if self.ignore_case { text.to_lowercase() } else { text.to_owned() }
     }
 }

@@ -17,9 +17,9 @@ pub fn principal(differences: &Tensor, centred: bool) -> Tensor {
     let rows = differences.cast(Dtype::F64);
     let rows = if centred { &rows - rows.mean(Keep(1)) } else { rows };
     let turned = rows.transpose(1, 2); // [layers, dimension, pairs]
-    let mut power = at_size_one(&matmul(&rows, &turned)); // [layers, pairs, pairs]
+    let mut power = scale_to_one(&matmul(&rows, &turned)); // [layers, pairs, pairs]
     for _ in 0..SQUARINGS {
-        power = at_size_one(&matmul(&power, &power));
+        power = scale_to_one(&matmul(&power, &power));
     }
     // Every column points to the same eigenvector by now; the one that holds most of it is the least rounded.
     let columns = power.square().sum(Keep(1)); // [layers, 1, pairs]
@@ -33,7 +33,7 @@ pub fn principal(differences: &Tensor, centred: bool) -> Tensor {
 
 /// Divides each layer's matrix by its largest absolute entry, so that powers stay finite; zero matrices stay zero.
 #[track_caller]
-fn at_size_one(matrices: &Tensor) -> Tensor {
+fn scale_to_one(matrices: &Tensor) -> Tensor {
     let largest = matrices.abs().max(Keep(1)).max(Keep(2)); // [layers, 1, 1]
     matrices / largest.clamp(Some(f64::MIN_POSITIVE), None)
 }
@@ -42,13 +42,13 @@ fn at_size_one(matrices: &Tensor) -> Tensor {
 /// `differences` are `[layers, pairs, dimension]`, `directions` `[layers, dimension]`.
 #[track_caller]
 pub fn separation(differences: &Tensor, directions: &Tensor) -> Tensor {
-    along(differences, directions).greater(0.0).cast(Dtype::F32).mean(1)
+    dot_products(differences, directions).greater(0.0).cast(Dtype::F32).mean(1)
 }
 
 /// Flips each direction, `[layers, dimension]`, that most differences oppose; at a tie, that their sum opposes.
 #[track_caller]
 pub fn majority(differences: &Tensor, directions: &Tensor) -> Tensor {
-    let along = along(differences, directions); // [layers, pairs]
+    let along = dot_products(differences, directions); // [layers, pairs]
     let votes = along.greater(0.0).cast(Dtype::F32).mean(Keep(1)) - along.less(0.0).cast(Dtype::F32).mean(Keep(1));
     let tie = votes.equal(0.0).cast(Dtype::F32) * along.sum(Keep(1));
     let sign = (votes + tie).less(0.0).cast(Dtype::F32) * -2.0 + 1.0; // [layers, 1]
@@ -57,6 +57,6 @@ pub fn majority(differences: &Tensor, directions: &Tensor) -> Tensor {
 
 /// The dot product of each difference with the direction of its layer: `[layers, pairs]`.
 #[track_caller]
-fn along(differences: &Tensor, directions: &Tensor) -> Tensor {
+fn dot_products(differences: &Tensor, directions: &Tensor) -> Tensor {
     matmul(differences, &directions.unsqueeze(2)).squeeze(2)
 }

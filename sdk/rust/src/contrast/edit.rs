@@ -1,6 +1,6 @@
 //! Removing a direction of the residual stream from a model.
 
-use super::ablated;
+use super::ablate_direction;
 use crate::patch::Patch;
 use crate::weights::{Form, Role, keep_as, project_out};
 use crate::{Choice, Result, Settings, Tensor, hidden};
@@ -40,7 +40,7 @@ impl Edit {
     pub fn apply(&self, direction: &Tensor) -> Result<Vec<Patch>> {
         let edit = |role, layer| project_out(role, layer, direction, self.strength, self.keep_norms);
         match self.apply {
-            Apply::Direction => return ablated(direction),
+            Apply::Direction => return ablate_direction(direction),
             Apply::Adapter => keep_as(Form::Adapter)?,
             Apply::Weights if self.embedding => edit(Role::Embedding, 0)?,
             Apply::Weights => {}

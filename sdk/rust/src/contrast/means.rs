@@ -37,7 +37,7 @@ impl Means {
 /// Subtracts from each row of `direction` its projection on the same row of `other`: r − (r·ô) ô. Both are
 /// `[layers, dimension]` of one type.
 #[track_caller]
-pub fn projected(direction: &Tensor, other: &Tensor) -> Tensor {
+pub fn remove_projection(direction: &Tensor, other: &Tensor) -> Tensor {
     let unit = other / other.norm(Keep(-1));
     let along = (direction * &unit).sum(Keep(-1)); // [layers, 1]
     direction - unit * along

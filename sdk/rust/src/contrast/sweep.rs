@@ -11,7 +11,7 @@ use crate::{Result, Rows, Tensor};
 /// Adds `coefficient` times each direction of `[layers, dimension]` to the output of its block in `layers`, until the
 /// returned patches are dropped.
 #[track_caller]
-pub fn added(directions: &Tensor, layers: Range<u32>, coefficient: f32) -> Result<Vec<Patch>> {
+pub fn add_directions(directions: &Tensor, layers: Range<u32>, coefficient: f32) -> Result<Vec<Patch>> {
     let add = |(place, layer)| {
         let direction = directions.slice(0, place, 1).squeeze(0);
         patch::add(&[layer], Site::ResidualAfter, &direction, coefficient, false)

@@ -71,7 +71,7 @@ impl Trial {
         let added = patch::add(&[layer], Site::ResidualBefore, direction, 1.0, false)?;
         let induced = refusal(&policy(), &self.harmless, &self.begins)?.score;
         drop(added);
-        let _removed = ablated(direction)?;
+        let _removed = ablate_direction(direction)?;
         Ok(Verdict { bypass: self.refusal()?.score, induced, moved: self.moved()? })
     }
 
@@ -86,7 +86,7 @@ impl Trial {
 
 /// Removes a direction from input, attention and MLP output of every block, until the patches are dropped.
 #[track_caller]
-pub fn ablated(direction: &Tensor) -> Result<Vec<Patch>> {
+pub fn ablate_direction(direction: &Tensor) -> Result<Vec<Patch>> {
     let layers: Vec<u32> = (0..layers()).collect();
     let sites = [Site::ResidualBefore, Site::AttentionOutput, Site::MlpOutput];
     sites.into_iter().map(|site| patch::ablate(&layers, site, direction)).collect()

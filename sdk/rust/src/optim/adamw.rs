@@ -1,6 +1,6 @@
 //! AdamW (Loshchilov & Hutter 2019), as `torch.optim.AdamW`.
 
-use super::decay;
+use super::subtract_with_decay;
 use crate::optimizer::Parameter;
 use crate::{Result, Tensor};
 
@@ -35,7 +35,7 @@ impl AdamW {
     /// m ← β₁m + (1−β₁)g; v ← β₂v + (1−β₂)g²; w ← w − rate·λ·w − rate / (1−β₁ᵗ) · m / (√v / √(1−β₂ᵗ) + ε).
     #[track_caller]
     pub fn step_with(&self, parameter: &Parameter, gradient: &Tensor, rate: f64) -> Result<()> {
-        let count = counted(parameter)?;
+        let count = count_step(parameter)?;
         let corrected = |beta: f64| 1.0 - beta.powi(count);
         let first = parameter.state("first").scale(self.beta1) + gradient.scale(1.0 - self.beta1);
         parameter.set_state("first", &first)?;
@@ -43,15 +43,12 @@ impl AdamW {
         parameter.set_state("second", &second)?;
         let root = second.sqrt().scale(corrected(self.beta2).sqrt().recip()).add_scalar(self.epsilon);
         let change = first.scale(rate / corrected(self.beta1)) / root;
-        match decay(parameter, rate, self.weight_decay) {
-            Some(decay) => parameter.subtract(&(change + decay)),
-            None => parameter.subtract(&change),
-        }
+        subtract_with_decay(parameter, change, rate, self.weight_decay)
     }
 }
 
-/// Adds 1 to the state `step` of a parameter, one element, and returns it.
-fn counted(parameter: &Parameter) -> Result<i32> {
+/// Adds 1 to the state `step` of a parameter, a scalar that starts at 0, and returns the sum.
+fn count_step(parameter: &Parameter) -> Result<i32> {
     let state = parameter.state("step");
     // Before the first step, the state has the shape of the parameter.
     let before = if state.shape().is_empty() { state.item()? } else { 0.0 };

@@ -1,6 +1,6 @@
 //! Lion (Chen et al. 2023, arXiv:2302.06675).
 
-use super::decay;
+use super::subtract_with_decay;
 use crate::optimizer::Parameter;
 use crate::{Result, Tensor};
 
@@ -37,9 +37,6 @@ impl Lion {
         let mixed = |beta: f64| momentum.scale(beta) + gradient.scale(1.0 - beta);
         let change = mixed(self.beta1).sign().scale(rate);
         parameter.set_state("momentum", &mixed(self.beta2))?;
-        match decay(parameter, rate, self.weight_decay) {
-            Some(decay) => parameter.subtract(&(change + decay)),
-            None => parameter.subtract(&change),
-        }
+        subtract_with_decay(parameter, change, rate, self.weight_decay)
     }
 }

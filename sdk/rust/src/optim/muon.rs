@@ -1,6 +1,6 @@
 //! Muon (Jordan et al. 2024, <https://kellerjordan.github.io/posts/muon/>), as `torch.optim.Muon`.
 
-use super::{AdamW, decay};
+use super::{AdamW, subtract_with_decay};
 use crate::optimizer::Parameter;
 use crate::tensor::{All, matmul};
 use crate::{Result, Tensor};
@@ -48,16 +48,13 @@ impl Muon {
         parameter.set_state("momentum", &momentum)?;
         let update = if self.nesterov { own + momentum.scale(self.momentum) } else { momentum };
         let factor = (f64::from(rows) / f64::from(columns)).max(1.0).sqrt();
-        let change = self.orthogonalized(update, rows > columns).scale(rate * factor);
-        match decay(parameter, rate, self.weight_decay) {
-            Some(decay) => parameter.subtract(&(change + decay)),
-            None => parameter.subtract(&change),
-        }
+        let change = self.orthogonalize(update, rows > columns).scale(rate * factor);
+        subtract_with_decay(parameter, change, rate, self.weight_decay)
     }
 
-    /// A matrix with singular values near 1 and the singular vectors of `matrix`, by Newton–Schulz iterations in `f32`
-    /// (torch iterates in `bf16`). `is_tall`: it has more rows than columns.
-    fn orthogonalized(&self, matrix: Tensor, is_tall: bool) -> Tensor {
+    /// Returns a matrix with singular values near 1 and the singular vectors of `matrix`, by Newton–Schulz iterations
+    /// in `f32` (torch iterates in `bf16`). `is_tall`: it has more rows than columns.
+    fn orthogonalize(&self, matrix: Tensor, is_tall: bool) -> Tensor {
         let [a, b, c] = COEFFICIENTS;
         let mut x = if is_tall { matrix.transpose(0, 1) } else { matrix };
         let norm = x.square().sum(All).sqrt();

@@ -1,4 +1,4 @@
-//! From rewards to advantages: how much better a completion is than the others of its prompt.
+//! Converts rewards to advantages: how much better a completion is than the others of its prompt.
 //!
 //! Rewards are few numbers, so this runs in the method itself, in `f64`.
 
@@ -68,7 +68,7 @@ impl Rewards {
 
     /// The weighted sum of a row over the verifiers that judged it; NaN where none did.
     pub fn combined(&self) -> Vec<f64> {
-        self.rows().map(|row| weighted(row, &self.weights)).collect()
+        self.rows().map(|row| weighted_sum_or_nan(row, &self.weights)).collect()
     }
 
     /// The rewards of all rows by the verifier with this number, from 0.
@@ -114,6 +114,7 @@ impl Rewards {
         Self { values: rows.iter().flat_map(row).collect(), weights: self.weights.clone(), each: self.each }
     }
 
+    /// The rewards of each completion, one for each verifier.
     fn rows(&self) -> impl Iterator<Item = &[f64]> {
         self.values.chunks(self.weights.len().max(1))
     }
@@ -138,8 +139,8 @@ impl Advantage {
     /// Computes the advantage of every row; 0 where no verifier could judge.
     pub fn of(&self, rewards: &Rewards) -> Vec<f32> {
         let advantages = match self.combine_rewards {
-            Combination::SumThenNormalize => self.summed(rewards),
-            Combination::NormalizeThenSum => normalized(rewards),
+            Combination::SumThenNormalize => self.normalize_sums(rewards),
+            Combination::NormalizeThenSum => sum_normalized(rewards),
         };
         advantages.into_iter().map(|value| if value.is_finite() { value as f32 } else { 0.0 }).collect()
     }
@@ -151,7 +152,9 @@ impl Advantage {
         from_list(&advantages, &[advantages.len() as u32, 1])
     }
 
-    fn summed(&self, rewards: &Rewards) -> Vec<f64> {
+    /// Normalizes the weighted sums of the rewards in their groups: (sum − mean) ÷ the deviation that `scale_rewards`
+    /// names.
+    fn normalize_sums(&self, rewards: &Rewards) -> Vec<f64> {
         let combined = rewards.combined();
         let whole = deviation(&combined);
         let of_group = |group: &[f64]| {
@@ -167,8 +170,9 @@ impl Advantage {
     }
 }
 
-/// Normalises each reward in its group, then their weighted sums over the update. NaN where no verifier judged.
-fn normalized(rewards: &Rewards) -> Vec<f64> {
+/// Normalizes the rewards of each verifier in their groups, sums them by their weights, and normalizes these sums over
+/// the update. NaN where no verifier judged.
+fn sum_normalized(rewards: &Rewards) -> Vec<f64> {
     let columns = rewards.weights.len();
     let mut scores = vec![f64::NAN; rewards.values.len()];
     for column in 0..columns {
@@ -190,7 +194,7 @@ fn normalized(rewards: &Rewards) -> Vec<f64> {
 }
 
 /// Σ weight · value over the values that are not NaN; NaN if all are.
-fn weighted(row: &[f64], weights: &[f64]) -> f64 {
+fn weighted_sum_or_nan(row: &[f64], weights: &[f64]) -> f64 {
     if row.iter().all(|value| value.is_nan()) {
         return f64::NAN;
     }

@@ -140,23 +140,23 @@ impl Objective {
                 let weight = ratio.clamp(None, Some(self.epsilon_high.into())).detach();
                 -(weight * tokens.advantage * tokens.logprob)
             }
-            Loss::Sapo => self.gated(tokens.advantage, ratio),
+            Loss::Sapo => self.sapo_cost(tokens.advantage, ratio),
             Loss::Vespo => -(vespo_weight(tokens) * tokens.advantage * tokens.logprob),
-            _ => self.limited(tokens.advantage, ratio),
+            _ => self.clipped_cost(tokens.advantage, ratio),
         };
         if self.off_policy_mask > 0.0 { cost * self.on_policy(tokens) } else { cost }
     }
 
     /// The clipped cost: −min(w·A, clip(w)·A), with w capped at `delta`.
-    fn limited(&self, advantage: &Tensor, ratio: &Tensor) -> Tensor {
+    fn clipped_cost(&self, advantage: &Tensor, ratio: &Tensor) -> Tensor {
         let (low, high) = (1.0 - self.epsilon, 1.0 + self.high());
         let clipped = ratio.clamp(Some(low.into()), Some(high.into())) * advantage;
-        let capped = self.capped(ratio) * advantage;
+        let capped = self.cap_ratio(ratio) * advantage;
         -capped.minimum(&clipped)
     }
 
     /// The cost of `sapo`: −(4/τ)·σ(τ(w − 1))·A, with τ by the sign of A.
-    fn gated(&self, advantage: &Tensor, ratio: &Tensor) -> Tensor {
+    fn sapo_cost(&self, advantage: &Tensor, ratio: &Tensor) -> Tensor {
         let (positive, negative) = (self.sapo_temperature_positive, self.sapo_temperature_negative);
         let sharpness = where_(&advantage.greater(0.0), positive, negative); // [rows, 1]
         let gate = ((ratio - 1.0) * &sharpness).sigmoid() * (4.0 / sharpness);
@@ -171,7 +171,7 @@ impl Objective {
     }
 
     /// The ratio clamped to at most `delta`, or to the largest `f32` if `delta` is 0.
-    fn capped(&self, ratio: &Tensor) -> Tensor {
+    fn cap_ratio(&self, ratio: &Tensor) -> Tensor {
         let cap = (self.delta > 0.0).then_some(f64::from(self.delta));
         ratio.clamp(None, Some(cap.unwrap_or(f64::from(f32::MAX))))
     }
@@ -209,8 +209,8 @@ fn vespo_weight(tokens: &Tokens<'_>) -> Tensor {
     weight.replace_non_finite(0.0)
 }
 
-/// Reports which ratios were clipped, under the names of TRL: the share of all tokens, and of the completion with the fewest or
-/// the most. At the level of the completion, shares of completions.
+/// Reports which ratios were clipped, under the names of TRL: the share of all tokens, and of the completion with the
+/// fewest or the most. At the level of the completion, shares of completions.
 #[track_caller]
 pub fn report_clipping(objective: &Objective, tokens: &Tokens<'_>, ratio: &Tensor) {
     let ratio = ratio.detach();
@@ -230,7 +230,7 @@ pub fn report_clipping(objective: &Objective, tokens: &Tokens<'_>, ratio: &Tenso
         Loss::Vespo => metric("vespo-phi-seq-mean", vespo_weight(tokens).mean(All)),
         Loss::Sapo => {}
         _ => {
-            let ratio = objective.capped(&ratio);
+            let ratio = objective.cap_ratio(&ratio);
             let below = ratio.less(1.0 - objective.epsilon).logical_and(tokens.advantage.less(0.0));
             let above = ratio.greater(1.0 + objective.high()).logical_and(tokens.advantage.greater(0.0));
             let region = below.logical_or(&above).cast(Dtype::F32);
