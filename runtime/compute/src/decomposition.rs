@@ -223,7 +223,8 @@ mod tests {
         tensor.abs().unwrap().max_all().unwrap().to_scalar().unwrap()
     }
 
-    /// The largest deviation of the products of rows from those of orthonormal ones.
+    /// Returns how far rows are from being orthonormal: the largest absolute difference between a number of R·Rᵀ and of
+    /// the identity matrix.
     fn skewness(rows: &Tensor) -> f32 {
         let unit = Tensor::eye(rows.dim(0).unwrap(), DType::F32, &Device::Cpu).unwrap();
         largest(&(rows.matmul(&rows.t().unwrap()).unwrap() - unit).unwrap())

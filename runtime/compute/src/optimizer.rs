@@ -133,7 +133,7 @@ impl Optimizer {
     pub fn state(&self, parameters: &Parameters) -> Result<Vec<(&'static str, Tensor)>> {
         let on_cpu = |(name, tensor): &(&'static str, Tensor)| match parameters.accelerator() {
             None => Ok((*name, tensor.clone())),
-            Some(accelerator) => Ok((*name, parameters.layout().gathered(accelerator, tensor)?)),
+            Some(accelerator) => Ok((*name, parameters.layout().gather(accelerator, tensor)?)),
         };
         self.state.iter().map(on_cpu).collect()
     }

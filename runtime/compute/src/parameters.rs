@@ -318,7 +318,7 @@ impl Parameters {
         let tensor = tensor.detach();
         match &self.accelerator {
             Some(_) if tensor.device().same_device(self.device()) => Ok(tensor),
-            Some(accelerator) => device::uploaded(accelerator, &tensor),
+            Some(accelerator) => device::upload_contiguous(accelerator, &tensor),
             None => Ok(tensor.to_dtype(DType::F32)?.contiguous()?),
         }
     }

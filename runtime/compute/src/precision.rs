@@ -172,9 +172,9 @@ impl Precision {
         numbers.saturating_mul(self.dtype(purpose).size_in_bytes() as u64)
     }
 
-    /// The format to which a matrix of this purpose is quantized when the model is read: for a linear matrix the one
-    /// that the request names. `None` if `columns`, the length of a row, are not whole blocks: such a matrix stays as
-    /// it is stored.
+    /// Returns the format to which a matrix of this purpose is quantized when the model is read: for a linear matrix,
+    /// the format that the request names. `None` if the matrix stays as it is stored, as it does if `columns`, the
+    /// length of a row, is no multiple of the block size.
     #[must_use]
     pub fn target_format(self, purpose: Purpose, columns: usize) -> Option<Format> {
         match self.storage(purpose) {

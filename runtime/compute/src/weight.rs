@@ -161,7 +161,7 @@ impl Weight {
         Ok(match packed.format {
             Format::F16 => Tensor::from_slice(packed.plain::<f16>().unwrap_or(&[]), shape, &Device::Cpu)?,
             Format::BF16 => Tensor::from_slice(packed.plain::<bf16>().unwrap_or(&[]), shape, &Device::Cpu)?,
-            _ => Tensor::from_vec(fused::unpacked(packed, 0..packed.rows), shape, &Device::Cpu)?,
+            _ => Tensor::from_vec(fused::unpack_rows(packed, 0..packed.rows), shape, &Device::Cpu)?,
         })
     }
 
@@ -179,7 +179,7 @@ impl Weight {
                 if packed.is_on_device() {
                     return device::to_cpu(&fused::rows_on_device(packed, first..first + count)?);
                 }
-                let numbers = fused::unpacked(packed, first..first + count);
+                let numbers = fused::unpack_rows(packed, first..first + count);
                 Ok(Tensor::from_vec(numbers, (count, packed.columns), &Device::Cpu)?)
             }
             Self::Packed(packed) => Err(Error::argument(format!("there are rows 0 to {}", packed.rows))),

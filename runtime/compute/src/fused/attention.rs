@@ -19,7 +19,7 @@ use super::backend::accelerator_of;
 use super::host::{self, Locked};
 use super::product::{Data, Matrix, Tile, steps};
 use super::scratch;
-use super::segments::{Segments, Span, aligned};
+use super::segments::{Segments, Span, split_at_multiples};
 use super::simd::{exp, exp_in_place, largest, tanh, vectorize};
 use crate::error::{Error, Result};
 
@@ -227,7 +227,7 @@ pub fn attention(
     let mut tiles = Vec::new();
     for (number, path) in paths.iter().enumerate() {
         let own = segments.span(number);
-        let cuts = aligned(own.positions(), shape.tile_tokens());
+        let cuts = split_at_multiples(own.positions(), shape.tile_tokens());
         tiles.extend(cuts.map(|positions| QueryTile { rows: own.rows_of(&positions), positions, path }));
     }
     // A task for each tile of queries and key-value head.

@@ -186,8 +186,8 @@ impl KvCache {
         attention_cached(q, &pass.parts.iter().map(kept).collect::<Result<Vec<_>>>()?, shape)
     }
 
-    /// Replaces the sequence of slot `to` by a copy of that of slot `from`. Later tokens of either do not affect the
-    /// other. Does nothing if both are the same slot.
+    /// Replaces the sequence of slot `to` by a copy of the sequence of slot `from`. Tokens that are added to one of
+    /// them later do not affect the other. Does nothing if both are the same slot.
     ///
     /// # Errors
     /// If a slot does not exist, or on a device if there is no memory for the copy.

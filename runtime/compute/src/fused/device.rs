@@ -8,7 +8,7 @@ use candle_core::{DType, Tensor};
 use crate::accelerator::{Accelerator, Argument, Grid, arguments, extent, kernel};
 use crate::error::{Error, Result};
 use crate::fused::host;
-use crate::fused::unpack::{Rows, unpacked};
+use crate::fused::unpack::{Rows, unpack_on_device};
 use crate::weight::WeightRef;
 
 /// Threads of a block of most kernels.
@@ -72,7 +72,7 @@ pub(super) fn matrix<'a>(device: &Accelerator, weight: WeightRef<'a>, act: DType
     match weight {
         WeightRef::Tensor(tensor) if tensor.dtype() == act => Ok(Cow::Borrowed(tensor)),
         WeightRef::Tensor(tensor) => Ok(Cow::Owned(device.cast(tensor, act)?)),
-        WeightRef::Packed(packed) => Ok(Cow::Owned(unpacked(device, packed, Rows::All, 1.0, act)?)),
+        WeightRef::Packed(packed) => Ok(Cow::Owned(unpack_on_device(device, packed, Rows::All, 1.0, act)?)),
     }
 }
 
@@ -87,7 +87,7 @@ pub(super) fn rows(
     dtype: DType,
 ) -> Result<Tensor> {
     let table = match weight {
-        WeightRef::Packed(packed) => return unpacked(device, packed, Rows::Numbered(ids), scale, dtype),
+        WeightRef::Packed(packed) => return unpack_on_device(device, packed, Rows::Numbered(ids), scale, dtype),
         WeightRef::Tensor(tensor) => tensor,
     };
     let (known, width) = host::matrix_dims(table, "weight")?;

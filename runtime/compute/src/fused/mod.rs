@@ -75,5 +75,5 @@ pub use segments::Segments;
 pub use taps::{Tap, TapSet, Taps};
 
 pub(crate) use host::Floats;
-pub(crate) use stored::unpacked;
+pub(crate) use stored::unpack_rows;
 pub(crate) use unpack::rows_on_device;

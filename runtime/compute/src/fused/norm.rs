@@ -28,7 +28,7 @@ const TASK_NUMBERS: usize = 1 << 15;
 /// of its type, and `r`, `[rows]` f32, which the gradients need; all axes of `x` but the last together are the rows.
 /// Returns an error unless `x` is f32 or bf16 and the width is above 0 and that of the weight.
 pub fn rms_norm(x: &Tensor, weight: &Tensor, epsilon: f64, unit_offset: bool) -> Result<(Tensor, Tensor)> {
-    let (width, offset) = (checked_width(x, weight)?, weight_offset(unit_offset));
+    let (width, offset) = (check_width(x, weight)?, weight_offset(unit_offset));
     if let Some(device) = accelerator_of([(x, "x"), (weight, "weight")])? {
         let act = expect_type(x, "x")?;
         let rows = x.elem_count() / width;
@@ -64,7 +64,7 @@ pub fn rms_norm_backward(
     unit_offset: bool,
     plus: Option<&Tensor>,
 ) -> Result<Tensor> {
-    let (width, offset) = (checked_width(x, weight)?, weight_offset(unit_offset));
+    let (width, offset) = (check_width(x, weight)?, weight_offset(unit_offset));
     host::expect_shape(dy, "dy", x.dims())?;
     let plus_or_dy = plus.unwrap_or(dy);
     host::expect_shape(plus_or_dy, "plus", x.dims())?;
@@ -185,7 +185,7 @@ fn weight_offset(unit: bool) -> f32 {
 
 /// Returns the length of the last axis of `x`, or [`Error::Shape`] unless it is above 0 and `weight` is a vector of
 /// that length.
-fn checked_width(x: &Tensor, weight: &Tensor) -> Result<usize> {
+fn check_width(x: &Tensor, weight: &Tensor) -> Result<usize> {
     match (x.dims().last(), weight.dims()) {
         (Some(width), [same]) if width == same && *width > 0 => Ok(*width),
         _ => {

@@ -52,7 +52,7 @@ impl Span {
 
 /// Splits a range of positions at every multiple of `size`, so that each piece lies between two of them. An empty range
 /// has no pieces.
-pub(super) fn aligned(positions: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
+pub(super) fn split_at_multiples(positions: Range<usize>, size: usize) -> impl Iterator<Item = Range<usize>> {
     let end_of = move |start: usize| ((start / size + 1) * size).min(positions.end);
     let first = (positions.start < positions.end).then_some(positions.start);
     std::iter::successors(first, move |start| Some(end_of(*start)).filter(|next| *next < positions.end))
@@ -60,7 +60,7 @@ pub(super) fn aligned(positions: Range<usize>, size: usize) -> impl Iterator<Ite
 }
 
 impl Segments {
-    /// Packs sequences of these lengths, in order, none of which continues another. A length may be 0.
+    /// Packs independent sequences of these lengths, in order: none continues another one. A length may be 0.
     #[must_use]
     pub fn new(lengths: &[usize]) -> Self {
         let mut segments = Self::default();

@@ -247,7 +247,7 @@ impl WeightRef<'_> {
 
 /// Returns the rows `rows` of a packed matrix on the host as f32, one row after another. Unpacks on all threads. Panics
 /// if the rows end past the matrix.
-pub(crate) fn unpacked(packed: &Packed, rows: Range<usize>) -> Vec<f32> {
+pub(crate) fn unpack_rows(packed: &Packed, rows: Range<usize>) -> Vec<f32> {
     /// Numbers of one task: whole blocks of every format.
     const TASK: usize = 1 << 16;
     let (numbers, start) = (Numbers::of(packed), rows.start * packed.columns());

@@ -149,7 +149,7 @@ pub(super) enum Rows<'a> {
 /// Queues unpacking rows of a matrix on a device and multiplying them by `scale`; returns the result, `[count,
 /// columns]` in type `act`. Returns an error if the matrix is not on a device, its format is f32, f16 or bf16, or a
 /// range of rows ends past the matrix.
-pub(super) fn unpacked(
+pub(super) fn unpack_on_device(
     device: &Accelerator,
     packed: &Packed,
     rows: Rows<'_>,
@@ -175,7 +175,7 @@ pub(super) fn unpacked(
 /// an error if the matrix is on the CPU or the rows end past the matrix.
 pub(crate) fn rows_on_device(packed: &Packed, rows: Range<usize>) -> Result<Tensor> {
     match Accelerator::of(packed.device())? {
-        Some(device) => unpacked(&device, packed, Rows::Between(rows), 1.0, DType::F32),
+        Some(device) => unpack_on_device(&device, packed, Rows::Between(rows), 1.0, DType::F32),
         None => Err(Error::argument("the matrix is not on a device")),
     }
 }

@@ -3,27 +3,27 @@
 
 use candle_core::{DType, Tensor};
 
-use super::graph::{CandleResult, Pair, Pull, derive_pair, wide};
+use super::graph::{CandleResult, OperandGradients, Pair, derive_pair, wide};
 use super::number::{is_nan, times, where_or_zero};
 use super::{Estimate, Kind, Meter, Output, check, number};
 use crate::error::Result;
 
 /// Checks that both operands are floating-point of one type, charges `budget`, computes `value` on the broadcast
-/// operands (in at least 32 bits), and records `pulls`, which compute the gradients of a and of b, in the autograd
+/// operands (in at least 32 bits), and records `gradients`, which compute the gradients of a and of b, in the autograd
 /// graph.
 fn apply(
     budget: &mut dyn Meter,
     a: &Tensor,
     b: &Tensor,
     value: fn(&Tensor, &Tensor) -> CandleResult<Tensor>,
-    pulls: (Pull, Pull),
+    gradients: OperandGradients,
 ) -> Result<Output> {
     check::expect_float(a)?;
     check::same_type(a, b)?;
     let dims = check::broadcast(a.dims(), b.dims())?;
     Estimate::new(Kind::Pairwise, &dims, a.dtype(), &[a, b])?.run_within_budget(budget, || {
         let value = value(&wide(a)?.broadcast_as(dims.as_slice())?, &wide(b)?.broadcast_as(dims.as_slice())?)?;
-        derive_pair(a, b, a.dtype(), &value, pulls)
+        derive_pair(a, b, a.dtype(), &value, gradients)
     })
 }
 
@@ -56,9 +56,9 @@ pub fn subtract(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
 /// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn multiply(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
-    let pulls: (Pull, Pull) =
+    let gradients: OperandGradients =
         (|pair| times(pair.grad, &spread(pair.b, pair)?), |pair| times(pair.grad, &spread(pair.a, pair)?));
-    apply(budget, a, b, Tensor::mul, pulls)
+    apply(budget, a, b, Tensor::mul, gradients)
 }
 
 /// Returns a / b element by element, broadcast.
@@ -68,11 +68,11 @@ pub fn multiply(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output
 /// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn divide(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     // −y/b rather than −a/b²: the square of a small b would be 0.
-    let pulls: (Pull, Pull) = (
+    let gradients: OperandGradients = (
         |pair| times(pair.grad, &spread(pair.b, pair)?.recip()?),
         |pair| times(pair.grad, &pair.y.div(&spread(pair.b, pair)?)?.neg()?),
     );
-    apply(budget, a, b, Tensor::div, pulls)
+    apply(budget, a, b, Tensor::div, gradients)
 }
 
 /// Returns the smaller of a and b element by element, broadcast; NaN if either is NaN. Where both are equal, each gets
@@ -82,8 +82,9 @@ pub fn divide(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> 
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
 /// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn minimum(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
-    let pulls: (Pull, Pull) = (|pair| gradient_share(pair, below, pair.a), |pair| gradient_share(pair, below, pair.b));
-    apply(budget, a, b, |a, b| extreme(a, b, below), pulls)
+    let gradients: OperandGradients =
+        (|pair| gradient_share(pair, below, pair.a), |pair| gradient_share(pair, below, pair.b));
+    apply(budget, a, b, |a, b| extreme(a, b, below), gradients)
 }
 
 /// Returns the larger of a and b element by element, broadcast; NaN if either is NaN. Where both are equal, each gets
@@ -93,8 +94,9 @@ pub fn minimum(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output>
 /// [`crate::Error::Shape`] if the shapes cannot be broadcast, [`crate::Error::Dtype`] if the operands are not
 /// floating-point of one type, and the error of `budget` if the operation exceeds a memory, work or time limit.
 pub fn maximum(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
-    let pulls: (Pull, Pull) = (|pair| gradient_share(pair, above, pair.a), |pair| gradient_share(pair, above, pair.b));
-    apply(budget, a, b, |a, b| extreme(a, b, above), pulls)
+    let gradients: OperandGradients =
+        (|pair| gradient_share(pair, above, pair.a), |pair| gradient_share(pair, above, pair.b));
+    apply(budget, a, b, |a, b| extreme(a, b, above), gradients)
 }
 
 /// Returns a `u8` tensor that is 1 where a < b and 0 elsewhere.

@@ -65,7 +65,7 @@ pub(super) fn length(dims: &[usize], axis: usize) -> usize {
 }
 
 /// Returns a copy of `dims` in which `axis` has the length `length`.
-pub(super) fn resized(dims: &[usize], axis: usize, length: usize) -> Vec<usize> {
+pub(super) fn resize_axis(dims: &[usize], axis: usize, length: usize) -> Vec<usize> {
     dims.iter().enumerate().map(|(place, held)| if place == axis { length } else { *held }).collect()
 }
 
@@ -127,7 +127,7 @@ pub(super) fn expect_finite(value: f64, role: &str) -> Result<()> {
 /// Returns an index tensor outside the graph and contiguous, after checking that it is `u32` ([`Error::Dtype`]) and
 /// every index is below `bound` ([`Error::Argument`]). Copies a tensor that is not contiguous; the caller must have
 /// charged the copy. Waits for the device.
-pub(super) fn checked_indices(index: &Tensor, bound: usize) -> Result<Tensor> {
+pub(super) fn check_indices(index: &Tensor, bound: usize) -> Result<Tensor> {
     expect_dtype(index, DType::U32, "the index")?;
     let index = index.detach().contiguous()?;
     // A new shape has strides of its own: a lone entry that was repeated keeps a stride of 0, which candle divides by.

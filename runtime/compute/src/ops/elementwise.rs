@@ -5,7 +5,7 @@
 use candle_core::{DType, Tensor};
 
 use super::graph::{CandleResult, derive, view_backward, wide};
-use super::number::{self, filled, is_finite, times, where_or_zero};
+use super::number::{self, full_like, is_finite, times, where_or_zero};
 use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result};
 
@@ -22,14 +22,14 @@ fn apply(
 }
 
 /// Checks that x is floating-point, charges `budget` by the formula of `kind`, computes `value` in at least 32 bits,
-/// and rounds it to the type of x. Records `pull(x, y, grad)`, the gradient of x, in the autograd graph; y is the
-/// result, `grad` its gradient.
+/// and rounds it to the type of x. Records `gradient_of(x, y, grad)`, the gradient of x, in the autograd graph; y is
+/// the result, `grad` its gradient.
 fn apply_with<F>(
     budget: &mut dyn Meter,
     kind: Kind,
     x: &Tensor,
     value: impl FnOnce(&Tensor) -> CandleResult<Tensor>,
-    pull: F,
+    gradient_of: F,
 ) -> Result<Output>
 where
     F: Fn(&Tensor, &Tensor, &Tensor) -> CandleResult<Tensor> + Send + Sync + 'static,
@@ -37,7 +37,7 @@ where
     check::expect_float(x)?;
     Estimate::new(kind, x.dims(), x.dtype(), &[x])?.run_within_budget(budget, || {
         let value = value(&wide(x)?)?;
-        derive(x, x.dtype(), &value, pull)
+        derive(x, x.dtype(), &value, gradient_of)
     })
 }
 
@@ -269,11 +269,11 @@ pub fn clamp(budget: &mut dyn Meter, x: &Tensor, low: Option<f64>, high: Option<
     let value = move |x: &Tensor| {
         let mut value = x.clone();
         if let Some(low) = low {
-            let low = filled(x, low, dtype)?;
+            let low = full_like(x, low, dtype)?;
             value = x.lt(&low)?.where_cond(&low, &value)?;
         }
         if let Some(high) = high {
-            let high = filled(x, high, dtype)?;
+            let high = full_like(x, high, dtype)?;
             value = x.gt(&high)?.where_cond(&high, &value)?;
         }
         Ok(value)
@@ -294,7 +294,7 @@ pub fn replace_non_finite(budget: &mut dyn Meter, x: &Tensor, value: f64) -> Res
         budget,
         Kind::Scalar,
         x,
-        |x| is_finite(x)?.where_cond(x, &filled(x, value, dtype)?),
+        |x| is_finite(x)?.where_cond(x, &full_like(x, value, dtype)?),
         |x, _, grad| where_or_zero(&is_finite(x)?, grad),
     )
 }

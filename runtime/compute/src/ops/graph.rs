@@ -115,12 +115,15 @@ impl Gradients {
     }
 }
 
-/// Creates the backward function of a view of `x`. `pull(x, grad)` returns the gradient of `x` from that of the view.
+/// Creates the backward function of a view of `x`. `gradient_of(x, grad)` returns the gradient of `x` from that of the
+/// view.
 pub(super) fn view_backward(
     x: &Tensor,
-    pull: impl Fn(&Tensor, &Tensor) -> CandleResult<Tensor> + Send + Sync + 'static,
+    gradient_of: impl Fn(&Tensor, &Tensor) -> CandleResult<Tensor> + Send + Sync + 'static,
 ) -> GradFn {
-    GradFn::new(&[x], move |operands, _, grad, sums| operands.iter().try_for_each(|x| sums.add(x, &pull(x, grad)?)))
+    GradFn::new(&[x], move |operands, _, grad, sums| {
+        operands.iter().try_for_each(|x| sums.add(x, &gradient_of(x, grad)?))
+    })
 }
 
 /// Creates the backward function of the slice of `x` that begins at `start` on `axis`. It adds to that slice of the
@@ -140,10 +143,10 @@ fn to_variable(value: &Tensor, dtype: DType) -> CandleResult<Tensor> {
 /// Puts `value`, which was computed from `x` outside the autograd graph, into the graph as one node, rounded to
 /// `dtype`.
 ///
-/// `pull(x, y, grad)` returns the gradient of `x` from the operand, the result and the gradient of the result; all
-/// three are outside the graph and in at least 32 bits. If `x` is not in a graph, neither is the result, and `pull` is
-/// dropped.
-pub(super) fn derive<F>(x: &Tensor, dtype: DType, value: &Tensor, pull: F) -> Result<Value>
+/// `gradient_of(x, y, grad)` returns the gradient of `x` from the operand, the result and the gradient of the result;
+/// all three are outside the graph and in at least 32 bits. If `x` is not in a graph, neither is the result, and
+/// `gradient_of` is dropped.
+pub(super) fn derive<F>(x: &Tensor, dtype: DType, value: &Tensor, gradient_of: F) -> Result<Value>
 where
     F: Fn(&Tensor, &Tensor, &Tensor) -> CandleResult<Tensor> + Send + Sync + 'static,
 {
@@ -152,7 +155,7 @@ where
     }
     let grad_fn = GradFn::new(&[x], move |operands, y, grad, sums| {
         let (y, grad) = (wide(y)?, wide(grad)?);
-        operands.iter().try_for_each(|x| sums.add(x, &pull(&wide(x)?, &y, &grad)?.to_dtype(x.dtype())?))
+        operands.iter().try_for_each(|x| sums.add(x, &gradient_of(&wide(x)?, &y, &grad)?.to_dtype(x.dtype())?))
     });
     Ok(Value { tensor: to_variable(value, dtype)?, grad_fn: Some(grad_fn) })
 }
@@ -169,14 +172,21 @@ pub(super) struct Pair<'a> {
     pub(super) grad: &'a Tensor,
 }
 
-/// Computes the gradient of one of two operands in the shape of the result; the caller sums it to the operand's shape.
-pub(super) type Pull = fn(&Pair) -> CandleResult<Tensor>;
+/// Two functions that compute the gradient of the first and of the second operand, both in the shape of the result;
+/// the caller sums them to the operands' shapes.
+pub(super) type OperandGradients = (fn(&Pair) -> CandleResult<Tensor>, fn(&Pair) -> CandleResult<Tensor>);
 
 /// Puts `value`, which was computed from `a` and `b` outside the autograd graph, into the graph as one node, rounded to
-/// `dtype`. `pulls` compute the gradients of `a` and of `b` in the shape of the result; these are summed back to the
-/// shapes of broadcast operands. The pull of an operand that is in no graph is not called. If neither operand is in a
-/// graph, neither is the result.
-pub(super) fn derive_pair<A, B>(a: &Tensor, b: &Tensor, dtype: DType, value: &Tensor, pulls: (A, B)) -> Result<Value>
+/// `dtype`. `gradients` compute the gradients of `a` and of `b` in the shape of the result; these are summed back to
+/// the shapes of broadcast operands. The function of an operand that is in no graph is not called. If neither operand
+/// is in a graph, neither is the result.
+pub(super) fn derive_pair<A, B>(
+    a: &Tensor,
+    b: &Tensor,
+    dtype: DType,
+    value: &Tensor,
+    gradients: (A, B),
+) -> Result<Value>
 where
     A: Fn(&Pair) -> CandleResult<Tensor> + Send + Sync + 'static,
     B: Fn(&Pair) -> CandleResult<Tensor> + Send + Sync + 'static,
@@ -188,14 +198,14 @@ where
         let [a, b] = operands else { return Ok(()) };
         let (wide_a, wide_b) = (wide(a)?, wide(b)?);
         let pair = Pair { a: &wide_a, b: &wide_b, y: &wide(y)?, grad: &wide(grad)? };
-        let gradient = |operand: &Tensor, pull: &dyn Fn(&Pair) -> CandleResult<Tensor>| {
-            sum_to(&pull(&pair)?, operand.dims())?.to_dtype(operand.dtype())
+        let gradient = |operand: &Tensor, gradient_of: &dyn Fn(&Pair) -> CandleResult<Tensor>| {
+            sum_to(&gradient_of(&pair)?, operand.dims())?.to_dtype(operand.dtype())
         };
         if a.track_op() {
-            sums.add(a, &gradient(a, &pulls.0)?)?;
+            sums.add(a, &gradient(a, &gradients.0)?)?;
         }
         if b.track_op() {
-            sums.add(b, &gradient(b, &pulls.1)?)?;
+            sums.add(b, &gradient(b, &gradients.1)?)?;
         }
         Ok(())
     });

@@ -23,7 +23,7 @@ pub fn gather(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor) -> 
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
     Estimate::new(Kind::Gather, index.dims(), x.dtype(), &[x, index])?.saved(saved).run_within_budget(budget, || {
-        let index = check::checked_indices(index, check::length(x.dims(), axis))?;
+        let index = check::check_indices(index, check::length(x.dims(), axis))?;
         let value = wide(x)?.gather(&index, axis)?;
         derive(x, x.dtype(), &value, move |x, _, grad| x.zeros_like()?.scatter_add(&index, grad, axis))
     })
@@ -39,11 +39,11 @@ pub fn gather(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor) -> 
 pub fn index_select(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor) -> Result<Output> {
     let axis = check::axis(x, axis)?;
     check_one_axis(index, "the index")?;
-    let dims = check::resized(x.dims(), axis, index.elem_count());
+    let dims = check::resize_axis(x.dims(), axis, index.elem_count());
     let index = &index.detach();
     let saved = index.elem_count() as u64 * 4;
     Estimate::new(Kind::Gather, &dims, x.dtype(), &[x, index])?.saved(saved).run_within_budget(budget, || {
-        let index = check::checked_indices(index, check::length(x.dims(), axis))?;
+        let index = check::check_indices(index, check::length(x.dims(), axis))?;
         let value = wide(x)?.index_select(&index, axis)?;
         derive(x, x.dtype(), &value, move |x, _, grad| x.zeros_like()?.index_add(&index, grad, axis))
     })
@@ -71,13 +71,13 @@ pub fn index_add(budget: &mut dyn Meter, x: &Tensor, axis: i32, index: &Tensor, 
     Estimate::new(Kind::Scatter, x.dims(), x.dtype(), &[x, index, source])?.saved(saved).run_within_budget(
         budget,
         || {
-            let index = check::checked_indices(index, check::length(x.dims(), axis))?;
+            let index = check::check_indices(index, check::length(x.dims(), axis))?;
             let value = wide(x)?.index_add(&index, &wide(source)?, axis)?;
-            let pulls = (
+            let gradients = (
                 |pair: &super::graph::Pair| Ok(pair.grad.clone()),
                 move |pair: &super::graph::Pair| pair.grad.index_select(&index, axis),
             );
-            derive_pair(x, source, x.dtype(), &value, pulls)
+            derive_pair(x, source, x.dtype(), &value, gradients)
         },
     )
 }
@@ -96,11 +96,11 @@ pub fn segment_sum(budget: &mut dyn Meter, x: &Tensor, segments: &Tensor, count:
     let differ = || Error::shape(format!("{} segments for {entries} entries", segments.elem_count()));
     ensure(segments.elem_count() == entries, differ)?;
     ensure(count > 0, || Error::argument("a sum into 0 segments"))?;
-    let dims = Lanes::along(x, 0)?.resized(count as usize);
+    let dims = Lanes::along(x, 0)?.with_length(count as usize);
     let segments = &segments.detach();
     let estimate = Estimate::new(Kind::Scatter, &dims, x.dtype(), &[x, segments])?.saved(entries as u64 * 4);
     estimate.run_within_budget(budget, || {
-        let segments = check::checked_indices(segments, count as usize)?;
+        let segments = check::check_indices(segments, count as usize)?;
         let x_wide = wide(x)?;
         let zeros = Tensor::zeros(dims.as_slice(), x_wide.dtype(), x.device())?;
         let value = zeros.index_add(&segments, &x_wide, 0)?;

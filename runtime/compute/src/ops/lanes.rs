@@ -62,7 +62,7 @@ impl Lanes {
         match (self.axis, keep) {
             (None, true) => vec![1; self.dims.len()],
             (None, false) => Vec::new(),
-            (Some(axis), true) => check::resized(&self.dims, axis, 1),
+            (Some(axis), true) => check::resize_axis(&self.dims, axis, 1),
             (Some(axis), false) => {
                 let others = self.dims.iter().enumerate().filter(|(place, _)| *place != axis);
                 others.map(|(_, length)| *length).collect()
@@ -71,8 +71,8 @@ impl Lanes {
     }
 
     /// The original shape with `length` on the axis. Without an axis, the original shape.
-    pub(super) fn resized(&self, length: usize) -> Vec<usize> {
-        self.axis.map_or_else(|| self.dims.clone(), |axis| check::resized(&self.dims, axis, length))
+    pub(super) fn with_length(&self, length: usize) -> Vec<usize> {
+        self.axis.map_or_else(|| self.dims.clone(), |axis| check::resize_axis(&self.dims, axis, length))
     }
 
     /// The unit by which sorting and running sums are charged: the number of elements times the bits of the lane length

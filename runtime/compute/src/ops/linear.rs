@@ -2,7 +2,7 @@
 
 use candle_core::Tensor;
 
-use super::graph::{CandleResult, Pull, derive_pair, wide};
+use super::graph::{CandleResult, OperandGradients, derive_pair, wide};
 use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::{Error, Result, ensure};
 
@@ -29,9 +29,9 @@ pub fn matmul(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> 
     let estimate = Estimate::new(Kind::Product, &dims, a.dtype(), &[a, b])?.measured(products).scratch(repeated);
     estimate.run_within_budget(budget, || {
         let value = broadcast_matmul(&wide(a)?, &wide(b)?)?;
-        let pulls: (Pull, Pull) =
+        let gradients: OperandGradients =
             (|pair| broadcast_matmul(pair.grad, &pair.b.t()?), |pair| broadcast_matmul(&pair.a.t()?, pair.grad));
-        derive_pair(a, b, a.dtype(), &value, pulls)
+        derive_pair(a, b, a.dtype(), &value, gradients)
     })
 }
 
@@ -70,11 +70,11 @@ pub fn outer(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     let (n, m) = vector_lengths(a, b)?;
     Estimate::new(Kind::Product, &[n, m], a.dtype(), &[a, b])?.run_within_budget(budget, || {
         let value = wide(a)?.unsqueeze(1)?.matmul(&wide(b)?.unsqueeze(0)?)?;
-        let pulls: (Pull, Pull) = (
+        let gradients: OperandGradients = (
             |pair| pair.grad.matmul(&pair.b.unsqueeze(1)?)?.squeeze(1),
             |pair| pair.a.unsqueeze(0)?.matmul(pair.grad)?.squeeze(0),
         );
-        derive_pair(a, b, a.dtype(), &value, pulls)
+        derive_pair(a, b, a.dtype(), &value, gradients)
     })
 }
 
@@ -88,8 +88,9 @@ pub fn dot(budget: &mut dyn Meter, a: &Tensor, b: &Tensor) -> Result<Output> {
     ensure(n == m, || Error::shape(format!("vectors of {n} and {m} entries")))?;
     Estimate::new(Kind::Product, &[], a.dtype(), &[a, b])?.run_within_budget(budget, || {
         let value = wide(a)?.mul(&wide(b)?)?.sum_all()?;
-        let pulls: (Pull, Pull) = (|pair| pair.b.broadcast_mul(pair.grad), |pair| pair.a.broadcast_mul(pair.grad));
-        derive_pair(a, b, a.dtype(), &value, pulls)
+        let gradients: OperandGradients =
+            (|pair| pair.b.broadcast_mul(pair.grad), |pair| pair.a.broadcast_mul(pair.grad));
+        derive_pair(a, b, a.dtype(), &value, gradients)
     })
 }
 

@@ -66,8 +66,8 @@ fn reduce_masked(
         let sum = MaskedSum { lanes, divisor };
         let value = sum.value(&wide(x)?, &wide(mask)?)?.reshape(reduced.as_slice())?;
         let other = sum.clone();
-        let pulls = (move |pair: &Pair| sum.pull_x(pair), move |pair: &Pair| other.pull_mask(pair));
-        derive_pair(x, mask, x.dtype(), &value, pulls)
+        let gradients = (move |pair: &Pair| sum.x_gradient(pair), move |pair: &Pair| other.mask_gradient(pair));
+        derive_pair(x, mask, x.dtype(), &value, gradients)
     })
 }
 
@@ -114,7 +114,7 @@ impl MaskedSum {
 
     /// Returns the gradient of x in the common (broadcast) shape: the mask times the result's gradient, divided by the
     /// lane's divisor.
-    fn pull_x(&self, pair: &Pair) -> CandleResult<Tensor> {
+    fn x_gradient(&self, pair: &Pair) -> CandleResult<Tensor> {
         let mask = self.view(pair.b)?;
         times(&self.spread(pair, &mask)?, &mask)?.reshape(self.lanes.dims())
     }
@@ -122,7 +122,7 @@ impl MaskedSum {
     /// Returns the gradient of the mask in the common (broadcast) shape: the result's gradient, divided by the lane's
     /// divisor, times x. In a mean y over a lane with Σ m above 1, x − y takes the place of x. The gradient is 0 where
     /// the mask is 0 and x is NaN.
-    fn pull_mask(&self, pair: &Pair) -> CandleResult<Tensor> {
+    fn mask_gradient(&self, pair: &Pair) -> CandleResult<Tensor> {
         let (x, mask) = (self.view(pair.a)?, self.view(pair.b)?);
         let mut slope = x.clone();
         if self.divisor == Divisor::Mask {

@@ -36,7 +36,7 @@ pub(super) fn nan_as_zero(x: &Tensor) -> CandleResult<Tensor> {
 
 /// Returns a tensor in the shape and type of `like`, on its device, of which every element is `value`, first rounded to
 /// `dtype`. The result is a broadcast view of one element.
-pub(super) fn filled(like: &Tensor, value: f64, dtype: DType) -> CandleResult<Tensor> {
+pub(super) fn full_like(like: &Tensor, value: f64, dtype: DType) -> CandleResult<Tensor> {
     let value = Tensor::new(value, &candle_core::Device::Cpu)?.to_dtype(dtype)?.to_dtype(like.dtype())?;
     value.to_device(like.device())?.broadcast_as(like.shape())
 }
@@ -49,7 +49,7 @@ pub(super) fn log1p(x: &Tensor) -> CandleResult<Tensor> {
     let exact = x.div(&rounded)?.mul(&u.log()?)?;
     let tiny = rounded.eq(&x.zeros_like()?)?;
     // An infinite x gives ∞ / ∞ · ∞ above; x itself is the answer there as well.
-    let infinite = x.eq(&filled(x, f64::INFINITY, x.dtype())?)?;
+    let infinite = x.eq(&full_like(x, f64::INFINITY, x.dtype())?)?;
     let same = tiny.add(&infinite)?;
     same.where_cond(x, &exact)
 }
@@ -87,6 +87,6 @@ pub(super) fn round_half_to_even(x: &Tensor) -> CandleResult<Tensor> {
     // The tensor library rounds halves away from 0. Half of such an x is a quarter off, so twice its rounded half is
     // even.
     let half = x.affine(0.5, 0.)?.round()?;
-    let is_tie = x.sub(&x.floor()?)?.eq(&filled(x, 0.5, x.dtype())?)?;
+    let is_tie = x.sub(&x.floor()?)?.eq(&full_like(x, 0.5, x.dtype())?)?;
     is_tie.where_cond(&half.add(&half)?, &x.round()?)
 }

@@ -41,7 +41,7 @@ pub fn topk(budget: &mut dyn Meter, x: &Tensor, axis: i32, count: u32) -> Result
 /// Sorts each lane, stably and with NaN last, and returns its first `count` entries. The gradient of an entry goes back
 /// to where the entry was; entries that are left out get 0. Waits for the device.
 fn sort_lanes(budget: &mut dyn Meter, x: &Tensor, lanes: Lanes, descending: bool, count: usize) -> Result<Output> {
-    let dims = lanes.resized(count);
+    let dims = lanes.with_length(count);
     let numbers = x.elem_count() as u64;
     let estimate =
         Estimate::new(Kind::Sort, &dims, x.dtype(), &[x])?.measured(lanes.numbers_times_doublings()).saved(numbers * 4);

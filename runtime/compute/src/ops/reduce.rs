@@ -7,14 +7,14 @@ use candle_core::{DType, Tensor};
 
 use super::graph::{CandleResult, derive};
 use super::lanes::Lanes;
-use super::number::{filled, is_nan, nan_as_zero, times, where_or_zero};
+use super::number::{full_like, is_nan, nan_as_zero, times, where_or_zero};
 use super::{Estimate, Kind, Meter, Output, check};
 use crate::error::Result;
 
 /// Computes a differentiable reduction of a floating-point tensor over one axis, or over all if `axis` is `None`;
 /// `keep` leaves reduced axes with length 1. `value` gets x as `[outer, length, inner]` and returns `[outer, 1,
-/// inner]`; `pull` gets x, the result and the result's gradient in these shapes and returns the gradient of x. Both get
-/// numbers of at least 32 bits; the result is rounded to the type of x.
+/// inner]`; `gradient_of` gets x, the result and the result's gradient in these shapes and returns the gradient of x.
+/// Both get numbers of at least 32 bits; the result is rounded to the type of x.
 ///
 /// # Errors
 /// [`crate::Error::Argument`] for an axis that does not exist, [`crate::Error::Dtype`] if x is not floating-point, and
@@ -25,7 +25,7 @@ pub(super) fn reduce(
     axis: Option<i32>,
     keep: bool,
     value: impl FnOnce(&Lanes, &Tensor) -> CandleResult<Tensor>,
-    pull: impl Fn(&Lanes, &Tensor, &Tensor, &Tensor) -> CandleResult<Tensor> + Send + Sync + 'static,
+    gradient_of: impl Fn(&Lanes, &Tensor, &Tensor, &Tensor) -> CandleResult<Tensor> + Send + Sync + 'static,
 ) -> Result<Output> {
     let lanes = Lanes::over(x, axis)?;
     check::expect_float(x)?;
@@ -34,7 +34,7 @@ pub(super) fn reduce(
         let value = value(&lanes, &lanes.view(x)?)?.reshape(dims.as_slice())?;
         derive(x, x.dtype(), &value, move |x, y, grad| {
             let (y, grad) = (lanes.view_reduced(y)?, lanes.view_reduced(grad)?);
-            pull(&lanes, &lanes.view(x)?, &y, &grad)?.reshape(lanes.dims())
+            gradient_of(&lanes, &lanes.view(x)?, &y, &grad)?.reshape(lanes.dims())
         })
     })
 }
@@ -116,7 +116,7 @@ fn first_extreme(lanes: &Lanes, x: &Tensor, pick: Extreme) -> CandleResult<Tenso
     };
     let places = lanes.indices(x)?.contiguous()?;
     // Every lane has a hit. If a device finds none nevertheless, the last index, unlike `length`, is still in the lane.
-    let nowhere = filled(&places, lanes.length as f64 - 1., DType::U32)?;
+    let nowhere = full_like(&places, lanes.length as f64 - 1., DType::U32)?;
     hits.where_cond(&places, &nowhere)?.min_keepdim(1)
 }
 
@@ -145,7 +145,7 @@ pub fn argmax(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool)
 pub fn logsumexp(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool) -> Result<Output> {
     reduce(budget, x, axis, keep, lane_log_sum_exp, |lanes, x, y, grad| {
         // An empty sum (y = −∞) depends on nothing.
-        let base = y.eq(&filled(y, f64::NEG_INFINITY, y.dtype())?)?.where_cond(&y.zeros_like()?, y)?;
+        let base = y.eq(&full_like(y, f64::NEG_INFINITY, y.dtype())?)?.where_cond(&y.zeros_like()?, y)?;
         let share = x.sub(&lanes.spread(&base)?)?.exp()?;
         times(&lanes.spread(grad)?.contiguous()?, &share)
     })
@@ -232,15 +232,15 @@ fn reduce_truth(
 }
 
 /// Checks that x is floating-point, charges `budget`, computes `value` along an axis, and records the gradient in the
-/// autograd graph. `value` gets x and returns the result, in the shape of x. `pull` gets the result and the result's
-/// gradient and returns the gradient of x. All are `[outer, length, inner]` in at least 32 bits; the result is rounded
-/// to the type of x.
+/// autograd graph. `value` gets x and returns the result, in the shape of x. `gradient_of` gets the result and the
+/// result's gradient and returns the gradient of x. All are `[outer, length, inner]` in at least 32 bits; the result is
+/// rounded to the type of x.
 fn scan(
     budget: &mut dyn Meter,
     x: &Tensor,
     axis: i32,
     value: fn(&Lanes, &Tensor) -> CandleResult<Tensor>,
-    pull: fn(&Lanes, &Tensor, &Tensor) -> CandleResult<Tensor>,
+    gradient_of: fn(&Lanes, &Tensor, &Tensor) -> CandleResult<Tensor>,
 ) -> Result<Output> {
     check::expect_float(x)?;
     let lanes = Lanes::along(x, axis)?;
@@ -248,7 +248,7 @@ fn scan(
     estimate.run_within_budget(budget, || {
         let value = value(&lanes, &lanes.view(x)?)?.reshape(lanes.dims())?;
         derive(x, x.dtype(), &value, move |_, y, grad| {
-            pull(&lanes, &lanes.view(y)?, &lanes.view(grad)?)?.reshape(lanes.dims())
+            gradient_of(&lanes, &lanes.view(y)?, &lanes.view(grad)?)?.reshape(lanes.dims())
         })
     })
 }

@@ -46,13 +46,13 @@ pub fn reshape(budget: &mut dyn Meter, x: &Tensor, shape: &[u32]) -> Result<Outp
     let dims = check::shape(shape)?;
     let differ = || Error::shape(format!("{:?} cannot become {dims:?}: another number of elements", x.dims()));
     ensure(check::elements(&dims)? == x.elem_count() as u64, differ)?;
-    let pull = || view_backward(x, |x, grad| grad.reshape(x.dims()));
+    let backward = || view_backward(x, |x, grad| grad.reshape(x.dims()));
     if x.is_contiguous() {
-        return Ok(Output::view(x.reshape(dims)?, pull));
+        return Ok(Output::view(x.reshape(dims)?, backward));
     }
     Estimate::new(Kind::Move, &dims, x.dtype(), &[x])?.run_within_budget(budget, || {
         let tensor = x.reshape(dims)?;
-        Ok(Value { grad_fn: tensor.track_op().then(pull), tensor })
+        Ok(Value { grad_fn: tensor.track_op().then(backward), tensor })
     })
 }
 
@@ -62,8 +62,8 @@ pub fn reshape(budget: &mut dyn Meter, x: &Tensor, shape: &[u32]) -> Result<Outp
 /// [`Error::Argument`] for an axis that does not exist.
 pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Output> {
     let (first, second) = (check::axis(x, first)?, check::axis(x, second)?);
-    let pull = || view_backward(x, move |_, grad| grad.transpose(first, second));
-    Ok(Output::view(x.transpose(first, second)?, pull))
+    let backward = || view_backward(x, move |_, grad| grad.transpose(first, second));
+    Ok(Output::view(x.transpose(first, second)?, backward))
 }
 
 /// Inserts an axis of length 1, which is `axis` of the result; a view.
@@ -72,8 +72,8 @@ pub fn transpose(x: &Tensor, first: i32, second: i32) -> Result<Output> {
 /// [`Error::Argument`] for an axis that the result does not have, [`Error::Shape`] past [`MAX_RANK`] axes.
 pub fn unsqueeze(x: &Tensor, axis: i32) -> Result<Output> {
     check::expect_rank(x.rank() + 1)?;
-    let pull = || view_backward(x, |x, grad| grad.reshape(x.dims()));
-    Ok(Output::view(x.unsqueeze(check::axis_of(x.rank() + 1, axis)?)?, pull))
+    let backward = || view_backward(x, |x, grad| grad.reshape(x.dims()));
+    Ok(Output::view(x.unsqueeze(check::axis_of(x.rank() + 1, axis)?)?, backward))
 }
 
 /// Removes an axis of length 1; a view.
@@ -143,7 +143,7 @@ pub fn concat(budget: &mut dyn Meter, tensors: &[&Tensor], axis: i32) -> Result<
         check::same_but(first, other, axis, "an operand")?;
         length = length.saturating_add(check::length(other.dims(), axis));
     }
-    let dims = check::resized(first.dims(), axis, length);
+    let dims = check::resize_axis(first.dims(), axis, length);
     Estimate::new(Kind::Join, &dims, first.dtype(), tensors)?.saved(copied_bytes(tensors)).run_within_budget(
         budget,
         || {

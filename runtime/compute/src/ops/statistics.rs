@@ -4,7 +4,7 @@ use candle_core::Tensor;
 
 use super::graph::CandleResult;
 use super::lanes::Lanes;
-use super::number::{filled, nan_as_zero, times, where_or_zero};
+use super::number::{full_like, nan_as_zero, times, where_or_zero};
 use super::reduce::reduce;
 use super::{Meter, Output};
 use crate::error::Result;
@@ -98,7 +98,7 @@ pub fn nanstd(budget: &mut dyn Meter, x: &Tensor, axis: Option<i32>, keep: bool,
         let deviations = where_or_zero(&x.eq(x)?, &x.sub(&lanes.spread(&mean)?)?)?;
         let divisor = count.affine(1., -f64::from(correction))?;
         let nothing = divisor.le(&divisor.zeros_like()?)?;
-        let divisor = nothing.where_cond(&filled(&divisor, f64::NAN, divisor.dtype())?, &divisor)?;
+        let divisor = nothing.where_cond(&full_like(&divisor, f64::NAN, divisor.dtype())?, &divisor)?;
         lanes.sum(&deviations.sqr()?)?.div(&divisor)?.sqrt()
     };
     reduce(budget, &x, axis, keep, value, |_, x, _, _| x.zeros_like())

@@ -25,7 +25,8 @@ pub struct MuonSettings {
     pub momentum: f64,
     /// Whether a step takes the mean of gradient and new momentum, weighted by `momentum`, instead of the new momentum.
     pub nesterov: bool,
-    /// AdamW for what is not a hidden matrix. Its weight decay, decoupled, is also that of the matrices.
+    /// Settings of AdamW, which updates everything but hidden matrices. Its decoupled weight decay also applies to the
+    /// matrices.
     pub adamw: AdamWSettings,
 }
 

@@ -87,7 +87,7 @@ impl Parameters {
         let part = index.map_or_else(|| Ok(flat.clone()), |index| self.view(flat, index))?;
         match &self.accelerator {
             None => Ok(part.copy()?),
-            Some(accelerator) if index.is_none() => self.layout.gathered(accelerator, flat),
+            Some(accelerator) if index.is_none() => self.layout.gather(accelerator, flat),
             Some(accelerator) => Ok(Tensor::from_vec(accelerator.download::<f32>(&part)?, part.dims(), &Device::Cpu)?),
         }
     }

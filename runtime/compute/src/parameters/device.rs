@@ -22,7 +22,7 @@ pub(crate) fn zeros(count: usize, device: &Device) -> Result<Tensor> {
 }
 
 /// Copies a tensor of the CPU to the accelerator as contiguous f32, in its shape. Fails for a tensor of another device.
-pub(super) fn uploaded(accelerator: &Accelerator, tensor: &Tensor) -> Result<Tensor> {
+pub(super) fn upload_contiguous(accelerator: &Accelerator, tensor: &Tensor) -> Result<Tensor> {
     if !tensor.device().is_cpu() {
         let device = crate::device::describe(tensor.device());
         return Err(Error::argument(format!("the parameters are on another device than `{device}`")));

@@ -79,7 +79,7 @@ impl Layout {
 
     /// Copies an f32 buffer `[size]` of an accelerator to a tensor `[len]` of the CPU, leaving the gaps out. Waits for
     /// the device. If there are gaps, takes a temporary buffer `[len]` on the accelerator.
-    pub(crate) fn gathered(&self, accelerator: &Accelerator, buffer: &Tensor) -> Result<Tensor> {
+    pub(crate) fn gather(&self, accelerator: &Accelerator, buffer: &Tensor) -> Result<Tensor> {
         if self.len == self.size {
             return Ok(Tensor::from_vec(accelerator.download::<f32>(buffer)?, self.len, &Device::Cpu)?);
         }
@@ -94,7 +94,7 @@ impl Layout {
     /// accelerator, with gaps of 0 between the slots.
     pub(crate) fn spread(&self, accelerator: &Accelerator, numbers: &Tensor) -> Result<Tensor> {
         let numbers = match numbers.device() {
-            Device::Cpu => device::uploaded(accelerator, numbers)?,
+            Device::Cpu => device::upload_contiguous(accelerator, numbers)?,
             _ => numbers.clone(),
         };
         let buffer = accelerator.zeros(&[self.size], DType::F32)?;

@@ -69,7 +69,7 @@ impl Pool {
     /// # Errors
     /// candle's error if waiting for work fails. Work is awaited only before unused buffers are returned to the system.
     pub(super) fn take(&self, device: &MetalDevice, bytes: usize) -> candle_core::Result<Option<Arc<Buffer>>> {
-        let size = rounded(bytes);
+        let size = round_up_size(bytes);
         let mut state = self.state.lock().unwrap_or_else(PoisonError::into_inner);
         let free = state.buffers.get(&size).and_then(|of| of.iter().find(|buffer| Arc::strong_count(buffer) == 1));
         if let Some(found) = free {
@@ -112,7 +112,7 @@ impl Pool {
 
 /// Rounds a requested number of bytes up to the size of a buffer: at least 256 bytes, above that to a multiple of 1/8
 /// of the largest power of two below the number.
-fn rounded(bytes: usize) -> usize {
+fn round_up_size(bytes: usize) -> usize {
     let bytes = bytes.max(LEAST);
     bytes.next_multiple_of((bytes.next_power_of_two() / 2 / STEPS).max(1))
 }
@@ -124,9 +124,9 @@ mod tests {
     #[test]
     fn sizes_are_rounded_by_an_eighth_at_most() {
         for bytes in [0, 1, 256, 257, 1000, 4097, (1 << 30) + 1, (5 << 28) + 3] {
-            let size = rounded(bytes);
+            let size = round_up_size(bytes);
             assert!(size >= bytes.max(LEAST) && size <= bytes.max(LEAST) / 8 * 9 + 8, "{size} for {bytes}");
-            assert_eq!(rounded(size), size);
+            assert_eq!(round_up_size(size), size);
         }
     }
 }

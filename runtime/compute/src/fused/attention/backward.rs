@@ -255,8 +255,8 @@ fn score_gradients(
         let numbers = row * dim..(row + 1) * dim;
         let mean = row_dot(dout.part(numbers.clone()), out.part(numbers));
         vectorize!(match shape.soft_cap {
-            None => plain_row(weights, slopes, log, mean),
-            Some(cap) => capped_row(weights, slopes, log, mean, cap),
+            None => scores_to_gradients(weights, slopes, log, mean),
+            Some(cap) => capped_scores_to_gradients(weights, slopes, log, mean, cap),
         });
     }
 }
@@ -278,7 +278,7 @@ fn row_dot(a: Data<'_>, b: Data<'_>) -> f32 {
 /// with respect to the weights to those with respect to the scores. `log` is log Σ exp of the row, `mean` is Σ
 /// dout·out.
 #[inline(always)]
-fn plain_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32) {
+fn scores_to_gradients(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32) {
     for (weight, slope) in weights.iter_mut().zip(slopes) {
         *weight = exp(*weight - log);
         *slope = *weight * (*slope - mean);
@@ -289,7 +289,7 @@ fn plain_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32) {
 /// capped scores, and `slopes` from gradients with respect to the weights to those with respect to the scores before
 /// the cap. `log` is log Σ exp of the row, `mean` is Σ dout·out.
 #[inline(always)]
-fn capped_row(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32, cap: f32) {
+fn capped_scores_to_gradients(weights: &mut [f32], slopes: &mut [f32], log: f32, mean: f32, cap: f32) {
     for (weight, slope) in weights.iter_mut().zip(slopes) {
         let tanh_value = tanh(*weight);
         *weight = exp(cap.mul_add(tanh_value, -log));

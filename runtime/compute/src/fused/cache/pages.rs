@@ -65,13 +65,14 @@ impl Pages {
         Ok(())
     }
 
-    /// Replaces the sequence of slot `to` by that of slot `from`: empties `to`, shares the full pages, and takes a new
-    /// page in the place of an unfinished last one. Returns the numbers of the unfinished and the new page, `[from,
-    /// to]`, of which the caller copies the content. Returns `None` if there is no unfinished page, or, without a
-    /// change, if both are the same slot. Panics if a slot does not exist.
+    /// Replaces the sequence of slot `to` by the sequence of slot `from`: empties `to`, shares the full pages, and
+    /// takes a new page for an unfinished last one. Returns the numbers of the unfinished and of the new page, `[from,
+    /// to]`; the caller copies the content. Returns `None` if there is no unfinished page. Does nothing and returns
+    /// `None` if both are the same slot. Panics if a slot does not exist.
     ///
     /// # Errors
-    /// [`Error::Shape`](crate::error::Error::Shape) if a page's number does not fit in 32 bits; `to` is empty then.
+    /// [`Error::Shape`](crate::error::Error::Shape) if a page's number does not fit in 32 bits; slot `to` is empty
+    /// then.
     pub(super) fn fork(&mut self, from: usize, to: usize) -> Result<Option<[u32; 2]>> {
         if from == to {
             return Ok(None);

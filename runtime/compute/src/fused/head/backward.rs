@@ -188,8 +188,8 @@ impl Block<'_> {
             let hit = row.target.checked_sub(words.start).filter(|target| *target < words.len());
             let factor = options.logit_slope();
             vectorize!(match options.soft_cap {
-                None => plain_row(numbers, row, hit, factor),
-                Some(cap) => capped_row(numbers, row, hit, factor, cap * options.inverse_temperature),
+                None => logits_to_gradients(numbers, row, hit, factor),
+                Some(cap) => capped_logits_to_gradients(numbers, row, hit, factor, cap * options.inverse_temperature),
             });
         }
     }
@@ -207,7 +207,7 @@ fn slope(z: f32, row: &RowCoefficients) -> f32 {
 /// `hit` is the target's index in `numbers`, `None` if the target is not among these words; `factor` is the derivative
 /// of a logit by its product.
 #[inline(always)]
-fn plain_row(numbers: &mut [f32], row: &RowCoefficients, hit: Option<usize>, factor: f32) {
+fn logits_to_gradients(numbers: &mut [f32], row: &RowCoefficients, hit: Option<usize>, factor: f32) {
     for number in numbers.iter_mut() {
         *number = factor * slope(*number, row);
     }
@@ -221,7 +221,13 @@ fn plain_row(numbers: &mut [f32], row: &RowCoefficients, hit: Option<usize>, fac
 /// target's index in `numbers`, `None` if the target is not among these words; `factor` is the derivative of a logit by
 /// its product, without the derivative of tanh.
 #[inline(always)]
-fn capped_row(numbers: &mut [f32], row: &RowCoefficients, hit: Option<usize>, factor: f32, height: f32) {
+fn capped_logits_to_gradients(
+    numbers: &mut [f32],
+    row: &RowCoefficients,
+    hit: Option<usize>,
+    factor: f32,
+    height: f32,
+) {
     let hit = hit.map(|hit| (hit, tanh(numbers[hit])));
     for number in numbers.iter_mut() {
         let tanh_value = tanh(*number);

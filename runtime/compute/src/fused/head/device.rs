@@ -17,7 +17,7 @@ use crate::error::Result;
 use crate::fused::device::expect_type;
 use crate::fused::host;
 use crate::fused::product::steps;
-use crate::fused::unpack::{Rows, unpacked};
+use crate::fused::unpack::{Rows, unpack_on_device};
 use crate::weight::WeightRef;
 pub(super) use gradients::{scaled, taps_and_logprob_gradients, taps_backward};
 use sums::Sums;
@@ -74,7 +74,7 @@ pub(super) fn logits(
 fn weight_rows(device: &Accelerator, weight: WeightRef<'_>, rows: Range<usize>, act: DType) -> Result<Tensor> {
     match weight {
         WeightRef::Tensor(tensor) => device.cast(&tensor.narrow(0, rows.start, rows.len())?, act),
-        WeightRef::Packed(packed) => unpacked(device, packed, Rows::Between(rows), 1.0, act),
+        WeightRef::Packed(packed) => unpack_on_device(device, packed, Rows::Between(rows), 1.0, act),
     }
 }
 

@@ -261,10 +261,10 @@ impl RowDivergence {
         self.beta.mul_add(p, (1.0 - self.beta) * q).max(f32::MIN_POSITIVE).ln()
     }
 
-    /// Overwrites the trained head's logits of one row, `own`, with `factor` · d(divergence)/d(logit). `other` has the
-    /// other head's logits of the same words. `self` must come from [`RowDivergence::of`] over the same logits. If
-    /// `height` is not 0, the logits are `height · tanh(product)`, and the result is also multiplied by the tanh's
-    /// derivative.
+    /// Overwrites `own`, one row of the trained head's logits, with `factor` · d(divergence)/d(logit). `other` is the
+    /// other head's logits of the same words. `self` must be the result of [`RowDivergence::of`] for the same logits.
+    /// If `height` is not 0, the logits have a soft cap, `height · tanh(product)`, and the result is also multiplied by
+    /// the derivative of the tanh.
     fn write_gradient(&self, own: &mut [f32], other: &[f32], factor: f32, height: f32) {
         let mean = self.mean as f32;
         vectorize!(for (number, other) in own.iter_mut().zip(other) {

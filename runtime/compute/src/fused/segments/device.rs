@@ -8,7 +8,7 @@ use std::sync::{Arc, PoisonError};
 
 use candle_core::Tensor;
 
-use super::{Segments, Span, aligned};
+use super::{Segments, Span, split_at_multiples};
 use crate::accelerator::Accelerator;
 use crate::error::{Error, Result};
 use crate::fused::product::steps;
@@ -90,7 +90,7 @@ impl HostPlan {
     fn add_sequence(&mut self, segments: &Segments, number: usize, tiling: Tiling) {
         let own = segments.span(number);
         let (met, tiles): (Vec<Span>, Vec<_>) = match tiling {
-            Tiling::Queries(size) => (segments.path(number), aligned(own.positions(), size).collect()),
+            Tiling::Queries(size) => (segments.path(number), split_at_multiples(own.positions(), size).collect()),
             Tiling::Keys(size) => (segments.family(number).collect(), steps(own.positions(), size).collect()),
         };
         if tiles.is_empty() {

@@ -44,9 +44,8 @@ pub(super) fn pack_columns(matrix: Matrix<'_>, depth: Range<usize>, columns: Ran
 }
 
 /// Packs `depth × columns` numbers of `data` into as many panels as the columns need, and fills up the depth with zeros
-/// to a multiple of [`DEPTH_UNIT`]; writes no missing columns. One of the strides, the distances of rows and of
-/// columns, is
-/// 1. `bits` returns the bits of a number in bf16.
+/// to a multiple of [`DEPTH_UNIT`]; writes no missing columns. `row_stride` and `column_stride` are the distances of
+/// rows and of columns in `data`, one of which is 1. `bits` returns the bits of a number in bf16.
 pub(super) fn pack<T: Pod>(
     data: &[T],
     (row_stride, column_stride): (usize, usize),
