@@ -220,10 +220,11 @@ impl Configuration {
         self.check_ropes(file)
     }
 
-    /// Checks that hidden and intermediate width, the counts of query and key heads, the width of a head and that of
-    /// all query heads together, the vocabulary, and the width of all experts of a token are from 1 to
-    /// [`LARGEST_SIDE`]; that the number of layers is from 1 to [`MOST_LAYERS`] and matches `layer_kinds`; and that the
-    /// number of experts of all layers is from 1 to [`MOST_EXPERTS`], and that of a token from 1 to that of a layer.
+    /// Checks that sizes are in range: hidden and intermediate width, the numbers of query and key heads, the width of
+    /// a head and of all query heads together, the vocabulary, and the width of all experts of a token, from 1 to
+    /// [`LARGEST_SIDE`]; the number of layers, from 1 to [`MOST_LAYERS`], which must also match `layer_kinds`; the
+    /// number of experts in all layers, from 1 to [`MOST_EXPERTS`]; and the number of experts of a token, from 1 to the
+    /// number in a layer.
     fn check_sizes(&self, file: &Path) -> Result<()> {
         let sides = [
             ("hidden_size", self.hidden),

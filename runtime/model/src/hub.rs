@@ -92,7 +92,7 @@ impl Hub {
     /// weights are fetched. Does not call `check` offline, nor for a name with a GGUF file.
     pub(crate) fn fetch_checked(&self, name: &Name, check: fn(&Path) -> Result<()>) -> Result<PathBuf> {
         if self.offline {
-            return self.cached(name);
+            return self.find_cached(name);
         }
         self.fetch_files(name, |_, files, fetch| match &name.path {
             Some(file) => fetch(file),
@@ -137,9 +137,9 @@ impl Hub {
         self.cache.clone().map(Cache::new).ok_or_else(no_cache)
     }
 
-    /// Finds the folder or GGUF file of a model in the cache, without network. Errors: there is no cache, the GGUF file,
-    /// `config.json` or one of the weight files is missing, or the index of the weight files is broken.
-    fn cached(&self, name: &Name) -> Result<PathBuf> {
+    /// Finds the folder or GGUF file of a model in the cache, without network. Errors: there is no cache, the GGUF
+    /// file, `config.json` or one of the weight files is missing, or the index of the weight files is broken.
+    fn find_cached(&self, name: &Name) -> Result<PathBuf> {
         let named = self.cache(name)?.repo(name.repository(&name.revision));
         let wanted = name.path.as_deref().unwrap_or("config.json");
         let found = named.get(wanted).and_then(|path| match name.path {

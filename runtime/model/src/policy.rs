@@ -124,7 +124,7 @@ impl Policy {
     /// When [`Adapter::load`] fails, or there is too little memory for the copy.
     pub fn open(model: Arc<Model>, adapter: Option<&Path>, settings: PolicySettings) -> Result<Self> {
         let Some(folder) = adapter else {
-            let untrained = Adapter::untrained(model.weights.device())?;
+            let untrained = Adapter::without_modules(model.weights.device())?;
             return Ok(Self::assemble(model, untrained, None, settings));
         };
         let adapter = Adapter::load(&model, folder)?;

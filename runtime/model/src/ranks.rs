@@ -56,7 +56,7 @@ impl RankGroup {
     /// Creates a group of `count` ranks that do not exist, seen from rank 0, to estimate what a run on them needs.
     /// Exchanges among several of them fail.
     #[must_use]
-    pub fn planned(count: usize) -> Self {
+    pub fn for_planning(count: usize) -> Self {
         Self::new(Arc::new(RankCount(count)))
     }
 

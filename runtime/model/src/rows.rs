@@ -112,7 +112,7 @@ impl Rows {
     /// The number of target tokens in all rows.
     #[must_use]
     pub fn targets(&self) -> usize {
-        self.targets.iter().map(|row| marked(row)).sum()
+        self.targets.iter().map(|row| count_marks(row)).sum()
     }
 
     /// How many tokens of a row, from the first, a pass has to run to score the row's targets: those before the last
@@ -171,7 +171,7 @@ impl Rows {
     /// # Errors
     /// When the device has no room.
     pub fn lengths_tensor(&self, device: &Device) -> Result<Tensor> {
-        let lengths: Vec<f32> = self.targets.iter().map(|row| marked(row) as f32).collect();
+        let lengths: Vec<f32> = self.targets.iter().map(|row| count_marks(row) as f32).collect();
         Ok(Tensor::from_vec(lengths, self.count(), device)?)
     }
 
@@ -190,7 +190,7 @@ impl Rows {
 }
 
 /// The number of marks that are set.
-fn marked(marks: &[bool]) -> usize {
+fn count_marks(marks: &[bool]) -> usize {
     marks.iter().filter(|mark| **mark).count()
 }
 

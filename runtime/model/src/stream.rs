@@ -37,7 +37,7 @@ impl Site {
 
     /// The site whose [`name`](Self::name) equals this one, case included; `None` for any other text.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         let all = [Self::ResidualBefore, Self::AttentionOutput, Self::MlpOutput, Self::ResidualAfter];
         all.into_iter().find(|site| site.name() == name)
     }
@@ -67,7 +67,7 @@ impl Token {
 
     /// Parses `target-mean`, `targets`, or `from-end-` followed by a number that fits `u32`; `None` for anything else.
     #[must_use]
-    pub fn named(name: &str) -> Option<Self> {
+    pub fn from_name(name: &str) -> Option<Self> {
         match name.strip_prefix("from-end-") {
             Some(number) => number.parse().ok().map(Self::FromEnd),
             None => [Self::TargetMean, Self::Targets].into_iter().find(|token| token.name() == name),
@@ -202,8 +202,8 @@ mod tests {
     #[test]
     fn every_token_is_found_by_its_name() {
         for token in [Token::FromEnd(0), Token::FromEnd(12), Token::TargetMean, Token::Targets] {
-            assert_eq!(Token::named(&token.name()), Some(token));
+            assert_eq!(Token::from_name(&token.name()), Some(token));
         }
-        assert_eq!(Token::named("target"), None);
+        assert_eq!(Token::from_name("target"), None);
     }
 }

@@ -123,10 +123,10 @@ impl Adapter {
     }
 }
 
-/// Returns the slot name and shape of every A `[rank, in]`, B `[out, rank]` and, for DoRA, magnitude `[out]` of the
-/// planned modules: module by module in the order of the plans, A first; then of the weights that the settings train
-/// whole. Names are those of PEFT's tensors without the prefix, such as
-/// `model.layers.0.self_attn.q_proj.lora_A.weight`. Errors: those of [`whole_weights`].
+/// Returns the name and shape of every slot: A `[rank, in]`, B `[out, rank]` and, for DoRA, the magnitude `[out]` of
+/// each planned module, in the order of the plans; then of the weights that the settings train whole. Names are PEFT's
+/// tensor names without the prefix, such as `model.layers.0.self_attn.q_proj.lora_A.weight`. Errors: as for
+/// [`whole_weights`].
 pub(super) fn slots(
     model: &Model,
     settings: &AdapterSettings,

@@ -135,7 +135,7 @@ impl Adapter {
 
     /// What a saved adapter has after the values of slot `number`, along the axis of the rank: A₀ after A, −B₀ after
     /// B. `None` for the slots of a module without first values, and for DoRA's magnitudes.
-    pub(super) fn appended(&self, number: usize) -> Result<Option<Appended>> {
+    pub(super) fn appended_factor(&self, number: usize) -> Result<Option<Appended>> {
         let initial = |module: &Module| Some((module.a_slot, module.initial.clone()?));
         let find = |module: &&Module| module.a_slot == number || module.b_slot == number;
         Ok(match self.modules.iter().find(find).and_then(initial) {
@@ -145,20 +145,20 @@ impl Adapter {
         })
     }
 
-    /// The shape of slot `number` in a saved adapter, with what [`appended`](Self::appended) returns.
+    /// The shape of slot `number` in a saved adapter, with what [`appended_factor`](Self::appended_factor) returns.
     pub(super) fn saved_shape(&self, number: usize) -> Result<Vec<usize>> {
         let mut shape = self.parameters.slots()[number].shape.clone();
-        if let Some(Appended { tensor, axis }) = self.appended(number)? {
+        if let Some(Appended { tensor, axis }) = self.appended_factor(number)? {
             shape[axis] += tensor.dim(axis)?;
         }
         Ok(shape)
     }
 
-    /// The values of slot `number` in a saved adapter, `f32`, on the CPU, with what [`appended`](Self::appended)
-    /// returns.
+    /// The values of slot `number` in a saved adapter, `f32`, on the CPU, with what
+    /// [`appended_factor`](Self::appended_factor) returns.
     pub(super) fn saved_value(&self, number: usize) -> Result<Tensor> {
         let value = self.parameters.value_on_cpu(number)?;
-        match self.appended(number)? {
+        match self.appended_factor(number)? {
             Some(Appended { tensor, axis }) => Ok(Tensor::cat(&[&value, &tensor], axis)?),
             None => Ok(value),
         }
@@ -167,7 +167,7 @@ impl Adapter {
     /// Sets slot `number` to the first part of the saved values `saved`, `f32`, and returns the appended part: what is
     /// left along the axis of the rank; `None` for a slot that is saved as it is.
     pub(super) fn set_saved(&self, number: usize, saved: &Tensor) -> Result<Option<Tensor>> {
-        let Some(Appended { axis, .. }) = self.appended(number)? else {
+        let Some(Appended { axis, .. }) = self.appended_factor(number)? else {
             self.parameters.set(number, saved)?;
             return Ok(None);
         };

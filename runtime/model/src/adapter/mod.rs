@@ -64,7 +64,7 @@ impl Module {
     /// The rank and alpha that a saved adapter has for this module: those of the module, or, if it begins with a part
     /// of the frozen weight, twice the rank and the alpha with which the scale stays.
     pub(crate) fn saved_rank_and_alpha(&self, kind: AdapterKind) -> (usize, f64) {
-        if self.initial.is_some() { kind.doubled(self.rank, self.alpha) } else { (self.rank, self.alpha) }
+        if self.initial.is_some() { kind.double_rank(self.rank, self.alpha) } else { (self.rank, self.alpha) }
     }
 }
 
@@ -92,7 +92,7 @@ impl Adapter {
     ///
     /// # Errors
     /// When the device fails.
-    pub fn untrained(device: &Device) -> Result<Self> {
+    pub fn without_modules(device: &Device) -> Result<Self> {
         let parameters = Parameters::new(Vec::new(), device)?;
         Ok(Self::assemble(AdapterSettings::default(), Vec::new(), parameters))
     }

@@ -42,7 +42,7 @@ const UNSUPPORTED: [&str; 13] = [
 /// Writes no file.
 pub(crate) fn write(adapter: &Adapter, base: &str) -> String {
     let settings = adapter.settings();
-    let (rank, alpha) = saved(settings);
+    let (rank, alpha) = saved_rank_and_alpha(settings);
     let (ranks, alphas) = patterns(adapter, (rank, alpha));
     let whole = &settings.modules_to_save;
     let mut value = json!({
@@ -94,11 +94,11 @@ pub(crate) fn read(path: &Path, configuration: &Configuration) -> Result<(Adapte
     Ok((settings, plans))
 }
 
-/// Reads kind, rank, alpha, dropout, targets, layers, patterns and modules to save, and checks them by
-/// [`AdapterSettings::check`]; the seed is the default one. `use_rslora`, `use_dora` and `ensure_weight_tying` that are
-/// missing or null count as false, such a `lora_dropout` as 0, such layers as all, such modules to save as none.
-/// Errors: `r`, `lora_alpha` or `target_modules` is missing or null, a value has a wrong type or range, or rsLoRA and
-/// DoRA together.
+/// Reads kind, rank, alpha, dropout, targets, layers, patterns and modules to save, and checks them with
+/// [`AdapterSettings::check`]; the seed is the default one. A missing or null key has its default: false for
+/// `use_rslora`, `use_dora` and `ensure_weight_tying`, 0 for `lora_dropout`, all layers, no modules to save. Errors:
+/// `r`, `lora_alpha` or `target_modules` is missing or null, a value has a wrong type or range, or the adapter is
+/// rsLoRA and DoRA at once.
 fn settings(fields: &Fields<'_>) -> Result<AdapterSettings> {
     let kind = match (fields.get_or("use_rslora", Some(false))?, fields.get_or("use_dora", Some(false))?) {
         (false, false) => AdapterKind::Lora,
@@ -219,10 +219,10 @@ fn targets(adapter: &Adapter) -> Value {
 }
 
 /// The rank and alpha of a saved adapter with these settings.
-fn saved(settings: &AdapterSettings) -> (usize, f64) {
+fn saved_rank_and_alpha(settings: &AdapterSettings) -> (usize, f64) {
     match settings.initialize {
         Initialization::Random => (settings.rank, settings.alpha),
-        _ => settings.kind.doubled(settings.rank, settings.alpha),
+        _ => settings.kind.double_rank(settings.rank, settings.alpha),
     }
 }
 

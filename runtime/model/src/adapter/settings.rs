@@ -39,7 +39,7 @@ impl AdapterKind {
     }
 
     /// Twice a rank, and the alpha with which [`scale`](Self::scale) stays as with `rank` and `alpha`.
-    pub(super) fn doubled(self, rank: usize, alpha: f64) -> (usize, f64) {
+    pub(super) fn double_rank(self, rank: usize, alpha: f64) -> (usize, f64) {
         (2 * rank, alpha * if self == Self::RsLora { SQRT_2 } else { 2.0 })
     }
 }

@@ -88,13 +88,13 @@ fn render(template: &ChatTemplate, message: &str) -> Result<String> {
 
 /// The error for a template for which it cannot be found how the chat goes on after an answer; `why` is the cause.
 fn unclear(why: &str) -> Error {
-    let what = "it cannot be told how the chat template goes on after an answer";
+    let what = "cannot determine how the chat template continues after an answer";
     error::explain(what).with_why(why).with_hint("take a model whose chat template renders turn after turn").into()
 }
 
-/// Encodes a text without added ids, in which the names of control tokens in the bytes `start` to `end` are plain text:
-/// the text is cut inside each such name, and the parts are encoded one by one. Without such a name, encodes the text
-/// as a whole. Errors: a name of one character, and those of encoding.
+/// Encodes a text without adding ids. Names of control tokens between the bytes `start` and `end` count as plain text:
+/// the text is cut inside each such name, and the parts are encoded one by one. Without such a name, the text is
+/// encoded as a whole. Errors: a name of one character, which cannot be cut; a failure to encode.
 fn encode_with_plain(tokenizer: &Tokenizer, text: &str, start: usize, end: usize) -> Result<Vec<u32>> {
     let spans = tokenizer.encode_spans(text)?;
     let mut cuts = Vec::new();

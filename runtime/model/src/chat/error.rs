@@ -20,7 +20,7 @@ pub(super) fn broken(what: &str) -> Error {
 /// `begins` or `ends`, whichever cannot be found; `why` is the cause.
 pub(super) fn unclear(number: usize, edge: &str, why: impl Into<String>) -> Error {
     let hint = "put `{% generation %}` and `{% endgeneration %}` around the answer in the chat template";
-    explain(format!("it cannot be told where answer {number} {edge}")).with_why(why).with_hint(hint).into()
+    explain(format!("cannot determine where answer {number} {edge}")).with_why(why).with_hint(hint).into()
 }
 
 /// Converts an error of the template engine. If the template called `raise_exception`, the result shows only its

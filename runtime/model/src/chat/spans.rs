@@ -56,11 +56,11 @@ pub(super) fn find(
     Ok((text, spans))
 }
 
-/// Selects the marked spans of some answers: those of the same numbers if there are as many spans as answers; else, of
-/// the last answer alone, those that end after the rendering of all messages before it. The pair holds the indices of
-/// the messages that are answers, and the numbers of the wanted ones among them. Errors: the numbers differ, and other
-/// answers than the last are wanted or `text` does not begin with the rendering of the messages before it, with or
-/// without the opening of an answer.
+/// Selects spans among the marked spans of a rendering. If there are as many spans as answers, selects those at the
+/// wanted positions. Otherwise only the last answer can be selected: its spans are those that end after the rendering
+/// of all messages before it. The pair holds the indices of the messages that are answers, and the positions of the
+/// wanted ones among them. Errors: the numbers differ, and either other answers are wanted, or `text` does not begin
+/// with the rendering of the messages before the last answer, with or without the opening of an answer.
 fn select_answers(
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
@@ -130,11 +130,13 @@ impl Search<'_> {
         place.ok_or_else(|| unclear("the template changes its words"))
     }
 
-    /// The byte at which an answer begins if the template's opening of a coming answer differs from that of an existing
-    /// one (some add an empty thought): the end of the common prefix of `opened` and the text, but not after the first
-    /// of `words`. `opened` is the rendering of the messages before the answer with the opening of an answer, `plain`
-    /// the one without, and `words` the answer's content. `None` if `plain` is missing or not a prefix of both, or if
-    /// they share nothing after it.
+    /// Finds the byte at which an answer begins in a template that opens a new answer differently from an existing one,
+    /// for example with an empty thought: the end of the common prefix of `opened` and the text, but at most the first
+    /// occurrence of `words`.
+    ///
+    /// `opened` is the rendering of the messages before the answer with the opening of a new answer, `plain` the same
+    /// without the opening, and `words` the answer's content. Returns `None` if `plain` is missing, if it is not a
+    /// prefix of both texts, or if they have nothing in common after it.
     fn start_apart(&self, opened: &str, plain: Option<&str>, words: &str) -> Option<usize> {
         let plain = plain.filter(|plain| self.text.starts_with(plain) && opened.starts_with(plain))?;
         let agree = |(left, right): &(char, char)| left == right;

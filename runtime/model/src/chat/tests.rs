@@ -240,7 +240,7 @@ fn an_answer_whose_place_cannot_be_told_is_an_error() {
     let template = ChatTemplate::parse(source, &chats.tokenizer).unwrap();
     let messages = talk(&[("user", "a"), ("assistant", "one")]);
     let error = chats.encode(&template, &messages, Answers::All).unwrap_err();
-    assert_eq!(error.to_string(), "it cannot be told where answer 1 begins");
+    assert_eq!(error.to_string(), "cannot determine where answer 1 begins");
     assert!(error.hint().unwrap().contains("generation"));
 }
 

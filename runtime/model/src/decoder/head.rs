@@ -88,7 +88,7 @@ impl OutputHead {
             taps: taps.of_one_head(),
             deadline: network.deadline,
         };
-        Ok(Self { norm: network.norm("model.norm.weight")?, matrix: network.head()?, options })
+        Ok(Self { norm: network.build_norm("model.norm.weight")?, matrix: network.head()?, options })
     }
 
     /// Applies the final norm to `selected` `[targets, hidden]`, the hidden states that predict the targets, and

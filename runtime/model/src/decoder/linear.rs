@@ -1,8 +1,9 @@
 //! The linear map of the decoder: a weight, an optional bias, and an optional adapter.
 //! `fused` computes the products; `network` chooses which maps have an adapter.
 //!
-//! DoRA trains the length m of every row of an adapted weight apart from its direction: y = (m / n) ⊙ (x·(W + s·B·A)ᵀ)
-//! + b with n = ‖W + s·B·A‖ of each row, a constant in the backward pass (Liu et al. 2024, section 4.3).
+//! DoRA trains the length m of every row of an adapted weight apart from its direction: y = (m / n) ⊙
+//! (x·(W + s·B·A)ᵀ) + b with n = ‖W + s·B·A‖ of each row, a constant in the backward pass (Liu et al. 2024, section
+//! 4.3).
 
 use tunebox_compute::fused::{self, Dropout, LinearInput, LowRank};
 use tunebox_compute::parameters::GradientSums;

@@ -72,20 +72,20 @@ impl Network<'_> {
     /// Builds block `layer` with the weights, adapter, patches, readers and gradients of this network. Its rotation
     /// table has at least `rows` rows; `answer_mask` marks the tokens that answer-only patches change. Errors: the
     /// deadline has passed, or a weight is missing.
-    pub(crate) fn block(&self, layer: usize, rows: usize, answer_mask: &AnswerMask) -> Result<Block> {
+    pub(crate) fn build_block(&self, layer: usize, rows: usize, answer_mask: &AnswerMask) -> Result<Block> {
         self.check_deadline()?;
-        let hooks = |site| self.site_hooks(layer, site, answer_mask);
+        let hooks = |site| self.build_site_hooks(layer, site, answer_mask);
         Ok(Block {
             input_hooks: hooks(stream::Site::ResidualBefore),
-            attention: self.attention(layer, rows, hooks(stream::Site::AttentionOutput))?,
-            feed_forward: self.feed_forward(layer, hooks(stream::Site::MlpOutput))?,
+            attention: self.build_attention(layer, rows, hooks(stream::Site::AttentionOutput))?,
+            feed_forward: self.build_feed_forward(layer, hooks(stream::Site::MlpOutput))?,
             output_hooks: hooks(stream::Site::ResidualAfter),
         })
     }
 
     /// Collects the active patches at one site of a layer, oldest first, the mask for answer-only patches, and the
     /// reader and the gradient that the network has for this site of this layer, if any.
-    fn site_hooks(&self, layer: usize, site: stream::Site, answer_mask: &AnswerMask) -> SiteHooks {
+    fn build_site_hooks(&self, layer: usize, site: stream::Site, answer_mask: &AnswerMask) -> SiteHooks {
         SiteHooks {
             patches: self.patches.at(layer, site).cloned().collect(),
             answers: answer_mask.clone(),
@@ -116,21 +116,21 @@ impl Network<'_> {
     /// Builds the attention half of a block: input norm, projections, head norms and the norm after the output
     /// projection if the model has them, and the layer's rotation table, with at least `rows` rows, if the layer has a
     /// rotation. `output_hooks` act on what the output projection gives.
-    fn attention(&self, layer: usize, rows: usize, output_hooks: SiteHooks) -> Result<Attention> {
+    fn build_attention(&self, layer: usize, rows: usize, output_hooks: SiteHooks) -> Result<Attention> {
         let configuration = &self.model.configuration;
         let kind = &configuration.layer_kinds[layer];
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
         let rope = kind.rope.map(|number| self.tables.get_or_build(configuration, number, rows)).transpose()?;
         Ok(Attention {
-            input_norm: self.norm(&name("input_layernorm"))?,
-            projection: self.projection(layer, &[Site::Query, Site::Key, Site::Value], Site::QueryKeyValue)?,
-            query_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.q_norm"))?,
-            key_norm: self.norm_if(configuration.query_key_norm, &name("self_attn.k_norm"))?,
+            input_norm: self.build_norm(&name("input_layernorm"))?,
+            projection: self.build_projection(layer, &[Site::Query, Site::Key, Site::Value], Site::QueryKeyValue)?,
+            query_norm: self.build_norm_if(configuration.query_key_norm, &name("self_attn.q_norm"))?,
+            key_norm: self.build_norm_if(configuration.query_key_norm, &name("self_attn.k_norm"))?,
             output: ResidualOutput {
-                linear: self.linear(layer, Site::AttentionOutput)?,
+                linear: self.build_linear(layer, Site::AttentionOutput)?,
                 addition: ResidualAddition {
                     hooks: output_hooks,
-                    norm: self.norm_if(configuration.sandwich_norms, &name("post_attention_layernorm"))?,
+                    norm: self.build_norm_if(configuration.sandwich_norms, &name("post_attention_layernorm"))?,
                 },
             },
             rope,
@@ -148,41 +148,41 @@ impl Network<'_> {
     /// Builds the feed-forward half of a block; `output_hooks` act on what the down projection, or the sum over the
     /// experts, gives. With sandwich norms (Gemma), the input norm is `pre_feedforward_layernorm` and a second norm
     /// follows the down projection; else the input norm is `post_attention_layernorm`.
-    fn feed_forward(&self, layer: usize, output_hooks: SiteHooks) -> Result<FeedForward> {
+    fn build_feed_forward(&self, layer: usize, output_hooks: SiteHooks) -> Result<FeedForward> {
         let configuration = &self.model.configuration;
         let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
         let sandwich = configuration.sandwich_norms;
         let before = if sandwich { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
-        let input_norm = self.norm(&name(before))?;
-        let norm = self.norm_if(sandwich, &name("post_feedforward_layernorm"))?;
+        let input_norm = self.build_norm(&name(before))?;
+        let norm = self.build_norm_if(sandwich, &name("post_feedforward_layernorm"))?;
         let addition = ResidualAddition { hooks: output_hooks, norm };
         if let Some(experts) = &configuration.experts {
-            return Ok(FeedForward::Experts(self.experts(layer, experts, input_norm, addition)?));
+            return Ok(FeedForward::Experts(self.build_experts(layer, experts, input_norm, addition)?));
         }
         Ok(FeedForward::Dense(DenseFeedForward {
             input_norm,
-            projection: self.projection(layer, &[Site::Gate, Site::Up], Site::GateUp)?,
-            output: ResidualOutput { linear: self.linear(layer, Site::Down)?, addition },
+            projection: self.build_projection(layer, &[Site::Gate, Site::Up], Site::GateUp)?,
+            output: ResidualOutput { linear: self.build_linear(layer, Site::Down)?, addition },
             activation: configuration.activation,
         }))
     }
 
     /// Builds the linear maps of sites that read the same input: one map for each site in `apart`, or, if the
     /// checkpoint fuses projections, the one map of `joined` with the output widths of the sites in `apart`.
-    fn projection(&self, layer: usize, apart: &[Site], joined: Site) -> Result<Projection> {
+    fn build_projection(&self, layer: usize, apart: &[Site], joined: Site) -> Result<Projection> {
         let configuration = &self.model.configuration;
         let (sites, widths) = if configuration.fused_projections {
             (&[joined][..], apart.iter().map(|site| site.shape(configuration).0).collect())
         } else {
             (apart, Vec::new())
         };
-        let linears = sites.iter().map(|site| self.linear(layer, *site)).collect::<Result<_>>()?;
+        let linears = sites.iter().map(|site| self.build_linear(layer, *site)).collect::<Result<_>>()?;
         Ok(Projection { linears, widths })
     }
 
     /// Builds a linear map, with its bias if the model has one at this site. The map trains the weight and bias
     /// themselves if the adapter trains them whole, its factors if it has a module at this site, else nothing.
-    fn linear(&self, layer: usize, site: Site) -> Result<Linear> {
+    fn build_linear(&self, layer: usize, site: Site) -> Result<Linear> {
         let path = site.path(layer);
         let weight = self.matrix(&format!("{path}.weight"))?;
         let has_bias = site.has_bias(&self.model.configuration);
@@ -191,7 +191,7 @@ impl Network<'_> {
         let learned = match (weight.slot, module) {
             (Some(slot), _) => Learned::Whole { weight: slot, bias: bias.as_ref().and_then(|(_, slot)| *slot) },
             (None, Some((adapter, module))) => {
-                Learned::LowRank(self.low_rank(adapter, module, &path, &weight.weight)?)
+                Learned::LowRank(self.build_low_rank(adapter, module, &path, &weight.weight)?)
             }
             (None, None) => Learned::Nothing,
         };
@@ -202,7 +202,7 @@ impl Network<'_> {
     /// dtype that products use; DoRA's magnitudes, with row norms computed once if the network decodes; and dropout if
     /// the network has it and the adapter's rate is above 0. `path` is part of the dropout masks' name; `weight` is the
     /// frozen weight.
-    fn low_rank(&self, adapter: &Adapter, module: &Module, path: &str, weight: &Weight) -> Result<LowRankPart> {
+    fn build_low_rank(&self, adapter: &Adapter, module: &Module, path: &str, weight: &Weight) -> Result<LowRankPart> {
         let parameters = adapter.parameters();
         // DoRA takes lengths of the f32 numbers; products alone take them as they multiply.
         let dora = module.magnitude_slot.is_some();
@@ -228,12 +228,12 @@ impl Network<'_> {
     }
 
     /// The RMS norm with the weight of this name; `None`, without a look at the weights, unless `present`.
-    fn norm_if(&self, present: bool, name: &str) -> Result<Option<Norm>> {
-        present.then(|| self.norm(name)).transpose()
+    fn build_norm_if(&self, present: bool, name: &str) -> Result<Option<Norm>> {
+        present.then(|| self.build_norm(name)).transpose()
     }
 
     /// The RMS norm with the weight of this name.
-    pub(crate) fn norm(&self, name: &str) -> Result<Norm> {
+    pub(crate) fn build_norm(&self, name: &str) -> Result<Norm> {
         let configuration = &self.model.configuration;
         let (weight, slot) = self.vector(name)?;
         Ok(Norm { weight, slot, epsilon: configuration.norm_epsilon, unit_offset: configuration.unit_offset_norm })

@@ -51,9 +51,9 @@ pub(crate) fn forward_to(network: &Network<'_>, packing: &Packing, last: usize) 
 }
 
 /// Runs the embedding and the blocks 0 to `last`, inclusive; activation readers store what they read. Returns the
-/// hidden states after block `last`, `[tokens, hidden]`, and what the backward pass needs of each block from the lowest
-/// trained one to `last`; of no block if none of them is trained. `recompute` says whether that is all activations of a
-/// block or only its input.
+/// hidden states after block `last`, `[tokens, hidden]`, and what the backward pass needs: for each block from the
+/// lowest trained one to `last`, all activations, or only the input with recomputation (`recompute`). If no block is
+/// trained, saves nothing.
 pub(crate) fn forward_saving(
     network: &Network<'_>,
     packing: &Packing,
@@ -88,7 +88,7 @@ fn run_blocks(
         hidden = noise.add(&hidden, packing, pass)?;
     }
     for layer in 0..=last {
-        let block = network.block(layer, packing.table_rows, &answer_mask)?;
+        let block = network.build_block(layer, packing.table_rows, &answer_mask)?;
         let (output, activations) = block.forward(&hidden, &packing.positions, &packing.segments)?;
         keep(layer, std::mem::replace(&mut hidden, output), activations);
     }
@@ -115,7 +115,7 @@ pub(crate) fn backward(
             gradients,
             want_input: layer > saved.lowest || embedding.slot.is_some(),
         };
-        let block = network.block(layer, packing.table_rows, &answer_mask)?;
+        let block = network.build_block(layer, packing.table_rows, &answer_mask)?;
         match block.backward(&upstream, own, &context)? {
             Some(below) => upstream = below,
             None => return Ok(()),

@@ -30,10 +30,10 @@ pub struct Difference {
 }
 
 impl Difference {
-    /// Returns `self` if the largest difference is at most `limit`, in nats.
+    /// Returns `self` if the largest difference of log-probabilities is at most `limit`, in nats.
     ///
     /// # Errors
-    /// When it is above, or not a number.
+    /// When the largest difference is above `limit` or NaN.
     pub(super) fn within(self, limit: f32) -> Result<Self> {
         let Self { tokens, largest, .. } = self;
         if largest <= limit {

@@ -59,7 +59,7 @@ fn shared_keys(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<
     let mut configuration = Configuration {
         intermediate: keys.size("feed_forward_length")?,
         kv_heads: keys.optional_size("attention.head_count_kv")?.unwrap_or(heads),
-        rotated: rotated(keys, family, head_dim)?,
+        rotated: rotated_features(keys, family, head_dim)?,
         vocabulary: facts.vocabulary,
         norm_epsilon: keys.number("attention.layer_norm_rms_epsilon").unwrap_or(1e-6),
         tied: facts.tied,
@@ -75,7 +75,7 @@ fn shared_keys(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<
 
 /// The number of features of a head that are rotated, from `rope.dimension_count`; `head_dim` if the key is missing.
 /// Errors: another number than `head_dim` in a family without `long_rope`, or one that is 0, odd or above `head_dim`.
-fn rotated(keys: &Keys<'_>, family: &Family, head_dim: usize) -> Result<usize> {
+fn rotated_features(keys: &Keys<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     const KEY: &str = "rope.dimension_count";
     let Some(rotated) = keys.optional_size(KEY)? else { return Ok(head_dim) };
     if rotated != head_dim && !family.long_rope {

@@ -50,7 +50,7 @@ fn shared_keys(fields: &Fields<'_>, family: &Family) -> Result<Configuration> {
     let mut configuration = Configuration {
         intermediate: fields.require("intermediate_size")?,
         kv_heads: fields.get_or("num_key_value_heads", Some(kv_heads))?,
-        rotated: rope::rotated(fields, family, head_dim)?,
+        rotated: rope::rotated_features(fields, family, head_dim)?,
         vocabulary: fields.get_or("vocab_size", family.vocabulary)?,
         norm_epsilon: fields.get_or("rms_norm_eps", Some(family.norm_epsilon))?,
         tied: fields.get_or("tie_word_embeddings", Some(family.tied))?,

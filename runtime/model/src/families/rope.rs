@@ -14,7 +14,7 @@ const ORIGINAL: &str = "original_max_position_embeddings";
 /// The number of rotated features of each head: `partial_rotary_factor` · `head_dim`, rounded down; `head_dim` if the
 /// key is missing. The key in the JSON object of the rotation wins over that at the top level of `config.json`. Errors:
 /// a factor outside (0, 1], or other than 1 in a family that rotates whole heads.
-pub(super) fn rotated(fields: &Fields<'_>, family: &Family, head_dim: usize) -> Result<usize> {
+pub(super) fn rotated_features(fields: &Fields<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     const KEY: &str = "partial_rotary_factor";
     let objects = [rotation(fields)?, Some(*fields)];
     let Some(holder) = objects.into_iter().flatten().find(|object| object.has_value(KEY)) else {

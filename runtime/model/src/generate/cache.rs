@@ -18,7 +18,7 @@ const PASS: usize = 4096;
 /// `answer_mask` says which tokens answer-only patches change. Errors: the deadline has passed, or a weight is missing.
 pub(super) fn build_blocks(network: &Network<'_>, longest: usize, answer_mask: &AnswerMask) -> Result<Vec<Block>> {
     let rows = first_table_row(&network.model.configuration, longest) + longest;
-    (0..network.model.configuration.layers).map(|layer| network.block(layer, rows, answer_mask)).collect()
+    (0..network.model.configuration.layers).map(|layer| network.build_block(layer, rows, answer_mask)).collect()
 }
 
 /// Runs the prompts of a batch and fills the cache slots of all sequences, which must be empty. A prompt that adjacent

@@ -29,7 +29,7 @@ impl Hub {
         choose: impl for<'a> FnOnce(&[&'a str]) -> Result<Vec<&'a str>>,
     ) -> Result<Vec<PathBuf>> {
         if self.offline {
-            return self.cached_data(name, choose);
+            return self.find_cached_data(name, choose);
         }
         self.fetch_files(name, |commit, names, fetch| {
             let chosen = self.check_paths(name, choose(names)?)?;
@@ -42,7 +42,7 @@ impl Hub {
     }
 
     /// Finds the files that `choose` picks in the cache, without network.
-    fn cached_data(
+    fn find_cached_data(
         &self,
         name: &Name,
         choose: impl for<'a> FnOnce(&[&'a str]) -> Result<Vec<&'a str>>,
@@ -78,7 +78,8 @@ impl Hub {
         Ok(self.cache(name)?.path().join(name.repository(&name.revision).folder_name()))
     }
 
-    /// Returns the paths of files in a repository. Fails for the first that could lead outside it, or elsewhere in a URL.
+    /// Returns the paths of files in a repository. Fails for the first that could lead outside it, or elsewhere in a
+    /// URL.
     fn check_paths<'a>(&self, name: &Name, paths: Vec<&'a str>) -> Result<Vec<&'a str>> {
         match paths.iter().find(|path| !is_file_path(path)) {
             None => Ok(paths),

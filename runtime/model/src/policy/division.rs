@@ -118,11 +118,10 @@ impl Policy {
         Ok(sums?)
     }
 
-    /// Fills in the values of the rows that other ranks computed. `local` has the values that this rank computed;
-    /// `indices` gets the index of a row and returns the indices of its entries in the tables. `purpose` names the
-    /// exchange for all ranks, and `learning` says whether the pass is for learning. Returns `local` as it is if such
-    /// passes are not divided. Errors: that of `local`, which the other ranks get as well, or another rank failed or
-    /// sent a message of another size.
+    /// Adds the values of the rows that other ranks computed to `local`, the values of this rank. `indices` returns,
+    /// for the index of a row, the indices of its entries in the tables. `purpose` names the exchange, and `learning`
+    /// says whether the pass is for learning. Returns `local` unchanged if such passes are not divided. Errors: the
+    /// error in `local`, which all ranks then return; another rank failed, or sent a message of the wrong size.
     pub(super) fn gather_values<I: IntoIterator<Item = usize>>(
         &self,
         (purpose, learning): (&'static str, bool),
@@ -155,11 +154,11 @@ impl Policy {
         Ok(values)
     }
 
-    /// Completes the gradient of one slice of rows, of which `local` has the sums over this rank's parts. If passes for
-    /// learning are not divided, those sums are in the flat gradient already, and only the error of `local` is
-    /// returned. Else exchanges the sums of all ranks, [`CHUNK_NUMBERS`] numbers at a time, and adds them to the flat
-    /// gradient. Errors: that of `local`, which the other ranks get as well, or another rank failed or sent a message
-    /// of another size; chunks before it stay added.
+    /// Completes the gradient of one slice of rows. `local` has the sums over the parts of this rank. If passes for
+    /// learning are not divided, these sums are in the flat gradient already, and only an error in `local` is returned.
+    /// Otherwise exchanges the sums of all ranks, [`CHUNK_NUMBERS`] numbers at a time, and adds them to the flat
+    /// gradient. Errors: the error in `local`, which all ranks then return; another rank failed, or sent a message of
+    /// the wrong size. Chunks that were added before the error stay added.
     pub(super) fn add_gradient(&self, parts: &RowParts, local: Result<GradientSums<'_>>) -> Result<()> {
         if !self.divides(true) {
             return local.map(|_| ());

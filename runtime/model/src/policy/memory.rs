@@ -67,9 +67,9 @@ impl Policy {
         PassMemory { kept, scratch: self.scratch_bytes(view, largest), head: self.head_bytes(largest) }
     }
 
-    /// Estimates the memory of capturing activations of these rows up to layer `last_layer`, as
-    /// [`score_memory`](Self::score_memory) does that of scoring them, if whole rows run. Does not count what is
-    /// captured.
+    /// Estimates the memory of capturing activations of these rows up to layer `last_layer`, without the captured
+    /// activations themselves. Assumes that whole rows run. With `learning`, includes what is saved for the backward
+    /// pass, as [`score_memory`](Self::score_memory) does.
     #[must_use]
     pub fn capture_memory(&self, view: &View, rows: &Rows, last_layer: usize, learning: bool) -> PassMemory {
         let (kept, largest) = self.slices_memory(view, rows, (learning, last_layer + 1), |row| rows.ids[row].len());
@@ -159,8 +159,9 @@ impl Policy {
         if self.divides(true) { 10 * gradient + 10 * ranks * at_a_time } else { 0 }
     }
 
-    /// The bytes that exist beside the result while the ranks exchange so many captured numbers: the message of this
-    /// rank, those of all ranks, and the numbers of one of them. 0 if such passes are not divided.
+    /// Returns the bytes that exist besides the result while the ranks exchange `numbers` captured numbers: the message
+    /// of this rank, the messages of all ranks, and the decoded numbers of one message. 0 if such a pass is not divided
+    /// among ranks.
     #[must_use]
     pub fn capture_exchange_bytes(&self, numbers: u64, learning: bool) -> u64 {
         if self.divides(learning) { 12 * numbers } else { 0 }
@@ -186,12 +187,13 @@ impl Policy {
         if self.adapter.is_full() { 0 } else { 4 * bytes(self.parameters().values()) as u64 }
     }
 
-    /// The bytes that an edit of a matrix takes while it is made: the stored weight that holds the matrix, once as it
-    /// is read, in the type of [`Weights::dtype`](crate::Weights::dtype), and once as it is changed, in `f32` if edits
-    /// are held by an adapter, else in the type in which it is read. `layer` is ignored for the embedding and the head.
+    /// Estimates the bytes that editing a matrix takes for a short time: one copy of the stored weight that holds the
+    /// matrix, as it is read (in the type of [`Weights::dtype`](crate::Weights::dtype)), and one as it is changed (in
+    /// `f32` if an adapter holds the edits, else in the type in which it is read). `layer` is ignored for the embedding
+    /// and the head.
     ///
     /// # Errors
-    /// When the layer is not there.
+    /// When the layer does not exist.
     pub fn edit_bytes(&self, role: Role, layer: usize) -> Result<u64> {
         let (weights, form) = (&self.model.weights, self.edits.form);
         let matrix = Matrix::of(&self.model.configuration, role, layer)?;

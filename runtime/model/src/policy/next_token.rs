@@ -17,10 +17,10 @@ use crate::rows::Rows;
 const LOGIT_ROWS: usize = 32;
 
 impl Policy {
-    /// Computes equally many numbers for each row, each rank for its share of the rows, and returns the numbers of all
-    /// rows, in order, on every rank. `compute` gets this rank's share as slices and returns the numbers of these rows.
-    /// `purpose` names the exchange. Errors: a row that [`Packing::check_rows`] refuses or that is empty, the same on
-    /// every rank; those of `compute` on any rank.
+    /// Computes equally many numbers for each row. Each rank computes its share of the rows, and all ranks return the
+    /// numbers of all rows, in order. `compute` gets slices of this rank's rows and returns their numbers. `purpose`
+    /// names the exchange. Errors: an empty row or a row that [`Packing::check_rows`] rejects, on all ranks; an error
+    /// of `compute` on any rank.
     fn map_rows(
         &self,
         purpose: &'static str,

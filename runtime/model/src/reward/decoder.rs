@@ -74,7 +74,7 @@ impl Decoder {
         let packing = Packing::of_whole_rows(&rows, 0..1, configuration)?;
         let network = Network { deadline, ..self.policy.network(&View::Policy)? };
         let last = packing.select_predictors(&stack::forward(&network, &packing)?)?;
-        let (normed, _) = network.norm("model.norm.weight")?.forward(&last)?;
+        let (normed, _) = network.build_norm("model.norm.weight")?.forward(&last)?;
         let normed: Vec<f32> = normed.to_device(&Device::Cpu)?.to_dtype(DType::F32)?.flatten_all()?.to_vec1()?;
         let product: f64 = normed.iter().zip(&self.score).map(|(one, other)| f64::from(*one) * f64::from(*other)).sum();
         Ok(product as f32)

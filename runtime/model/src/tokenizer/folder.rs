@@ -59,7 +59,7 @@ impl Tokenizer {
         settings.add_missing_normalizer(&mut inner)?;
         Steps::of(&inner).map_err(|error| error::malformed(path, error))?;
         settings.add_tokens(&mut inner)?;
-        let specials = settings.specials(&mut inner)?;
+        let specials = settings.register_specials(&mut inner)?;
         let (leading, trailing) = settings.surrounding_ids(&inner, &specials)?;
         Self::assemble(inner, leading, trailing, specials, path)
     }
@@ -153,7 +153,7 @@ impl Settings {
     /// they are added tokens already. Collects the ids that end an answer: first that of `eos_token`, then
     /// `eos_token_id` of `generation_config.json`, or, if that has none, `eos_token_id` of `config.json` and the
     /// special tokens spelled as in [`TURN_ENDS`](super::special::TURN_ENDS).
-    fn specials(&self, inner: &mut tokenizers::Tokenizer) -> Result<Specials> {
+    fn register_specials(&self, inner: &mut tokenizers::Tokenizer) -> Result<Specials> {
         let mut found = Specials::default();
         for role in ROLES {
             let Some(text) = self.role(role) else { continue };

@@ -98,7 +98,7 @@ impl Tokenizer {
             None => return Err(missing("tokenizer.ggml.model", "the kind of tokenizer")),
         };
 
-        let specials = specials(metadata, &vocabulary, &mut inner)?;
+        let specials = register_specials(metadata, &vocabulary, &mut inner)?;
         let bos = metadata.bool("tokenizer.ggml.add_bos_token").unwrap_or(opens);
         let eos = metadata.bool("tokenizer.ggml.add_eos_token").unwrap_or(false);
         let around = |wanted: bool, role| specials.id(role).filter(|_| wanted).into_iter().collect();
@@ -111,7 +111,11 @@ impl Tokenizer {
 /// names for a role, such as `bos_token`, without those whose id is past the vocabulary, and the ids that end an
 /// answer: those that the file names as end of text, of turn and of message, then the special tokens spelled as in
 /// [`TURN_ENDS`](super::special::TURN_ENDS).
-fn specials(metadata: &Metadata, vocabulary: &Vocabulary, inner: &mut tokenizers::Tokenizer) -> Result<Specials> {
+fn register_specials(
+    metadata: &Metadata,
+    vocabulary: &Vocabulary,
+    inner: &mut tokenizers::Tokenizer,
+) -> Result<Specials> {
     let mut found = Specials::default();
     for (role, key) in [
         ("bos_token", "bos_token_id"),

@@ -111,11 +111,11 @@ impl Steps {
         decoder: &Value,
     ) -> Result<Self, String> {
         let mut steps = Self { encode: Growth::NONE, decode: Growth::times(2), count: 0 };
-        let normalized = steps.sequence(normalizer, "normalizers", Self::normalizer)?;
-        steps.encode = normalized.then(steps.sequence(pre_tokenizer, "pretokenizers", Self::pre_tokenizer)?);
-        steps.sequence(post_processor, "processors", Self::post_processor)?;
+        let normalized = steps.sequence(normalizer, "normalizers", Self::normalizer_growth)?;
+        steps.encode = normalized.then(steps.sequence(pre_tokenizer, "pretokenizers", Self::pre_tokenizer_growth)?);
+        steps.sequence(post_processor, "processors", Self::post_processor_growth)?;
         if !decoder.is_null() {
-            steps.decode = steps.sequence(decoder, "decoders", Self::decoder)?;
+            steps.decode = steps.sequence(decoder, "decoders", Self::decoder_growth)?;
         }
         for (growth, what) in [(steps.encode, "a text"), (steps.decode, "tokens")] {
             if growth.factor > MAX_FACTOR || growth.extra > MAX_BYTES {
@@ -157,7 +157,7 @@ impl Steps {
 
     /// The growth of a normalizer, from its type `name` and its JSON `step`; `None` if it is unknown or has no bound.
     /// It runs on every part of a text between added tokens, so what it adds to a part counts once for each byte.
-    fn normalizer(name: &str, step: &Value) -> Option<Growth> {
+    fn normalizer_growth(name: &str, step: &Value) -> Option<Growth> {
         Some(match name {
             "Strip" | "StripAccents" | "Nmt" => Growth::NONE,
             "Lowercase" | "ByteLevel" => Growth::times(2),
@@ -169,7 +169,7 @@ impl Steps {
                 let added = bytes(&step["prepend"])?;
                 Growth { factor: added + 1, extra: added }
             }
-            "Replace" => Self::replacement(step)?,
+            "Replace" => Self::replacement_growth(step)?,
             "Precompiled" => Growth::times(longest_replacement(step["precompiled_charsmap"].as_str()?)?.max(1)),
             _ => return None,
         })
@@ -177,7 +177,7 @@ impl Steps {
 
     /// The growth of a pre-tokenizer, from its type `name` and its JSON `step`; `None` if it is unknown, or its regular
     /// expression is too large. It may put a prefix before every part of a text, each of at least a byte.
-    fn pre_tokenizer(name: &str, step: &Value) -> Option<Growth> {
+    fn pre_tokenizer_growth(name: &str, step: &Value) -> Option<Growth> {
         Some(match name {
             "BertPreTokenizer" | "Whitespace" | "WhitespaceSplit" | "CharDelimiterSplit" | "Punctuation" | "Digits"
             | "UnicodeScripts" | "FixedLength" => Growth::NONE,
@@ -199,7 +199,7 @@ impl Steps {
 
     /// No growth for a post-processor that keeps a text exactly once and adds at most [`MAX_SPECIAL_IDS`] ids; `None`
     /// for others.
-    fn post_processor(name: &str, step: &Value) -> Option<Growth> {
+    fn post_processor_growth(name: &str, step: &Value) -> Option<Growth> {
         let is_bounded = match name {
             "ByteLevel" | "BertProcessing" | "RobertaProcessing" => true,
             "TemplateProcessing" => {
@@ -216,13 +216,13 @@ impl Steps {
 
     /// The growth of a decoder, from its type `name` and its JSON `step`; `None` if it is unknown or has no bound. It
     /// may put a space before each token: lengths are the bytes of all tokens plus 1 for each.
-    fn decoder(name: &str, step: &Value) -> Option<Growth> {
+    fn decoder_growth(name: &str, step: &Value) -> Option<Growth> {
         Some(match name {
             "Metaspace" | "ByteFallback" | "Fuse" | "Strip" => Growth::NONE,
             "BPEDecoder" | "WordPiece" | "CTC" => Growth::times(2),
             // Bytes that are no text become a replacement character each.
             "ByteLevel" => Growth::times(3),
-            "Replace" => Self::replacement(step)?,
+            "Replace" => Self::replacement_growth(step)?,
             _ => return None,
         })
     }
@@ -230,7 +230,7 @@ impl Steps {
     /// The growth of a `Replace`. With a literal pattern: the bytes of its `content` by those of the pattern, rounded
     /// up, at least 1. A regular expression or an empty pattern may match anywhere, so the content may stand on both
     /// sides of every byte. `None` without a pattern or content, or if [`check_pattern`] refuses the pattern.
-    fn replacement(step: &Value) -> Option<Growth> {
+    fn replacement_growth(step: &Value) -> Option<Growth> {
         let content = bytes(&step["content"])?;
         match (step["pattern"]["String"].as_str(), step["pattern"]["Regex"].as_str()) {
             (Some(text), _) if !text.is_empty() => Some(Growth::times(content.div_ceil(text.len() as u64).max(1))),

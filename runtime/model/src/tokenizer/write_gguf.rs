@@ -19,13 +19,14 @@ const USER_DEFINED: i32 = 4;
 const UNUSED: i32 = 5;
 
 impl Tokenizer {
-    /// The metadata keys `tokenizer.ggml.*` of this tokenizer for a model of this configuration, whose embedding may
-    /// have more rows than there are tokens. The end of text is the token that the tokenizer names, else the first of
-    /// the configuration; another one there is the end of a turn.
+    /// Returns the metadata keys `tokenizer.ggml.*` of this tokenizer. `configuration` is that of the model, whose
+    /// embedding may have more rows than there are tokens. The end of text is the token that the tokenizer names, else
+    /// the first end token of the configuration; an end token of the configuration that is not the end of text is the
+    /// end of a turn.
     ///
     /// # Errors
-    /// When it is not a byte-level BPE that GGUF files have a name for, puts other ids around a text than one at its
-    /// beginning and its end, or has more tokens than the embedding has rows.
+    /// When the tokenizer is no byte-level BPE, or GGUF has no name for the way it splits text; when it puts other ids
+    /// around a text than a beginning and an end of text; or when it has more tokens than the embedding has rows.
     pub(crate) fn to_gguf(&self, configuration: &Configuration) -> Result<TypedMetadata> {
         let ModelWrapper::BPE(_) = self.inner.get_model() else {
             return Err(refusal("it is no byte-pair encoding"));
@@ -81,10 +82,11 @@ impl Tokenizer {
         lines.map(line).collect()
     }
 
-    /// The metadata keys of the ids of special tokens, and of whether a text gets one at its beginning and its end.
-    /// The ids of beginning and end of text and of padding come from the configuration if the tokenizer does not name
-    /// them; the end of turn is the first end token of the configuration that is not the end of text. Errors: other
-    /// ids around a text than beginning and end of text.
+    /// Returns the metadata keys of the ids of special tokens, and the two keys that say whether the tokenizer adds a
+    /// token at the beginning and at the end of a text. If the tokenizer does not name its beginning of text, end of
+    /// text or padding, their ids come from the configuration. The end of a turn is the first end token of the
+    /// configuration that is not the end of text. Errors: the tokenizer puts other ids around a text than a beginning
+    /// and an end of text.
     fn special_ids(&self, configuration: &Configuration) -> Result<TypedMetadata> {
         let bos = self.bos().or(configuration.bos);
         let eos = self.specials.id("eos_token").or(configuration.eos.first().copied());

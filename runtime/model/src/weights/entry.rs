@@ -126,12 +126,12 @@ impl Entry {
         }
     }
 
-    /// The bytes of the weight if it were kept in this precision: those of the format to which the precision quantizes
-    /// it, else those of [`bytes`](Self::bytes). `name` and `place` are those of
+    /// Returns the bytes of the weight if it were kept in this precision: in the format to which the precision
+    /// quantizes it, else as [`bytes`](Self::bytes) counts them. `name` and `place` are the arguments of
     /// [`target_format`](Self::target_format).
     ///
     /// # Errors
-    /// When the precision would quantize it, but it is quantized in its file already.
+    /// When the precision would quantize a weight that is quantized in its file already.
     pub(super) fn bytes_in(&self, name: &str, precision: Precision, place: &Path) -> Result<u64> {
         let &[rows, columns] = self.shape.as_slice() else { return Ok(self.bytes(precision)) };
         let format = self.target_format(name, precision, place)?;

@@ -80,8 +80,8 @@ impl Metadata {
         }
     }
 
-    /// The non-negative integer of a key, such as a token id, or that of a list of equal ones; `None` if missing, of
-    /// another type or out of range.
+    /// Returns a non-negative integer, such as a token id. Accepts a list whose items are all equal. `None` if the key
+    /// is missing, has another type, or the number is out of range.
     #[must_use]
     pub fn u32(&self, key: &str) -> Option<u32> {
         self.values.get(key)?.whole()

@@ -71,10 +71,10 @@ impl Weights {
         Ok(kept)
     }
 
-    /// A matrix in the mapped file, or, if `repair` reorders rows, a copy with its rows in Hugging Face's order, after
-    /// which the mapped pages are released. `None` if it has to be read: a vector, a format without products, or
-    /// unmapped or misaligned bytes. Errors: a format that is not read, or a repair that is not a reordering of all
-    /// rows.
+    /// Returns a quantized matrix without copying it from the mapped file; if `repair` reorders rows, as a copy with
+    /// its rows in Hugging Face's order, after which the mapped pages are released. Returns `None` if the weight has to
+    /// be read instead: a vector, a format without products, or bytes that are not mapped or not aligned. Errors: an
+    /// unsupported format, or a repair other than a reordering of all rows.
     fn map_packed(&self, entry: &Entry, location: &Location, repair: Repair) -> Result<Option<Packed>> {
         let &[rows, columns] = entry.shape.as_slice() else { return Ok(None) };
         let Some(format) = location.format()?.native else { return Ok(None) };

@@ -149,7 +149,7 @@ impl<'de> Visitor<'de> for DistinctNames {
         let mut names = BTreeSet::new();
         while let Some((name, _)) = map.next_entry::<String, IgnoredAny>()? {
             if names.contains(&name) {
-                return Err(serde::de::Error::custom(format!("`{name}` stands in it twice")));
+                return Err(serde::de::Error::custom(format!("`{name}` occurs in it twice")));
             }
             names.insert(name);
         }

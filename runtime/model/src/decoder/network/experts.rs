@@ -12,14 +12,14 @@ use crate::error::Result;
 impl Network<'_> {
     /// Builds the feed-forward half of a block with experts. Its router and experts have no adapters; full training
     /// trains them themselves.
-    pub(super) fn experts(
+    pub(super) fn build_experts(
         &self,
         layer: usize,
         sizes: &Experts,
         input_norm: Norm,
         addition: ResidualAddition,
     ) -> Result<ExpertFeedForward> {
-        let linear = |module: &str| self.plain_linear(&format!("model.layers.{layer}.{module}"));
+        let linear = |module: &str| self.build_plain_linear(&format!("model.layers.{layer}.{module}"));
         let expert = |expert| {
             let map = |site| linear(&expert_module(expert, site));
             let linears = vec![map(Site::Gate)?, map(Site::Up)?];
@@ -38,7 +38,7 @@ impl Network<'_> {
 
     /// Builds a linear map without bias and adapter, by the path of its module. The map trains its weight in full
     /// training, else nothing.
-    fn plain_linear(&self, path: &str) -> Result<Linear> {
+    fn build_plain_linear(&self, path: &str) -> Result<Linear> {
         let Matrix { weight, slot } = self.matrix(&format!("{path}.weight"))?;
         let learned = slot.map_or(Learned::Nothing, |weight| Learned::Whole { weight, bias: None });
         Ok(Linear { weight, bias: None, learned, decoding: self.decoding })

@@ -68,9 +68,9 @@ impl<R: Read> Cursor<R> {
         let (tensors, values) = (self.count("tensors")?, self.count("metadata entries")?);
         let mut metadata = HashMap::new();
         for _ in 0..values {
-            let key = self.text(LONGEST_NAME)?;
+            let key = self.read_text(LONGEST_NAME)?;
             let kind = self.u32()?;
-            let value = self.value(kind)?;
+            let value = self.read_value(kind)?;
             // Readers differ in which of two they take.
             if metadata.contains_key(&key) {
                 return Err(self.broken(format!("`{}` is there twice", key.escape_debug())));
@@ -83,8 +83,8 @@ impl<R: Read> Cursor<R> {
         }
         let mut found = BTreeMap::new();
         for _ in 0..tensors {
-            let name = self.text(LONGEST_NAME)?;
-            let location = self.location(&name)?;
+            let name = self.read_text(LONGEST_NAME)?;
+            let location = self.read_location(&name)?;
             if found.contains_key(&name) {
                 return Err(self.broken(format!("tensor `{}` is there twice", name.escape_debug())));
             }
@@ -102,7 +102,7 @@ impl<R: Read> Cursor<R> {
     /// Reads the dimensions, format and offset of a tensor, whose name is read already. Reverses the dimensions to
     /// outermost first. The offset of the result is still relative to the start of all tensor data. Errors: more than
     /// [`MOST_DIMENSIONS`], or a size that the file cannot hold.
-    fn location(&mut self, name: &str) -> Result<Location> {
+    fn read_location(&mut self, name: &str) -> Result<Location> {
         let dimensions = self.u32()?;
         if dimensions > MOST_DIMENSIONS {
             return Err(self.broken(format!("tensor `{name}` has `{dimensions}` dimensions, at most 4 are read")));
@@ -121,20 +121,20 @@ impl<R: Read> Cursor<R> {
 
     /// Reads a metadata value of this GGUF type; `kind` is the type's number. An `f32` becomes the `f64` with the same
     /// shortest decimal form. Errors: an unknown type.
-    fn value(&mut self, kind: u32) -> Result<Value> {
+    fn read_value(&mut self, kind: u32) -> Result<Value> {
         Ok(match kind {
             7 => Value::Boolean(self.bytes::<1>()? != [0]),
-            8 => Value::Text(self.text(u64::MAX)?),
+            8 => Value::Text(self.read_text(u64::MAX)?),
             9 => self.list(0)?,
             // In decimal the shortest number that has these 32 bits is what was meant.
             6 => Value::Number(f32::from_le_bytes(self.bytes()?).to_string().parse().unwrap_or(f64::NAN)),
-            _ => Value::Number(self.number(kind)?),
+            _ => Value::Number(self.read_number(kind)?),
         })
     }
 
     /// Reads a number or boolean of this GGUF type and converts it to the nearest `f64`. Errors: a type that is
     /// neither.
-    fn number(&mut self, kind: u32) -> Result<f64> {
+    fn read_number(&mut self, kind: u32) -> Result<f64> {
         Ok(match kind {
             0 | 7 => u8::from_le_bytes(self.bytes()?).into(),
             1 => i8::from_le_bytes(self.bytes()?).into(),
@@ -161,13 +161,13 @@ impl<R: Read> Cursor<R> {
         }
         // The lists grow with what is read, so a false count costs no memory.
         match kind {
-            8 => Ok(Value::Texts((0..count).map(|_| self.text(u64::MAX)).collect::<Result<_>>()?)),
+            8 => Ok(Value::Texts((0..count).map(|_| self.read_text(u64::MAX)).collect::<Result<_>>()?)),
             9 if depth < DEEPEST_LIST => {
                 (0..count).try_for_each(|_| self.list(depth + 1).map(drop))?;
                 Ok(Value::Texts(Vec::new()))
             }
             9 => Err(self.broken("lists lie too deep in one another")),
-            _ => Ok(Value::Numbers((0..count).map(|_| self.number(kind)).collect::<Result<_>>()?)),
+            _ => Ok(Value::Numbers((0..count).map(|_| self.read_number(kind)).collect::<Result<_>>()?)),
         }
     }
 
@@ -182,7 +182,7 @@ impl<R: Read> Cursor<R> {
 
     /// Reads a `u64` length and a text of as many bytes. Removes trailing zero bytes; replaces invalid UTF-8. Errors:
     /// longer than `longest` bytes or than the rest of the header.
-    fn text(&mut self, longest: u64) -> Result<String> {
+    fn read_text(&mut self, longest: u64) -> Result<String> {
         let length = self.u64()?;
         if length > longest || length > self.left() {
             return Err(self.broken(format!("a text of `{length}` bytes is longer than what is left of the head")));

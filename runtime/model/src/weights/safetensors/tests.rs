@@ -54,7 +54,7 @@ fn a_name_that_stands_twice_in_a_file_or_in_two_is_refused() {
     let other = r#""t": {"dtype": "I64", "shape": [1], "data_offsets": [0, 8]}}"#;
     let head = TWO.replace("}}", &format!("}}, {other}"));
     let error = locate_one(&head, &[0; 8]).unwrap_err().to_string();
-    assert!(error.contains("`t` stands in it twice"), "{error}");
+    assert!(error.contains("`t` occurs in it twice"), "{error}");
 
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let files = [&first, &second].map(|folder| file(folder.path(), TWO, &[0; 8]));
