@@ -89,7 +89,7 @@ fn the_signature_of_a_package_may_come_another_way() {
 fn another_package_than_was_asked_for_is_refused() {
     let scene = Scene::new();
     let name = scene.offer("me/plain-tone", "0.3.0", &scene.publisher.publish("calm-tone", "0.3.0", "calm\n"));
-    scene.person.assert_refused(&["pull", &name, "--yes"], "the registry gave another package than was asked for");
+    scene.person.assert_refused(&["pull", &name, "--yes"], "the registry returned another package than requested");
 }
 
 #[test]

@@ -9,7 +9,7 @@ use tunebox_foundation::explain::{Explain, Explanation};
 use wasmtime::Trap;
 use wasmtime::component::ResourceTableError;
 
-use crate::figures::{double_to_fit, format_bytes, grouped};
+use crate::figures::{double_to_fit, format_bytes, group_digits};
 use crate::limits::Limits;
 use crate::printable::printable;
 
@@ -28,7 +28,7 @@ pub(crate) enum Cause {
         location = format!(
             "{}, after {} calls to the host",
             format_passed_limit(*limit, "instructions"),
-            grouped(*calls)
+            group_digits(*calls)
         ),
         why = "the method itself was computing; it ends at the same instruction on every machine"
     )]
@@ -52,7 +52,7 @@ pub(crate) enum Cause {
     )]
     LinearMemory { wanted: u64, limit: u64 },
     #[error("it asked for larger tables than it may have")]
-    #[explain(location = format!("{} entries of {}", grouped(*wanted), grouped(*limit)))]
+    #[explain(location = format!("{} entries of {}", group_digits(*wanted), group_digits(*limit)))]
     Tables { wanted: u64, limit: u64 },
     #[error("it asked for more tensor bytes than it may hold")]
     #[explain(
@@ -75,7 +75,8 @@ pub(crate) enum Cause {
     #[error("it called the host more often than it may")]
     #[explain(
         location = format_passed_limit(*limit, "calls"),
-        why = "every call counts, however small; whole steps cross the wall, not loops"
+        why = "every call counts, however small: call one operation on a whole tensor instead of looping over its \
+               elements"
     )]
     HostCalls { limit: u64 },
     #[error("it copied more between itself and the host than it may")]
@@ -156,10 +157,10 @@ pub(crate) enum Cause {
     )]
     FreedHandle,
     #[error("it broke the contract: {0}")]
-    #[explain(why = "every handle, list and text that crosses the wall is checked")]
+    #[explain(why = "the host checks every handle, list and text that a method passes to it")]
     Protocol(String),
     #[error("it ran out of stack")]
-    #[explain(why = "functions that call one another too deeply, or for ever")]
+    #[explain(why = "its functions call each other too deeply or without end")]
     Stack,
     #[error("it stopped: {0}")]
     Trap(String),
@@ -178,7 +179,7 @@ fn format_use(used: u64, limit: u64) -> String {
 
 /// Formats a passed limit of a count as `past LIMIT UNIT`.
 fn format_passed_limit(limit: u64, unit: &str) -> String {
-    format!("past {} {unit}", grouped(limit))
+    format!("past {} {unit}", group_digits(limit))
 }
 
 /// Returns the reason that the error [`Cause::Time`] shows: the method itself was computing. `calls` is its number of
@@ -187,7 +188,7 @@ fn computed_too_long(calls: u64) -> String {
     if calls == 0 {
         return "no call to the host came back in that time: the method itself was computing".into();
     }
-    format!("the method itself was computing; the host's work in its {} calls does not count", grouped(calls))
+    format!("the method itself was computing; the host's work in its {} calls does not count", group_digits(calls))
 }
 
 impl Cause {

@@ -43,9 +43,12 @@ impl Trust {
     ) -> Result<Admitted, Error> {
         if !source.is_matched_by(&statement) {
             return Err(refuse(
-                "the registry gave another package than was asked for",
-                format!("`{}` was asked for, and a package says itself what it is", source.display_name),
-                "tell the publisher, or ask for it by its own name",
+                "the registry returned another package than requested",
+                format!(
+                    "`{}` was requested, and the manifest in the package has another name or version",
+                    source.display_name
+                ),
+                "tell the publisher, or request the package by its own name",
             ));
         }
         let locked = self.lock.find(&statement.name);
@@ -92,7 +95,8 @@ impl Trust {
             }
             return Err(refuse(
                 lock::UNSIGNED,
-                "anybody who reaches the registry could have put it there; only a local path may give an unsigned one",
+                "anyone with access to the registry could have uploaded it; only a package at a local path may be \
+                 unsigned",
                 "ask the publisher to sign it: `tunebox pack --sign KEY`, then `tunebox push`",
             ));
         };
@@ -137,14 +141,14 @@ impl Trust {
         }
     }
 
-    /// Fails if a package's name could be taken for another's: it is, or looks like, that of a built-in method or
-    /// verifier with other bytes, or looks like that of a package by another signer, in the lock or among the
-    /// publishers. A name that the lock pins with this signer is not compared with the other packages, unless the
-    /// signer is known by the lock alone (`is_new`).
+    /// Fails if the name of the package could be confused with the name of another package: if it equals or resembles
+    /// the name of a built-in method or verifier with other bytes; or if it resembles the name of a package by another
+    /// signer in the lock or among the publishers. Does not compare it with the lock and the publishers if the lock
+    /// pins the name to this signer, unless the signer is known from the lock alone (`is_new`).
     fn check_name(&self, candidate: &Candidate, wasm: &[u8], is_new: bool) -> Result<(), Error> {
         let (name, signer) = (candidate.statement.name.as_str(), candidate.key());
         let refused = |like: &str, owner: String| {
-            let why = format!("that is {owner}, and this one is not by the same hand");
+            let why = format!("that is {owner}, and this package is by another author");
             Err(refuse(format!("its name looks like `{like}`"), why, format!("did you mean `{like}`?")))
         };
         let mut inside = builtin::list().iter().chain(builtin::verifiers());
@@ -179,11 +183,14 @@ impl Trust {
         let Some(locked) = found.filter(same) else {
             let why = match found {
                 Some(Locked { version, .. }) => {
-                    format!("tunebox.lock holds version {version}, and `--locked` takes nothing else")
+                    format!("tunebox.lock pins version {version}, and `--locked` accepts no other")
                 }
-                None => "`--locked` takes only what tunebox.lock holds, from the signer that it names".to_owned(),
+                None => {
+                    "`--locked` accepts only packages that tunebox.lock pins, from the signer that it names".to_owned()
+                }
             };
-            let hint = "the same command without `--locked` adds it, and asks where it must";
+            let hint = "run the same command without `--locked`: it adds the package, and asks before it trusts a new \
+                        signer";
             return Err(refuse(lock::NOT_LOCKED, why, hint));
         };
         // The path of a folder, such as one on a USB stick, differs from machine to machine, so only the bytes are
@@ -191,10 +198,8 @@ impl Trust {
         let Candidate { statement, source, signer } = candidate;
         if !source.is_local && locked.source != source.name {
             let source = &locked.source;
-            let hint = format!(
-                "pull it from {source}; the same command without `--locked` takes this one, and asks where it must"
-            );
-            let what = "it is from another place than the one in the lock";
+            let hint = format!("pull it from {source}; or run the same command without `--locked` to accept this one");
+            let what = "it comes from another source than tunebox.lock names";
             return Err(refuse(what, format!("tunebox.lock has it from {source}"), hint));
         }
         // A lock comes with a project, which may be anyone's: it never replaces a person's consent.
@@ -202,7 +207,8 @@ impl Trust {
             (Some(signer), None) => Err(refuse(
                 question::NOT_ACCEPTED,
                 format!(
-                    "tunebox.lock names {signer} for `{}`; a lock says what a project uses, not whom this machine trusts",
+                    "tunebox.lock names {signer} for `{}`, and this machine does not trust that signer yet: a lock \
+                     alone does not make it trusted",
                     source.publisher_prefix(&statement.name)
                 ),
                 format!(

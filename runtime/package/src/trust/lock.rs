@@ -141,7 +141,7 @@ impl Entry for Locked {
     const HEAD: &'static str =
         "# The packages that this project uses, pinned: `tunebox` writes it. Keep it with the project.\n";
     const TABLE: &'static str = "package";
-    const HINT: &'static str = "correct it, or take the entry out: the package is then pinned anew";
+    const HINT: &'static str = "correct it, or remove the entry: the package is then pinned again";
 
     /// Fails unless every value has its form: a package's name, a source that [`check_plain`] passes, a SHA-256, a
     /// public key as signer if there is one, and semantic versions of at most 64 bytes without a part after `+` as

@@ -140,10 +140,10 @@ fn is_prefix_of(prefix: &str, path: &str) -> bool {
 }
 
 impl Entry for Publisher {
-    const HEAD: &'static str = "# Whose signatures this machine takes, and for which names: `tunebox` adds a signer that you accept.\n\
-         # An entry that is taken out is asked about again.\n";
+    const HEAD: &'static str = "# The signers that this machine trusts, and for which names: `tunebox` adds a signer that you accept.\n\
+         # If you remove an entry, `tunebox` asks about its signer again.\n";
     const TABLE: &'static str = "publisher";
-    const HINT: &'static str = "correct it, or take the entry out: its signer is then asked about again";
+    const HINT: &'static str = "correct it, or remove the entry: tunebox then asks about its signer again";
 
     /// Fails unless every value has its form: a prefix as [`normalize_prefix`] parses it, a public key, a day as in
     /// `2026-11-22`, a source that [`check_plain`] passes, and packages' names. Brings the prefix into the form that is

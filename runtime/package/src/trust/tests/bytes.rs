@@ -68,9 +68,9 @@ fn another_package_than_was_asked_for_is_refused() {
         assert_eq!(
             text(&world.refusal(&artifact, PLACE)),
             format!(
-                "error[trust]: the registry gave another package than was asked for\n  --> {title} from {PLACE}\n\
-                 why:  `{PLACE}` was asked for, and a package says itself what it is\n\
-                 kept: nothing was installed and nothing ran\nhint: tell the publisher, or ask for it by its own name\n"
+                "error[trust]: the registry returned another package than requested\n  --> {title} from {PLACE}\n\
+                 why:  `{PLACE}` was requested, and the manifest in the package has another name or version\n\
+                 kept: nothing was installed and nothing ran\nhint: tell the publisher, or request the package by its own name\n"
             )
         );
     }

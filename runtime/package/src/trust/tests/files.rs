@@ -32,8 +32,8 @@ fn what_was_taken_is_written_down_and_nothing_without_a_commit() {
     assert_eq!(
         fs::read_to_string(world.known()).unwrap(),
         format!(
-            "# Whose signatures this machine takes, and for which names: `tunebox` adds a signer that you accept.\n\
-             # An entry that is taken out is asked about again.\nschema = 1\n\n[[publisher]]\n\
+            "# The signers that this machine trusts, and for which names: `tunebox` adds a signer that you accept.\n\
+             # If you remove an entry, `tunebox` asks about its signer again.\nschema = 1\n\n[[publisher]]\n\
              prefix = \"registry.example/me\"\nkey = \"{signer}\"\nfirst-seen = \"{}\"\nsource = \"{PLACE}\"\n\
              packages = [\"calm-dpo\"]\n",
             today()

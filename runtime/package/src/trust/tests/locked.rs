@@ -19,14 +19,14 @@ fn locked_takes_what_the_lock_holds_without_asking_and_nothing_else() {
         text(&error),
         format!(
             "error[trust]: it is not in the lock\n  --> calm-dpo@0.2.0 from {newer}\n\
-             why:  tunebox.lock holds version 0.1.0, and `--locked` takes nothing else\n\
+             why:  tunebox.lock pins version 0.1.0, and `--locked` accepts no other\n\
              kept: nothing was installed and nothing ran\n\
-             hint: the same command without `--locked` adds it, and asks where it must\n"
+             hint: run the same command without `--locked`: it adds the package, and asks before it trusts a new signer\n"
         )
     );
     let other = "registry.example/me/loud-orpo:1.0.0";
     let error = world.open().admit(&signed("loud-orpo", "1.0.0", &key), other, Mode::Locked).unwrap_err();
-    let wanted = "`--locked` takes only what tunebox.lock holds, from the signer that it names";
+    let wanted = "`--locked` accepts only packages that tunebox.lock pins, from the signer that it names";
     assert_eq!(error.why().unwrap(), wanted);
 }
 
@@ -42,7 +42,7 @@ fn a_lock_that_came_with_a_project_accepts_no_signer_for_a_person() {
         text(&error),
         format!(
             "error[trust]: its signer is not accepted on this machine\n  --> calm-dpo@0.1.0 from {PLACE}\n\
-             why:  tunebox.lock names {} for `registry.example/me`; a lock says what a project uses, not whom this machine trusts\n\
+             why:  tunebox.lock names {} for `registry.example/me`, and this machine does not trust that signer yet: a lock alone does not make it trusted\n\
              kept: nothing was installed and nothing ran\n\
              hint: accept it once with the same command without `--locked`; on an unattended machine, let TUNEBOX_PUBLISHERS name a list that has it\n",
             key.signer()
@@ -71,10 +71,10 @@ fn the_lock_means_one_registry_and_namespace_however_they_are_written() {
     assert_eq!(
         text(&world.open().admit(&artifact, other, Mode::Locked).unwrap_err()),
         format!(
-            "error[trust]: it is from another place than the one in the lock\n  --> calm-dpo@0.1.0 from {other}\n\
+            "error[trust]: it comes from another source than tunebox.lock names\n  --> calm-dpo@0.1.0 from {other}\n\
              why:  tunebox.lock has it from registry.example/me/calm-dpo\n\
              kept: nothing was installed and nothing ran\n\
-             hint: pull it from registry.example/me/calm-dpo; the same command without `--locked` takes this one, and asks where it must\n"
+             hint: pull it from registry.example/me/calm-dpo; or run the same command without `--locked` to accept this one\n"
         )
     );
 }

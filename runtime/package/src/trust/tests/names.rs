@@ -35,13 +35,13 @@ fn a_name_like_that_of_another_signers_package_is_refused() {
     assert_eq!(
         text(&world.refusal(&artifact, source)),
         wanted(
-            "that is a package of registry.example/me/calm-dpo in tunebox.lock, and this one is not by the same hand"
+            "that is a package of registry.example/me/calm-dpo in tunebox.lock, and this package is by another author"
         )
     );
     let elsewhere = World { home: world.home, project: tempfile::tempdir().unwrap() };
     assert_eq!(
         text(&elsewhere.refusal(&artifact, source)),
-        wanted("that is a package of the publisher `registry.example/me`, and this one is not by the same hand")
+        wanted("that is a package of the publisher `registry.example/me`, and this package is by another author")
     );
     // The same hand may call its packages as it likes.
     elsewhere.take(&signed("ca1m-dpo", "0.1.0", &mine), "registry.example/me/ca1m-dpo:0.1.0");
@@ -54,7 +54,7 @@ fn a_name_like_that_of_a_built_in_method_is_refused_unless_it_is_that_method() {
     assert_eq!(
         text(&error),
         "error[trust]: its name looks like `lora`\n  --> l0ra@0.1.0 from registry.example/me/l0ra:0.1.0\n\
-         why:  that is built into tunebox, and this one is not by the same hand\n\
+         why:  that is built into tunebox, and this package is by another author\n\
          kept: nothing was installed and nothing ran\nhint: did you mean `lora`?\n"
     );
     let error = world.refusal(&signed("dpo", "9.0.0", &key), "registry.example/me/dpo:9.0.0");

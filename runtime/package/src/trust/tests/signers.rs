@@ -56,7 +56,7 @@ fn an_unsigned_package_comes_in_from_a_path_and_from_no_registry() {
         text(&world.refusal(&artifact, PLACE)),
         format!(
             "error[trust]: this package is not signed\n  --> calm-dpo@0.1.0 from {PLACE}\n\
-             why:  anybody who reaches the registry could have put it there; only a local path may give an unsigned one\n\
+             why:  anyone with access to the registry could have uploaded it; only a package at a local path may be unsigned\n\
              kept: nothing was installed and nothing ran\n\
              hint: ask the publisher to sign it: `tunebox pack --sign KEY`, then `tunebox push`\n"
         )
