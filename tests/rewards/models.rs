@@ -120,6 +120,6 @@ fn the_estimated_memory_counts_the_reward_model_and_the_plan_names_its_files() {
     let judged = place.plan("judged", &borrowed(&settings)).unwrap().run.summary.memory;
     let bytes = std::fs::metadata(place.path("judge/model.safetensors")).unwrap().len();
     assert!(judged.reward_models > bytes && judged.reward_models < 100 * bytes, "{judged:?}");
-    let readable = tunebox_training::readable(&place.settings(&borrowed(&settings)).unwrap());
+    let readable = tunebox_training::list_read_files(&place.settings(&borrowed(&settings)).unwrap());
     assert!(readable.contains(&place.path("judge")), "{readable:?}");
 }

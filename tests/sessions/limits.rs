@@ -1,7 +1,7 @@
 //! What a method uses: counted after every call, charged before the host works, given back by a scope.
 
 use tunebox_foundation::explain::Explain;
-use tunebox_foundation::format::grouped;
+use tunebox_foundation::format::group_digits;
 use tunebox_model::policy::View;
 use tunebox_sandbox::{Limits, SessionSettings};
 
@@ -114,7 +114,7 @@ fn passes_are_charged_by_their_multiply_adds() {
     let (mut session, _) = start(&guest, SessionSettings { limits: limits(needed - 1), ..settings() });
     let error = session.step(batch()).unwrap_err();
     assert_eq!(error.to_string(), "`guest` asked the model for more work than it may at step 1");
-    assert!(error.location().unwrap().contains(&format!("past {} multiply-adds", grouped(needed - 1))));
+    assert!(error.location().unwrap().contains(&format!("past {} multiply-adds", group_digits(needed - 1))));
 }
 
 #[test]

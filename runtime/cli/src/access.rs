@@ -6,7 +6,7 @@ use tempfile::TempDir;
 use tunebox_compute::device;
 use tunebox_sandbox::confinement::has_nvidia_driver;
 use tunebox_training::plan::{self, CompiledCode, fetch};
-use tunebox_training::{RunSettings, readable};
+use tunebox_training::{RunSettings, list_read_files};
 
 use crate::arguments::Global;
 use crate::supervisor::block_signals;
@@ -43,7 +43,7 @@ impl Access {
     ) -> Result<Option<Self>, Failure> {
         let mut access = Self::default();
         if global.supervised {
-            access.read = readable(settings);
+            access.read = list_read_files(settings);
         } else {
             access.code = Some(compile_run(terminal, settings, true)?);
             fetch(settings)?;

@@ -43,9 +43,8 @@ pub fn home_folder() -> Option<PathBuf> {
     if RECEIVED.get().is_some() { variable("HOME").map(PathBuf::from) } else { std::env::home_dir() }
 }
 
-/// Returns the variables to send to a child process, values by name: those of the fixed list `SENT` that this process
-/// sees, such as `TUNEBOX_HOME` and `CUDA_HOME`, with the result of [`home_folder`] as `HOME`. Leaves out those that
-/// are not set or not UTF-8.
+/// Returns the environment variables to send to a child process: the variables in `SENT` that are set in this process
+/// and are UTF-8, such as `TUNEBOX_HOME` and `CUDA_HOME`, and `HOME` with the result of [`home_folder`].
 #[must_use]
 pub fn child_variables() -> BTreeMap<String, String> {
     let home = home_folder().and_then(|home| home.into_os_string().into_string().ok());

@@ -8,7 +8,7 @@ pub fn seven_digits(value: f64) -> f64 {
 }
 
 /// Formats a number with a comma between groups of three digits: `1,234,567`.
-pub fn grouped(number: u64) -> String {
+pub fn group_digits(number: u64) -> String {
     let digits = number.to_string();
     let mut text = String::new();
     for (i, digit) in digits.chars().enumerate() {
@@ -29,8 +29,8 @@ pub fn number(value: f64, decimals: usize, room: usize) -> String {
 
 /// Formats a count, with commas between groups of three digits, and the noun `what`, with a plural `s` unless the count
 /// is 1: `1 step`, `1,234 steps`.
-pub fn counted(number: u64, what: &str) -> String {
-    format!("{} {what}{}", grouped(number), if number == 1 { "" } else { "s" })
+pub fn pluralize(number: u64, what: &str) -> String {
+    format!("{} {what}{}", group_digits(number), if number == 1 { "" } else { "s" })
 }
 
 /// Formats a number of bytes in the largest fitting unit of B, KiB, MiB and GiB, with one decimal for GiB and for KiB
@@ -66,7 +66,7 @@ mod tests {
 
     #[test]
     fn numbers_are_grouped_by_thousands() {
-        assert_eq!([grouped(7), grouped(1234), grouped(1234567)], ["7", "1,234", "1,234,567"]);
+        assert_eq!([group_digits(7), group_digits(1234), group_digits(1234567)], ["7", "1,234", "1,234,567"]);
     }
 
     #[test]
@@ -77,7 +77,7 @@ mod tests {
 
     #[test]
     fn one_is_no_plural() {
-        assert_eq!([counted(1, "step"), counted(1234, "step")], ["1 step", "1,234 steps"]);
+        assert_eq!([pluralize(1, "step"), pluralize(1234, "step")], ["1 step", "1,234 steps"]);
     }
 
     #[test]

@@ -141,14 +141,14 @@ impl Parts {
     /// base64.
     pub fn read(manifest: &[u8], served: Option<&str>) -> Result<Self, Error> {
         check_size("manifest", manifest.len() as u64, LARGEST_DOCUMENT)?;
-        document::media_type("manifest", MANIFEST, document::stated_media_type(manifest).as_deref().or(served))?;
+        document::check_media_type("manifest", MANIFEST, document::stated_media_type(manifest).as_deref().or(served))?;
         let manifest: ImageManifest = document::read("manifest", manifest)?;
-        document::media_type("configuration", CONFIGURATION, Some(&manifest.config.media_type))?;
+        document::check_media_type("configuration", CONFIGURATION, Some(&manifest.config.media_type))?;
         let count = manifest.layers.len();
         let Ok([layer]) = <[Descriptor; 1]>::try_from(manifest.layers) else {
             return Err(error::other_layers(count));
         };
-        document::media_type("layer", LAYER, Some(&layer.media_type))?;
+        document::check_media_type("layer", LAYER, Some(&layer.media_type))?;
         check_size("configuration", manifest.config.size, LARGEST_DOCUMENT)?;
         check_size("package", layer.size, MAX_COMPONENT_BYTES)?;
         manifest.config.hexadecimal("configuration")?;

@@ -15,14 +15,14 @@ use crate::{Error, files};
 pub const VARIABLE: &str = "TUNEBOX_HOME";
 
 /// Why no other user may own the folder or write to it, for errors.
-const WHY_OWNED: &str = "it says which signers are trusted, so it must be this user's alone to change";
+const WHY_OWNED: &str = "it says which signers are trusted, so only this user may change it";
 
 /// Returns the absolute path of this user's folder: `TUNEBOX_HOME`, else `tunebox` in the user's data folder. Creates
 /// it if it is missing, for this user alone. Errors: neither that variable nor a home folder is known; the path is a
 /// file; a user other than this one and root owns the folder or the store in it, or group or others may write there.
 pub fn home() -> Result<PathBuf, Error> {
     let path = user_folder()?.ok_or_else(|| {
-        Explanation::new("trust", "there is no place to keep packages in")
+        Explanation::new("trust", "there is no folder to store packages in")
             .with_why(format!("neither `{VARIABLE}` nor a home folder is set"))
             .with_hint(format!("set `{VARIABLE}` to a folder of your own"))
     })?;

@@ -59,7 +59,7 @@ impl Reference {
     /// Returns a path as text that [`parse`](Self::parse) reads as that path in the present folder. Puts `./` in front
     /// if the text alone would mean something else; an absolute path, and one that begins with a dot, stays as it is.
     #[must_use]
-    pub fn written(path: &Path) -> String {
+    pub fn path_argument(path: &Path) -> String {
         let text = path.display().to_string();
         match Self::parse(&text, Path::new(".")) {
             Ok(Self::Folder(_) | Self::File(_)) => text,
@@ -83,8 +83,8 @@ impl Reference {
     }
 
     /// Resolves a name by the rules of [`parse`](Self::parse). `kind` is `method`, `verifier` or `environment`, for
-    /// errors. `lists` are two lists of built-ins: those of that kind, which come first and are suggested for unknown
-    /// names, and those of the other kind.
+    /// errors. `lists` are the built-ins of this kind, which are searched first and suggested for unknown names, and
+    /// the built-ins of the other kind.
     fn resolve_name(
         kind: &'static str,
         lists: [&'static [Builtin]; 2],
@@ -258,7 +258,7 @@ mod tests {
         for (path, written) in
             [("dpo", "./dpo"), ("registry.example/me/calm", "./registry.example/me/calm"), ("src", "src"), ("..", "..")]
         {
-            assert_eq!(Reference::written(Path::new(path)), written);
+            assert_eq!(Reference::path_argument(Path::new(path)), written);
         }
     }
 

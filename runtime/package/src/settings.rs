@@ -191,7 +191,8 @@ fn item_kind(kind: Kind) -> Kind {
     }
 }
 
-/// Describes what a setting takes, for a list what each item may be: its choices, else its bounds, else its kind.
+/// Describes the values that a setting takes, or that an item of a list setting takes: its choices, else its bounds,
+/// else its kind.
 fn item_range(setting: &Setting) -> String {
     if !setting.choices.is_empty() {
         let choices: Vec<String> = setting.choices.iter().map(|choice| format!("`{choice}`")).collect();

@@ -204,7 +204,7 @@ impl Store {
         let index = self.layout.read_index()?;
         let entry = index.manifests.iter().find(|entry| entry.digest == stored.manifest_digest);
         let entry = entry.ok_or_else(|| {
-            let why = format!("it is gone from the index, where {} was", stored.manifest_digest);
+            let why = format!("the index no longer lists the manifest {}", stored.manifest_digest);
             error::damaged("manifest", self.layout.path(), why, self.layout.shared_folder())
         })?;
         let manifest = self.layout.read_blob("manifest", entry, LARGEST_DOCUMENT)?;

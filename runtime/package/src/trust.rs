@@ -89,9 +89,9 @@ impl Trust {
         Self::with_keyring(home, project, keyring().as_deref())
     }
 
-    /// Reads publishers and lock as [`open`](Self::open) does, but takes the organization's list from the file
-    /// `keyring` in place of the one that `TUNEBOX_PUBLISHERS` names. With `None`, the organization's list is empty,
-    /// whatever that variable says. Errors: those of [`open`](Self::open).
+    /// Reads publishers and lock as [`open`](Self::open) does, but takes the organization's list of publishers from the
+    /// file `keyring` instead of the file that `TUNEBOX_PUBLISHERS` names. With `None`, that list is empty. Errors: as
+    /// for [`open`](Self::open).
     pub fn with_keyring(home: &Path, project: &Path, keyring: Option<&Path>) -> Result<Self, Error> {
         let keyring = Publishers::read_organization(keyring)?;
         let project = simplify(project);

@@ -32,9 +32,9 @@ pub struct Completions {
 }
 
 impl Completions {
-    /// Joins each completion to its prompt as one row, in the order of `completions`, which holds the same number for
-    /// each prompt, those of one prompt contiguous. The tokens of the completion that the model wrote are the row's
-    /// targets; those of replies are not. Reserves no bytes.
+    /// Joins each completion to its prompt as one row. `completions` holds equally many completions for each prompt, in
+    /// the order of the prompts. The targets of a row are the tokens that the model wrote, not the tokens of replies.
+    /// Reserves no bytes.
     ///
     /// # Errors
     /// When the number of completions is not a multiple of the number of prompts, or not 0 without prompts.

@@ -7,7 +7,7 @@ use wasmtime::component::{ComponentType, Lift, Lower};
 
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::figures::grouped;
+use crate::figures::group_digits;
 use crate::isolated::{CallLimits, Instances, Isolated, World};
 use crate::limits::Limits;
 use crate::session::Value;
@@ -112,7 +112,7 @@ impl Responder {
     pub fn respond(&mut self, prompt: &str, answer: &str, turns: &[Turn], end: Option<Instant>) -> Response {
         match self.instances.call((prompt, answer, turns), end) {
             Ok(Reply::Message(text)) if text.len() > self.message_bytes => {
-                let (bytes, most) = (grouped(text.len() as u64), grouped(self.message_bytes as u64));
+                let (bytes, most) = (group_digits(text.len() as u64), group_digits(self.message_bytes as u64));
                 Response::Failed(format!("its message has {bytes} bytes, at most {most} are passed on"))
             }
             Ok(Reply::Message(text)) => Response::Message(text),

@@ -103,9 +103,9 @@ impl Stop {
         Self { method, function, step, cause, place: None, message: None, last, refused_function: None, frames }
     }
 
-    /// Adds the message and place that the method reported, if the cause is a trap; otherwise, and without a report,
-    /// changes nothing. If that message contains, anywhere, the text of `denied`, the last error that the host returned
-    /// to the method in this call, also notes the host function that returned it.
+    /// If the method ended with a trap, adds the message and the place that the method reported before it. Also notes
+    /// the host function whose error caused the trap: that of `denied`, the last error that the host returned in this
+    /// call, if the message contains its text. Changes nothing for any other cause, or without a report.
     pub(crate) fn with_fault(mut self, fault: Option<GuestFault>, denied: Option<Denied>) -> Self {
         if let (Cause::Trap(_), Some(fault)) = (&self.cause, fault) {
             let denied = denied.filter(|denied| fault.message.contains(&denied.message));

@@ -1,6 +1,6 @@
 //! Numbers as people read them.
 
-pub(crate) use tunebox_foundation::format::grouped;
+pub(crate) use tunebox_foundation::format::group_digits;
 
 /// Formats a number of bytes with one decimal in the largest fitting unit of KiB, MiB and GiB; below 1 KiB as `N
 /// bytes`.
@@ -32,11 +32,11 @@ pub(crate) fn format_operations(count: u64) -> String {
     const TRILLION: u64 = 1_000_000_000_000;
     const TENTH: u64 = TRILLION / 10;
     if count < TRILLION {
-        return format!("{} operations", grouped(count));
+        return format!("{} operations", group_digits(count));
     }
     let tenths = count / TENTH + u64::from(count % TENTH >= TENTH / 2);
     let part = if tenths.is_multiple_of(10) { String::new() } else { format!(".{}", tenths % 10) };
-    format!("{}{part} trillion operations", grouped(tenths / 10))
+    format!("{}{part} trillion operations", group_digits(tenths / 10))
 }
 
 /// Returns the limit doubled until it is at least `needed`, as text; unchanged if it suffices, `u64::MAX` on overflow.

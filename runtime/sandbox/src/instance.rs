@@ -67,7 +67,7 @@ impl Guest for Instance {
 
     /// Returns the instructions that the component executed in the present call; 0 without a limit of them.
     fn instructions(&self) -> u64 {
-        instructions::executed(&self.store, self.store.data().limits.step_instructions)
+        instructions::executed_instructions(&self.store, self.store.data().limits.step_instructions)
     }
 
     /// Instantiates the component in its store, after counting `instance_bytes` as memory of the method. The inner

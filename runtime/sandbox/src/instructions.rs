@@ -17,6 +17,6 @@ pub(crate) fn set_limit<T>(store: &mut Store<T>, limit: u64) -> wasmtime::Result
 
 /// Returns how many instructions the code of a store executed since [`set_limit`] was called with `limit`; 0 if `limit`
 /// is 0 or the engine does not count.
-pub(crate) fn executed<T>(store: &Store<T>, limit: u64) -> u64 {
+pub(crate) fn executed_instructions<T>(store: &Store<T>, limit: u64) -> u64 {
     store.get_fuel().map_or(0, |left| limit.saturating_sub(left))
 }

@@ -18,7 +18,7 @@ use crate::bindings::types;
 use crate::cause::Cause;
 use crate::engine::Engine;
 use crate::error::Error;
-use crate::figures::{double_to_fit, format_bytes, grouped};
+use crate::figures::{double_to_fit, format_bytes, group_digits};
 use crate::instructions;
 use crate::limits::Limits;
 use crate::memory::Memory;
@@ -256,7 +256,7 @@ impl Instances {
         match error.downcast_ref::<Trap>() {
             Some(Trap::OutOfFuel) => {
                 let enough = allow("instructions", limits.instructions.saturating_mul(2).to_string());
-                format!("it executed more than {} instructions; {enough}", grouped(limits.instructions))
+                format!("it executed more than {} instructions; {enough}", group_digits(limits.instructions))
             }
             Some(Trap::Interrupt) => {
                 let enough = allow("seconds", (limits.seconds * 4.0).max(1.0).to_string());

@@ -40,7 +40,7 @@ impl Unit {
             (Self::Seconds, _) => figures::format_seconds(number.as_f64().unwrap_or(0.0)),
             (Self::Bytes, Some(count)) => figures::format_bytes(count),
             (Self::Instructions, Some(0)) => NOT_COUNTED.to_owned(),
-            (Self::Count | Self::Instructions, Some(count)) => figures::grouped(count),
+            (Self::Count | Self::Instructions, Some(count)) => figures::group_digits(count),
             (Self::Operations, Some(count)) => figures::format_operations(count),
             (_, None) => number.to_string(),
         }

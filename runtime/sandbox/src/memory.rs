@@ -26,9 +26,9 @@ impl Memory {
         Self { bytes: 0, entries: 0, limits: limits.clone() }
     }
 
-    /// Adds `bytes` to the memory of the method: of memories and tables before they grow, or what the host keeps for
-    /// instances before they are made. They are never given back. Past `linear_memory` ends the method, and adds
-    /// nothing.
+    /// Adds `bytes` to the memory of the method, for as long as its session lasts. Called before a linear memory or a
+    /// table grows, and for what the host keeps for an instance. If the sum would exceed `linear_memory`, adds nothing
+    /// and ends the method.
     pub(crate) fn reserve(&mut self, bytes: u64) -> wasmtime::Result<()> {
         let wanted = self.bytes.saturating_add(bytes);
         if wanted > self.limits.linear_memory {

@@ -11,7 +11,7 @@ use tunebox_compute::ops::{Cost, Meter};
 
 use crate::cause::Cause;
 use crate::costs;
-use crate::figures::grouped;
+use crate::figures::group_digits;
 use crate::limits::Limits;
 use crate::refusal::ErrorCode;
 use crate::refusal::Refusal;
@@ -159,8 +159,9 @@ impl Meters {
     pub(crate) fn count_readback(&mut self, bytes: u64) -> Result<(), Refusal> {
         let after = self.counts.readback_bytes.saturating_add(bytes);
         if after > self.limits.readback_bytes {
-            let limit = grouped(self.limits.readback_bytes);
-            let message = format!("{} bytes more would pass the {limit} that a step may read back", grouped(bytes));
+            let limit = group_digits(self.limits.readback_bytes);
+            let message =
+                format!("{} bytes more would pass the {limit} that a step may read back", group_digits(bytes));
             return Err(Refusal::new(ErrorCode::OutOfBudget, message));
         }
         self.counts.readback_bytes = after;

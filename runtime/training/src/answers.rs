@@ -31,9 +31,10 @@ const MAX_RECORDS: usize = 1_000;
 /// The time after which no answer is continued.
 const TIME: Duration = Duration::from_secs(20);
 
-/// Generates greedy answers to at most 3 prompts from the first 1000 records of `data`: those of 2 to 256 tokens. An
-/// answer has at most [`MAX_TOKENS`] tokens; no answer is continued after 20 seconds. Returns each prompt with the
-/// answer of the model and that of the data. Empty if no record has such a prompt or the model has no tokenizer.
+/// Generates greedy answers to at most 3 prompts of 2 to 256 tokens from the first 1000 records of `data`. An answer
+/// has at most [`MAX_TOKENS`] tokens, and no answer is continued after 20 seconds. Returns each prompt with the answer
+/// of the model and the answer of the data. Returns an empty list if no record has such a prompt or the model has no
+/// tokenizer.
 ///
 /// # Errors
 /// A failed generation, and tokens that cannot be decoded.
@@ -49,7 +50,7 @@ pub(crate) fn answer_prompts(policy: &Policy, data: &Dataset) -> Result<Vec<Answ
     let completions = generate(policy, &View::Policy, &prompts, &sampling, &mut |_, _| begun.elapsed() < TIME)?;
     let answered = |((ids, example), completion): (&&(&[u32], &Example), &tunebox_model::generate::Completion)| {
         let answer = tokenizer.decode(&completion.ids, true)?;
-        let wanted = wanted_answer(tokenizer, ids.len(), example)?;
+        let wanted = expected_answer(tokenizer, ids.len(), example)?;
         let prompt = match &example.question {
             Some(question) => question.prompt.clone(),
             None => without_roles(tokenizer.decode(ids, true)?.trim()).to_owned(),
@@ -70,7 +71,7 @@ fn prompt_of(example: &Example) -> Option<(&[u32], &Example)> {
 /// Returns the answer that the data has for a prompt, cut to 2,000 bytes: the field `answer` of a record with a
 /// question, else the text of the example's first side after its first `prompt_length` tokens. `None` if there is no
 /// answer or only white space.
-fn wanted_answer(tokenizer: &Tokenizer, prompt_length: usize, example: &Example) -> Result<Option<String>, Error> {
+fn expected_answer(tokenizer: &Tokenizer, prompt_length: usize, example: &Example) -> Result<Option<String>, Error> {
     let text = match &example.question {
         Some(question) => question.fields.get("answer").cloned().unwrap_or_default(),
         None => tokenizer.decode(&example.sides[0].ids[prompt_length..], true)?,

@@ -57,6 +57,6 @@ pub use validation::{PassRate, Score, Validation};
 pub use verification::{Comparison, Replay, UnconfirmedComponents, Verification, verify};
 pub use verifiers::{Answer, Verifiers};
 pub use worker::{
-    active_rings, component_files, confine_memory, data_files, execute, execute_on_ranks, memory_of_plan, model_files,
-    package_files, readable, serve,
+    active_rings, component_files, confine_memory, data_files, execute, execute_on_ranks, list_read_files,
+    memory_of_plan, model_files, package_files, serve,
 };

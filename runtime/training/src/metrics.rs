@@ -119,7 +119,7 @@ impl MetricsFile {
     /// Appends the row of a step: its number, epoch, metrics, gradient norm, rate, counts and times; `skipped-updates`
     /// only if there are any. Rounds the epoch, the seconds and the tokens per second to four decimals.
     pub(crate) fn add_step(&mut self, event: &StepEvent) -> Result<(), Error> {
-        let mut row = json!({ "step": event.step, "epoch": rounded(event.epoch) });
+        let mut row = json!({ "step": event.step, "epoch": round_to_4_decimals(event.epoch) });
         for (name, value) in &event.metrics {
             row[name] = json!(value);
         }
@@ -127,8 +127,8 @@ impl MetricsFile {
         row["rate"] = json!(event.rate);
         row["tokens"] = json!(event.tokens);
         row["targets"] = json!(event.targets);
-        row["tokens-per-second"] = json!(rounded(event.tokens_per_second));
-        row["seconds"] = json!(rounded(event.seconds));
+        row["tokens-per-second"] = json!(round_to_4_decimals(event.tokens_per_second));
+        row["seconds"] = json!(round_to_4_decimals(event.seconds));
         if event.skipped > 0 {
             row["skipped-updates"] = json!(event.skipped);
         }
@@ -237,7 +237,7 @@ fn round_numbers(value: &mut Value) {
 }
 
 /// Rounds a number to four decimals, for numbers that training does not depend on.
-fn rounded(value: f64) -> f64 {
+fn round_to_4_decimals(value: f64) -> f64 {
     (value * 1e4).round() / 1e4
 }
 

@@ -2,7 +2,7 @@
 
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use tunebox_foundation::format::counted;
+use tunebox_foundation::format::pluralize;
 
 use crate::validation::{Score, Validation, ValidationHistory};
 
@@ -48,7 +48,7 @@ impl Outcome {
     pub fn sentences(&self) -> Vec<String> {
         let mut sentences = Vec::new();
         if let Some(patience) = self.patience {
-            let validations = counted(patience.into(), "validation");
+            let validations = pluralize(patience.into(), "validation");
             sentences.push(format!(
                 "The run ended after {} of {} steps: {validations} in a row brought no better score (`train.patience`).",
                 self.steps, self.planned

@@ -161,9 +161,9 @@ impl Verification {
     ) -> Result<Option<Replay>, Error> {
         if self.was_revised() {
             let steps = self.revised.iter().map(ToString::to_string).collect::<Vec<_>>().join(", ");
-            let what = "the run cannot be done again: its method was changed while it went on";
-            let why = format!("by `tunebox dev`, after step {steps}; the versions before are not kept");
-            let hint = "train anew with the method as it is; that run can be done again";
+            let what = "the run cannot be replayed: its method was changed during the run";
+            let why = format!("by `tunebox dev`, after step {steps}; the earlier versions were not kept");
+            let hint = "train again with the present version of the method; that run can be replayed";
             return Err(path_error(&self.folder, what, why, hint));
         }
         if let Some(error) = self.unread {
@@ -212,9 +212,9 @@ fn planned_lock(settings: &RunSettings) -> Result<Table, Error> {
     lock::write::lock_table(&plan(on_cpu)?.run)
 }
 
-/// Replaces `tunebox` (the version), `system`, `processor`, `device` and `accelerator` in the lock `now` by those of
-/// this program and machine, for the device `train.device` of the settings. Removes `device` if it is not available
-/// here. Leaves `accelerator` as it is if the device reports none.
+/// Replaces the keys `tunebox` (the version), `system`, `processor`, `device` and `accelerator` in the lock `now` by
+/// the values of this program and machine, for the device `train.device` of the settings. Removes `device` if it is not
+/// available here. Keeps `accelerator` if the device reports none.
 fn add_environment(settings: &RunSettings, now: &mut Table) -> Result<(), Error> {
     now.insert("tunebox".into(), env!("CARGO_PKG_VERSION").into());
     now.insert("system".into(), lock::write::system_name().into());

@@ -23,7 +23,7 @@ use crate::processes::compile_settings;
 use crate::run::plan::show_plan;
 use crate::terminal::shell::quote;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
-use tunebox_foundation::format::{bytes, counted, duration};
+use tunebox_foundation::format::{bytes, duration, pluralize};
 
 #[derive(Debug, Args)]
 pub(crate) struct Check {
@@ -206,7 +206,7 @@ fn show_cost(terminal: Terminal, plan: Plan) -> Result<(), Failure> {
     terminal.status("Timing", "a few steps of the run, none of which is kept");
     let folder = temporary_folder(&temp_dir(), "tunebox-trial-")?;
     let trial = try_steps(plan, folder.path())?;
-    let from = format!("estimated from {} in {}", counted(trial.steps as u64, "step"), duration(trial.seconds));
+    let from = format!("estimated from {} in {}", pluralize(trial.steps as u64, "step"), duration(trial.seconds));
     terminal.status("Cost", format!("about {}\n{from}", trial.cost));
     terminal.event(json!({
         "event": "estimated", "cost": trial.cost, "steps": trial.steps, "seconds": trial.seconds,

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::Args;
 use serde_json::json;
 use tunebox_foundation::files;
-use tunebox_foundation::format::{duration, grouped, number};
+use tunebox_foundation::format::{duration, group_digits, number};
 use tunebox_training::{ComparedRun, Difference, RunComparison, compare_runs, find_run};
 
 use crate::browser::open_page;
@@ -66,9 +66,9 @@ fn outcome_lines(runs: &[ComparedRun]) -> Vec<String> {
         let cells: String = columns.iter().map(|name| format!("{:>11}", cell(name))).collect();
         let speed = run
             .tokens_per_second
-            .map_or_else(|| "–".to_owned(), |speed| format!("{}/s", grouped(speed.round() as u64)));
+            .map_or_else(|| "–".to_owned(), |speed| format!("{}/s", group_digits(speed.round() as u64)));
         let name = cut(&run.name, NAME_WIDTH - 1);
-        format!("{name:NAME_WIDTH$}{:>10}{cells}{speed:>13}{:>12}", grouped(run.steps), duration(run.seconds))
+        format!("{name:NAME_WIDTH$}{:>10}{cells}{speed:>13}{:>12}", group_digits(run.steps), duration(run.seconds))
     };
     std::iter::once(head).chain(runs.iter().map(row)).map(|line| line.trim_end().to_owned()).collect()
 }

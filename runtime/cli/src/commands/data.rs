@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 use tunebox_compute::Device;
 use tunebox_foundation::explain::{Exit, Explanation};
-use tunebox_foundation::format::{counted, grouped};
+use tunebox_foundation::format::{group_digits, pluralize};
 use tunebox_model::Model;
 use tunebox_model::chat::Answers;
 use tunebox_package::Reference;
@@ -118,7 +118,7 @@ impl Data {
 /// records token by token.
 fn show_preview(terminal: Terminal, shown: &Preview, has_model: bool) {
     let report = &shown.report;
-    terminal.status("Records", format!("{}, each {}", counted(shown.records as u64, "record"), shown.shape));
+    terminal.status("Records", format!("{}, each {}", pluralize(shown.records as u64, "record"), shown.shape));
     for line in file_notes(report) {
         terminal.status("File", line);
     }
@@ -128,7 +128,7 @@ fn show_preview(terminal: Terminal, shown: &Preview, has_model: bool) {
     }
     let further = report.skipped.len().saturating_sub(SHOWN_SKIPPED);
     if further > 0 {
-        terminal.status("Wrong", format!("{} more", counted(further as u64, "record")));
+        terminal.status("Wrong", format!("{} more", pluralize(further as u64, "record")));
     }
     if !report.skipped.is_empty() {
         terminal.note("a run stops at the first wrong record; `--set data.skip-bad=true` leaves them out");
@@ -136,13 +136,13 @@ fn show_preview(terminal: Terminal, shown: &Preview, has_model: bool) {
     if !has_model {
         return;
     }
-    let (targets, tokens) = (grouped(report.targets as u64), grouped(report.tokens as u64));
+    let (targets, tokens) = (group_digits(report.targets as u64), group_digits(report.tokens as u64));
     terminal.status("Tokens", format!("{tokens}, of which {targets} are learned"));
     for (count, what) in
         [(report.truncated, "cut at the end, to"), (report.dropped.len(), "left out: nothing to learn is within")]
     {
         if count > 0 {
-            terminal.status("Cut", format!("{} {what} {} tokens", counted(count as u64, "record"), report.length));
+            terminal.status("Cut", format!("{} {what} {} tokens", pluralize(count as u64, "record"), report.length));
         }
     }
     format_lengths(&shown.lengths).iter().for_each(|line| terminal.print_line(line));
@@ -161,7 +161,7 @@ fn format_lengths(bars: &[Bar]) -> Vec<String> {
         // A bar of few records among many still has a mark.
         let marks = (bar.records * BAR_WIDTH).div_ceil(most);
         let range = if bar.from == bar.to { bar.from.to_string() } else { format!("{}-{}", bar.from, bar.to) };
-        format!("{range:>15} tokens {:BAR_WIDTH$} {:>9}", "#".repeat(marks), grouped(bar.records as u64))
+        format!("{range:>15} tokens {:BAR_WIDTH$} {:>9}", "#".repeat(marks), group_digits(bar.records as u64))
     };
     bars.iter().map(line).collect()
 }

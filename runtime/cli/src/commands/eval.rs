@@ -23,7 +23,7 @@ use crate::processes::compile_settings;
 use crate::run::display::format_samples;
 use crate::steering::SteeringOptions;
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal};
-use tunebox_foundation::format::counted;
+use tunebox_foundation::format::pluralize;
 
 /// Explains the metrics in the long help.
 const METRICS_HELP: &str = "Metrics of answers: `loss`, negative log-likelihood per target token; `perplexity`, its \
@@ -78,8 +78,8 @@ fn parse_threshold(text: &str) -> Result<(String, f64), String> {
 
 impl Eval {
     /// In the parent, asks whether to accept what the run file of `--rewards` requests, fetches model and data, and
-    /// compiles the verifiers. Returns the files that the command reads; `None` if it computes on an accelerator. Fails if the
-    /// data file cannot be opened.
+    /// compiles the verifiers. Returns the files that the command reads; `None` if it computes on an accelerator. Fails
+    /// if the data file cannot be opened.
     pub(super) fn prepare(&self, terminal: Terminal, global: &Global) -> Result<Option<Access>, Failure> {
         let data = self.find_files(global)?;
         data.iter().try_for_each(|file| files::open(file).map(drop))?;
@@ -116,7 +116,7 @@ impl Eval {
         let rewards = self.reward_settings(terminal, global.offline)?;
         let result = evaluate(&base, adapted, &self.find_files(global)?, &settings, rewards.as_ref())?;
         emit_evaluation(terminal, &self.data, &result);
-        terminal.status("Evaluated", format!("{}, each {}", counted(result.records as u64, "record"), result.shape));
+        terminal.status("Evaluated", format!("{}, each {}", pluralize(result.records as u64, "record"), result.shape));
         if terminal.verbose && !result.completions.is_empty() {
             terminal.event(json!({ "event": "completions", "completions": result.completions }));
             terminal.status("Sampled", format!("reward and completion\n{}", format_samples(&result.completions)));

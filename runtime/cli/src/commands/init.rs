@@ -34,7 +34,8 @@ pub(crate) struct Init {
     /// Model to train: a folder, a `.gguf` file or a hub name [default: the only model in this folder]
     #[arg(long)]
     model: Option<String>,
-    /// File or folder with the training records, also on the hub, `hf://datasets/owner/name` [default: the only data file in this folder]
+    /// File or folder with the training records, also on the hub, `hf://datasets/owner/name` [default: the only data
+    /// file in this folder]
     #[arg(long)]
     data: Option<PathBuf>,
     /// Replace the file if it exists
@@ -78,8 +79,9 @@ impl Init {
         Ok(ExitStatus::Success)
     }
 
-    /// Returns a path as the run file must write it, which is relative to the run file's folder: absolute if that is
-    /// not the current folder. A name of what does not exist here, such as one of the hub, stays as it is.
+    /// Converts a path to the form for the run file, which resolves paths relative to its own folder: the path is made
+    /// absolute if that is not the current folder. A path that does not exist here, such as a name on the hub, does not
+    /// change.
     fn path_in_run_file(&self, path: &str) -> String {
         if parent(&self.file) == Path::new(".") || !Path::new(path).exists() {
             return path.to_owned();
@@ -149,8 +151,8 @@ fn is_model(path: &Path) -> bool {
         || (path.extension().is_some_and(|extension| extension == "gguf") && path.is_file())
 }
 
-/// Reads the first records of the data, and the shape of the first one. Fetches data of a hub, unless `offline`. Fails if the data cannot be read, have no
-/// record, or the first one is of no shape.
+/// Reads the first records of the data, and the shape of the first one. Fetches data of a hub, unless `offline`. Fails
+/// if the data cannot be read, have no record, or the first one is of no shape.
 fn read_data(data: &Path, offline: bool) -> Result<(Shape, Vec<Map<String, Value>>), Failure> {
     let beginning = read_beginning(data, MAX_RECORDS, offline)?;
     let shape = beginning.shape.ok_or_else(|| {

@@ -12,7 +12,7 @@ use native_build::NativeBuild;
 use serde_json::json;
 use tunebox_foundation::explain::{Exit, Explanation};
 use tunebox_foundation::files::temporary_folder;
-use tunebox_foundation::format::{bytes, counted, grouped};
+use tunebox_foundation::format::{bytes, group_digits, pluralize};
 use tunebox_package::build::{Built, Options, expect_method, python};
 use tunebox_package::{Manifest, Reference, toolchain};
 use tunebox_sandbox::Limits;
@@ -117,7 +117,7 @@ impl Test {
     /// The `--set` arguments with the limits of the folder's `run.toml`, raised without a question where a component of
     /// `size` bytes needs more: the user who runs its tests is its author.
     fn limit_overrides(&self, size: usize) -> Result<Vec<String>, Failure> {
-        let mut limits = RunSettings::limits_of_method(&Reference::written(&self.folder), &[])?;
+        let mut limits = RunSettings::limits_of_method(&Reference::path_argument(&self.folder), &[])?;
         if limits.component_bytes < size {
             (limits.component_bytes, limits.compile_seconds) = (size, Limits::INTERPRETER_SECONDS);
         }
@@ -201,8 +201,9 @@ fn show_comparison(terminal: Terminal, comparison: Comparison, next: &str) -> Co
     if let Some(difference) = difference {
         return Err(difference_failure(&method, difference));
     }
-    let (metrics, bits) = (grouped(metrics), grouped(bits));
-    terminal.status("Same", format!("{}, {metrics} metrics, {bits} bits of weights and state", counted(steps, "step")));
+    let (metrics, bits) = (group_digits(metrics), group_digits(bits));
+    terminal
+        .status("Same", format!("{}, {metrics} metrics, {bits} bits of weights and state", pluralize(steps, "step")));
     terminal.suggest(next);
     Ok(ExitStatus::Success)
 }

@@ -8,7 +8,7 @@ use clap::Args;
 use serde_json::json;
 use tunebox_foundation::environment;
 use tunebox_foundation::files::{self, FileError};
-use tunebox_foundation::format::{bytes, grouped};
+use tunebox_foundation::format::{bytes, group_digits};
 use tunebox_foundation::paths::{self, simplify};
 use tunebox_ranks::{Launch, find_launch};
 use tunebox_sandbox::{Limits, Profiler, Recorded};
@@ -318,10 +318,10 @@ impl GuestProfile {
             return Ok(());
         }
         files::write(&self.path, &bytes)?;
-        let (samples, calls) = (grouped(recorded.samples as u64), grouped(recorded.calls as u64));
+        let (samples, calls) = (group_digits(recorded.samples as u64), group_digits(recorded.calls as u64));
         let mut text = format!("{}  {samples} samples, {calls} calls to the host", self.path.display());
         if recorded.left_out > 0 {
-            text += &format!("; {} more were dropped", grouped(recorded.left_out as u64));
+            text += &format!("; {} more were dropped", group_digits(recorded.left_out as u64));
         }
         terminal.status("Profile", format!("{text}\nopen it at {VIEWER_URL}"));
         terminal.event(json!({

@@ -10,13 +10,13 @@ use indicatif::ProgressBar;
 use serde_json::json;
 use tunebox_foundation::explain::{Exit, Explain};
 use tunebox_foundation::files::{FileError, temporary_folder};
-use tunebox_foundation::format::{counted, duration};
+use tunebox_foundation::format::{duration, pluralize};
 use tunebox_package::Reference;
 use tunebox_package::home::home;
 use tunebox_training::plan::{fetch, open_package};
 use tunebox_training::{
-    Comparison, Event, Observer, Replay, RunSettings, UnconfirmedComponents, Verification, is_run, package_files,
-    readable, verify,
+    Comparison, Event, Observer, Replay, RunSettings, UnconfirmedComponents, Verification, is_run, list_read_files,
+    package_files, verify,
 };
 
 use crate::access::{Access, compile_run, computes_on_cpu};
@@ -83,7 +83,7 @@ impl Verify {
         (settings.offline, settings.compiling) = (global.offline, compile_settings()?);
         let mut access = Access::default();
         if global.supervised {
-            access.read = readable(&settings);
+            access.read = list_read_files(&settings);
             access.read.push(self.subject.clone());
         } else {
             fetch(&settings)?;
@@ -169,7 +169,7 @@ impl Verify {
             "event": "replayed", "same": replay.same(), "steps": replay.steps, "seconds": replay.seconds,
             "artifact": replay.artifact, "first-difference": replay.first_difference,
         }));
-        terminal.status("Replayed", format!("{} in {}", counted(replay.steps, "step"), duration(replay.seconds)));
+        terminal.status("Replayed", format!("{} in {}", pluralize(replay.steps, "step"), duration(replay.seconds)));
         if replay.same() {
             terminal.status("Same", "every metric of every step, and every bit of the artifact");
             terminal.suggest(chat_command(&self.subject));

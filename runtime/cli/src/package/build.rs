@@ -12,7 +12,7 @@ use tunebox_training::plan::no_effect_warning;
 
 use crate::terminal::progress::crate_counter;
 use crate::terminal::{Failure, Terminal, escape};
-use tunebox_foundation::format::counted;
+use tunebox_foundation::format::pluralize;
 
 /// The last paragraph of the long help of the commands that build.
 pub(crate) const BUILD_WARNING: &str = "Building runs code of the folder on this machine, outside of the sandbox: \
@@ -78,7 +78,7 @@ pub(crate) fn show_compiler_warnings(terminal: Terminal, warnings: &[Warning]) {
     }
     if !warnings.is_empty() {
         let rest = if warnings.len() > MAX_WARNINGS { "; `cargo check` or `mypy src` shows the others" } else { "" };
-        terminal.status("Compiled", format!("with {}{rest}", counted(warnings.len() as u64, "warning")));
+        terminal.status("Compiled", format!("with {}{rest}", pluralize(warnings.len() as u64, "warning")));
     }
 }
 

@@ -87,7 +87,7 @@ pub(crate) fn train_built_command(
     imports: &[String],
 ) -> String {
     let method = if is_elsewhere || folder.is_file() { component } else { folder };
-    let written = Reference::written(method);
+    let written = Reference::path_argument(method);
     let limits = RunSettings::limits_of_method(&written, &[]);
     let has_own = limits.is_ok_and(|limits| limits.component_bytes as u64 >= size);
     // Within its own limits none has to be raised.

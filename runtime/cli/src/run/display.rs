@@ -13,7 +13,7 @@ use super::plan::{show_rings, show_summary};
 use crate::browser::open_page;
 use crate::terminal::progress::step_bar;
 use crate::terminal::{Terminal, cut, width};
-use tunebox_foundation::format::{bytes, duration, grouped, number};
+use tunebox_foundation::format::{bytes, duration, group_digits, number};
 
 /// Shows the events of a run.
 pub(crate) struct RunDisplay {
@@ -308,7 +308,7 @@ fn format_table_row(event: &StepEvent, tokens_per_second: f64, is_training: bool
     let gradient = number(event.gradient_norm, 3, 9);
     let training = if is_training { format!("{gradient:>10}{:>10.2e}", event.rate) } else { String::new() };
     let peak = event.peak.map_or_else(String::new, bytes);
-    let speed = grouped(tokens_per_second.round() as u64);
+    let speed = group_digits(tokens_per_second.round() as u64);
     format!("{:>8}{values}{training}{speed:>10}{peak:>11}", event.step)
 }
 

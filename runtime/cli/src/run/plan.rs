@@ -10,7 +10,7 @@ use tunebox_training::{Plan, PlanSummary, RunSettings, active_rings};
 
 use crate::package::describe::{has_import, import_names};
 use crate::terminal::Terminal;
-use tunebox_foundation::format::{bytes, counted, grouped};
+use tunebox_foundation::format::{bytes, group_digits, pluralize};
 
 /// Returns the names of the active confinement rings (the system's limits on files, system calls and memory) around the
 /// process of a run. Empty for a run that writes a profile, which is not confined. `None` for a run whose method and
@@ -79,7 +79,7 @@ fn completions_note(count: Option<u64>) -> String {
 /// truncated. `resumed` is the step that the run resumes from.
 pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path, resumed: Option<u64>) {
     terminal.status("Run", folder.display());
-    let parameters = grouped(plan.parameters);
+    let parameters = group_digits(plan.parameters);
     terminal.status("Model", format!("{}, {}, {parameters} weights, on {}", plan.model, plan.family, plan.device));
     terminal.status("Method", method_text(plan, terminal.verbose));
     terminal.status("Data", data_text(plan));
@@ -93,7 +93,7 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
             Some(0) => String::new(),
             Some(gradient) => format!("; a gradient is {}", bytes(gradient)),
         };
-        let threads = counted(ranks.threads as u64, "thread");
+        let threads = pluralize(ranks.threads as u64, "thread");
         let text = format!(
             "{}, here with {threads}; each has the model and computes a share of the rows{learning}",
             ranks.count
@@ -111,7 +111,7 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
         ("truncated at the end", report.truncated),
     ];
     for (what, count) in notes.into_iter().filter(|(_, count)| *count > 0) {
-        terminal.note(format!("{} {what}", counted(count as u64, "record")));
+        terminal.note(format!("{} {what}", pluralize(count as u64, "record")));
     }
     if let Some(step) = resumed {
         let changed = plan.method_changed.then_some((plan.method.as_str(), plan.method_version.as_str()));
@@ -138,8 +138,8 @@ fn method_text(plan: &PlanSummary, verbose: bool) -> String {
 /// Formats the data file with its records and tokens, and how many of these are targets if weights are trained on
 /// targets.
 fn data_text(plan: &PlanSummary) -> String {
-    let (records, report) = (counted(plan.records as u64, "record"), &plan.report);
-    let (targets, all) = (grouped(report.targets as u64), grouped(report.tokens as u64));
+    let (records, report) = (pluralize(plan.records as u64, "record"), &plan.report);
+    let (targets, all) = (group_digits(report.targets as u64), group_digits(report.tokens as u64));
     let tokens = match report.targets {
         0 => format!("{all} tokens"),
         _ if plan.trainable == 0 => format!("{all} tokens"),
@@ -166,11 +166,11 @@ pub(crate) fn file_notes(report: &Report) -> Vec<String> {
         let weight = if file.weight == 1.0 { String::new() } else { format!(", weight {}", file.weight) };
         let share = 100.0 * examples(file) / all.max(1.0);
         let share = if files.len() < 2 { String::new() } else { format!(", {share:.1} % of the examples") };
-        format!("{}: {layout}{}{weight}{share}", file.name, counted(file.records, "record"))
+        format!("{}: {layout}{}{weight}{share}", file.name, pluralize(file.records, "record"))
     };
     let mut notes: Vec<String> = files.iter().take(SHOWN_FILES).map(note).collect();
     if files.len() > SHOWN_FILES {
-        notes.push(format!("{} more", counted((files.len() - SHOWN_FILES) as u64, "file")));
+        notes.push(format!("{} more", pluralize((files.len() - SHOWN_FILES) as u64, "file")));
     }
     notes
 }
@@ -187,11 +187,11 @@ fn resuming_text(step: u64, changed: Option<(&str, &str)>) -> String {
 
 /// Says that a resumed run has more steps than before, and what follows for its learning rate.
 fn extension_text(plan: &PlanSummary, before: u64) -> String {
-    let steps = format!("{} instead of {}", counted(plan.steps, "step"), grouped(before));
+    let steps = format!("{} instead of {}", pluralize(plan.steps, "step"), group_digits(before));
     if SCHEDULES_WITHOUT_END.contains(&plan.schedule.as_str()) {
         return steps;
     }
-    let (schedule, now) = (&plan.schedule, grouped(plan.steps));
+    let (schedule, now) = (&plan.schedule, group_digits(plan.steps));
     format!(
         "{steps}: from here on the schedule `{schedule}` counts {now}, so the rate goes on where it would be in such a run. \
          The weights are not those of a run of {now} steps from the beginning"
@@ -203,7 +203,7 @@ fn extension_text(plan: &PlanSummary, before: u64) -> String {
 fn training_text(plan: &PlanSummary) -> String {
     let batch =
         if plan.accumulation > 1 { format!("{} × {}", plan.batch, plan.accumulation) } else { plan.batch.to_string() };
-    let steps = if plan.steps == u64::from(ENDLESS) { "until Ctrl-C".into() } else { counted(plan.steps, "step") };
+    let steps = if plan.steps == u64::from(ENDLESS) { "until Ctrl-C".into() } else { pluralize(plan.steps, "step") };
     let steps = format!("batch {batch}, {steps}");
     if plan.trainable == 0 {
         let reason = if has_import(&plan.imports, "weights") {
@@ -221,7 +221,7 @@ fn training_text(plan: &PlanSummary) -> String {
         [] => format!("{} rank {}", plan.adapter, plan.rank),
         whole => format!("{} rank {} with whole {}", plan.adapter, plan.rank, whole.join(", ")),
     };
-    let trainable = grouped(plan.trainable);
+    let trainable = group_digits(plan.trainable);
     let optimizer = Some(plan.optimizer).filter(|kind| *kind != OptimizerKind::default());
     let optimizer = optimizer.map_or_else(String::new, |kind| format!("{kind}, "));
     let rate = format!("{optimizer}rate {:e} {}", plan.rate, schedule_text(&plan.schedule, plan.steps));
@@ -237,7 +237,7 @@ fn schedule_text(schedule: &str, steps: u64) -> String {
     if steps != u64::from(ENDLESS) || SCHEDULES_WITHOUT_END.contains(&schedule) {
         return schedule.to_owned();
     }
-    format!("{schedule} to step {}, in effect constant", grouped(steps))
+    format!("{schedule} to step {}, in effect constant", group_digits(steps))
 }
 
 #[cfg(test)]

@@ -8,7 +8,7 @@ use tunebox_compute::Device;
 use tunebox_compute::precision::Base;
 use tunebox_foundation::explain::Exit;
 use tunebox_foundation::files;
-use tunebox_foundation::format::{bytes, counted, duration, grouped, number};
+use tunebox_foundation::format::{bytes, duration, group_digits, number, pluralize};
 use tunebox_model::chat::Message;
 use tunebox_model::generate::Sampling;
 use tunebox_model::vectors::Vectors;
@@ -75,8 +75,8 @@ fn show_finished(terminal: Terminal, summary: &Summary, sample: Option<&SampleRe
     let loss = metric("loss").map_or(String::new(), |loss| format!(", loss {}", number(loss, 3, 12)));
     let accuracy = metric("accuracy").map_or(String::new(), |value| format!(", accuracy {value:.2}"));
     let is_early = summary.step < summary.total;
-    let of = if is_early { format!("{} of ", grouped(summary.step)) } else { String::new() };
-    let (steps, time) = (format!("{of}{}", counted(summary.total, "step")), duration(summary.seconds));
+    let of = if is_early { format!("{} of ", group_digits(summary.step)) } else { String::new() };
+    let (steps, time) = (format!("{of}{}", pluralize(summary.total, "step")), duration(summary.seconds));
     terminal.status("Done", format!("{steps} in {time}{loss}{accuracy}"));
     let files: Vec<String> = summary
         .written
@@ -239,7 +239,7 @@ impl SampleReport {
             &settings,
             Some(&rewards),
         )?;
-        terminal.status("Held out", format!("{}, each {}", counted(result.records as u64, "record"), result.shape));
+        terminal.status("Held out", format!("{}, each {}", pluralize(result.records as u64, "record"), result.shape));
         if result.figures.iter().any(|figure| figure.name == "margin") {
             terminal.status("", MARGIN_NOTE);
         }
@@ -250,9 +250,9 @@ impl SampleReport {
         Ok(())
     }
 
-    /// Opens what the run wrote, with labels: one policy with the adapter, or one of the edited model, labeled
-    /// `after`. For steering vectors two policies, steered at all layers with the negative and the positive recommended
-    /// scale, in this order, labeled with the scale. Fails if the run wrote none of these.
+    /// Opens the result of the run as policies with labels: the model with the adapter, or the edited model, labeled
+    /// `after`; for steering vectors two policies, steered at all layers with the negative and with the positive
+    /// recommended scale, labeled with the scale. Fails if the run wrote none of these.
     fn open_results(&self, folder: &Path, precision: Base) -> Result<Vec<LabeledPolicy>, Failure> {
         if folder.join("adapter_config.json").is_file() {
             return Ok(vec![("after".into(), open_policy(&self.model, Some(folder), precision)?)]);

@@ -4,7 +4,7 @@ pub(crate) mod page;
 pub(crate) mod template;
 
 use serde_json::{Map, Value};
-use tunebox_foundation::format::grouped;
+use tunebox_foundation::format::group_digits;
 use tunebox_training::configuration::{choices, schema, type_names};
 
 /// A table of a run file.
@@ -112,5 +112,5 @@ fn describe_values(schema: &Value) -> String {
 fn format_bound(value: f64) -> String {
     let is_whole = value.fract() == 0.0 && value.abs() < 1e16;
     let sign = if value < 0.0 { "-" } else { "" };
-    if is_whole { format!("{sign}{}", grouped(value.abs() as u64)) } else { value.to_string() }
+    if is_whole { format!("{sign}{}", group_digits(value.abs() as u64)) } else { value.to_string() }
 }

@@ -144,7 +144,7 @@ pub fn stated_media_type(bytes: &[u8]) -> Option<String> {
 
 /// Fails unless `found` is the media type `wanted`. Letter case and parameters after a semicolon do not count; `None`
 /// fails. `what` names the part in the error.
-pub fn media_type(what: &str, wanted: &str, found: Option<&str>) -> Result<(), Error> {
+pub fn check_media_type(what: &str, wanted: &str, found: Option<&str>) -> Result<(), Error> {
     let found = found.map_or("nothing", |found| found.split(';').next().unwrap_or_default().trim());
     if found.eq_ignore_ascii_case(wanted) {
         Ok(())

@@ -88,9 +88,9 @@ fn not_fetched(name: Option<String>, problem: &str) -> Error {
     build_error_because(format!("{name} cannot be fetched"), problem, hint)
 }
 
-/// Finds the name of the dependency that cargo cannot get in what it printed: what follows one of
-/// [`DEPENDENCY_MARKERS`], up to a backtick or a space. `None` if none of them is there, or if the name is empty or has
-/// a slash, as a URL.
+/// Finds the name of the dependency that cargo cannot download in cargo's output: the text after one of
+/// [`DEPENDENCY_MARKERS`], up to a backtick or a space. `None` if the output has none of these markers, or if the name
+/// is empty or contains a slash, as a URL does.
 fn unfetched_dependency(words: &str) -> Option<String> {
     let rest = DEPENDENCY_MARKERS.iter().find_map(|before| words.split_once(before)).map(|(_, rest)| rest)?;
     let name = rest.split(['`', ' ']).next()?;

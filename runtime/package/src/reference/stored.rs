@@ -75,9 +75,9 @@ pub(super) fn find_by_name(name: &str, project: &Path) -> Result<Option<Stored>,
     }
 }
 
-/// Finds the package that a lock entry pins: the same name, version, bytes and signer, if possible from the same
-/// source. If the store has no such package, returns one of the same name and version; the caller compares its bytes
-/// and signer with the lock. Errors: no package of that name and version.
+/// Finds the package that a lock entry pins: the same name, version, bytes and signer, preferably from the same source.
+/// If the store has no such package, returns a package with that name and version; the caller compares its bytes and
+/// signer with the lock. Errors: the store has no package with that name and version.
 fn find_pinned(locked: &Locked) -> Result<Stored, Error> {
     if let Some(pinned) = choose_pinned(list_packages()?, locked) {
         return Ok(pinned);

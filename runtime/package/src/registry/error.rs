@@ -82,7 +82,7 @@ pub(super) fn unauthorized(place: &str, registry: &str, login: Option<&Login>) -
         Some(Login::Password(..) | Login::Identity(_)) => {
             explain(format!("`{registry}` does not take the login"), hint)
         }
-        Some(Login::Unusable(problem)) => explain(wants, format!("fix that, or log in anew: {hint}")).with_why(problem),
+        Some(Login::Unusable(problem)) => explain(wants, format!("fix it, or log in again: {hint}")).with_why(problem),
         Some(Login::Withheld) => {
             let hint = format!("reach it encrypted, without `--plain-http`; {OWN_AUTHORITY}");
             let error = explain(format!("{wants}, and none is sent without encryption"), hint);

@@ -6,8 +6,8 @@ use std::path::Path;
 /// The longest name of a host, in bytes.
 const MAX_HOST_BYTES: usize = 253;
 
-/// The default ports with and without encryption, which a normalized name leaves out. Who controls one of them on a
-/// host controls the other, so both mean the same registry as far as trust is concerned.
+/// The default ports with and without encryption. A normalized name leaves them out: whoever controls one of these
+/// ports of a host controls the other, so trust treats both as the same registry.
 pub(super) const DEFAULT_PORTS: [u16; 2] = [443, 80];
 
 /// Docker Hub: its normalized name, all its names, and the host that answers requests.

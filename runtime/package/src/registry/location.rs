@@ -73,7 +73,7 @@ impl Location {
     /// Parses `registry/namespace/name`, optionally with `:VERSION` or `@VERSION`. The error says why it is none.
     fn parse_remote(text: &str) -> Result<Self, String> {
         if text.contains("://") {
-            return Err("a name in a registry stands without `https://`".into());
+            return Err("write a name in a registry without `https://`".into());
         }
         let missing = "it has no registry, namespace and name";
         let (registry, rest) = text.split_once('/').ok_or(missing)?;

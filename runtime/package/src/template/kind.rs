@@ -8,9 +8,9 @@ use crate::sources::Files;
 const SDK_OF_ENVIRONMENT: &str =
     "tunebox = { path = \".tunebox/sdk/rust\", version = \"0.1\", features = [\"environment\"] }\n";
 
-/// Replaces source, README and description in the `files` of a method called `name` by those of a verifier or
-/// environment in the same language, and adds its tests. `language` is the language's folder in the templates, such as
-/// `rust/`.
+/// Turns the template `files` of a method called `name` into the template of a verifier or an environment (`world`):
+/// replaces source, README and description, and adds tests. `language` is the folder of the language in the templates,
+/// such as `rust/`.
 pub(super) fn rewrite(files: &mut Files, name: &str, language: &str, world: World) {
     let kind = format!("kinds/{}/", world.name());
     let page = fill_template(&kind, name).remove("page.md").unwrap_or_default();

@@ -110,8 +110,8 @@ fn open_global(name: &str) -> Result<Library, libloading::Error> {
     unsafe { Library::new(name) }
 }
 
-/// Finds out which binary interface a library has: that of the standard if its file name begins with `libmpi_abi` and
-/// it reports a version of that interface, that of Open MPI if it has a variable of Open MPI, else that of MPICH.
+/// Determines the binary interface of a library: the standard ABI if its file name begins with `libmpi_abi` and it
+/// reports a version of that ABI; Open MPI if it has a variable of Open MPI; else MPICH.
 ///
 /// # Errors
 /// [`RankError::BadLibrary`] if the library lacks `MPI_Init_thread`.

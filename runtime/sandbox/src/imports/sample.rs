@@ -14,7 +14,7 @@ use super::data::row_bytes;
 use super::reward::DECODING_COPIES;
 use crate::bindings::sample::{Host, HostCompletions, HostSampler};
 use crate::completions::Completions;
-use crate::figures::grouped;
+use crate::figures::group_digits;
 use crate::printable::printable;
 use crate::refusal::ErrorCode;
 use crate::refusal::{Refusal, Result, ensure};
@@ -293,7 +293,7 @@ impl State {
     fn completion_count(&self, prompts: &Rows, sampling: &Sampling) -> Result<u64> {
         let rows = (prompts.count() as u64).saturating_mul(sampling.completions as u64);
         let limit = u64::from(self.limits.completions);
-        let (count, most) = (grouped(rows), grouped(limit));
+        let (count, most) = (group_digits(rows), group_digits(limit));
         let message = || format!("{count} completions in one call, at most {most} are written at once");
         ensure(rows <= limit, || Refusal::new(ErrorCode::OutOfBudget, message()))?;
         Ok(rows)

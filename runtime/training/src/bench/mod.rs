@@ -147,12 +147,12 @@ fn prepare(settings: &BenchSettings, folder: &Path, progress: &mut dyn FnMut(&st
     let given = run_settings(settings, &model, folder)?;
     if !settings.in_process && !given.is_all_built_in() {
         // A worker process would be timed with the pipe to it.
-        let what = "a benchmark runs in this process, and what is not built in belongs into a worker";
+        let what = "a benchmark runs in this process, where only built-in methods and verifiers may run";
         let hint = "`--in-process` measures it here, if you trust it";
         return Err(given.conflict("method.use", Underline::Value, what, hint));
     }
     let Some(dtype) = settings.dtype else { return Ok(given) };
-    progress("storing the model's weights anew");
+    progress("converting the model's weights");
     let stored = folder.join("stored");
     if !store_model(&given, dtype, &stored)? {
         return Ok(given);

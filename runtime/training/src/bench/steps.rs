@@ -25,7 +25,7 @@ use crate::run::run;
 pub struct Training {
     /// Speed of products of large matrices in 10⁹ operations per second.
     pub product_gflops: f64,
-    /// The number format of those products: that of activations.
+    /// The number format in which these products were computed: the format of activations.
     pub product_type: &'static str,
     /// Trained tokens per second.
     pub tokens_per_second: f64,

@@ -73,7 +73,7 @@ impl Identity {
     /// tokens only if the data file is the same.
     pub(crate) fn differences(&self, now: &Self) -> Vec<String> {
         let mut compared = vec![
-            (self.version == now.version, format!("it was begun by tunebox {}, this is {}", self.version, now.version)),
+            (self.version == now.version, format!("it was started by tunebox {}, not {}", self.version, now.version)),
             (self.verifiers == now.verifiers, "the verifiers are others".into()),
             (self.environment == now.environment, "the environment is another".into()),
             (self.model == now.model, "the weights of the model are others".into()),

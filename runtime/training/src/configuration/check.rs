@@ -236,8 +236,8 @@ impl Check<'_> {
         }
     }
 
-    /// Checks a number against the bounds of the schema ([`BOUNDS`]), those that it has. Accepts values that are no
-    /// numbers.
+    /// Checks a number against the bounds in its schema (the keywords of [`BOUNDS`]), and adds a problem that names all
+    /// bounds if one is violated. Does nothing if the schema has no bounds or the value is no number.
     fn check_range(&mut self, path: &str, schema: &Value, value: &Value) {
         let Some(number) = value.as_f64() else { return };
         let bounds = BOUNDS.iter().filter_map(|(key, words, test)| Some((schema[*key].as_f64()?, words, test)));

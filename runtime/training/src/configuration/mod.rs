@@ -110,7 +110,7 @@ pub struct RunSettings {
 impl RunSettings {
     /// Plans the run for this many ranks, without a connection to them.
     pub fn plan_for_ranks(&mut self, count: usize) {
-        self.ranks = RankGroup::planned(count);
+        self.ranks = RankGroup::for_planning(count);
     }
 
     /// Reads a run file and applies every `--set` in order. Paths in the file are relative to its folder, whose
@@ -133,8 +133,8 @@ impl RunSettings {
         Ok(settings)
     }
 
-    /// Sets the folder and the name of the run to those of the folder that the run file lies in, the folder of a run. If
-    /// that was moved or copied, the file still names the place where the run began. What a `--set` gives stays.
+    /// Sets the folder and the name of the run to those of the folder that the run file lies in, the folder of a run.
+    /// If that was moved or copied, the file still names the place where the run began. What a `--set` gives stays.
     fn follow_moved_run(&mut self) {
         let here = resolve(self.project());
         let (Some(runs), Some(name)) = (here.parent(), here.file_name().and_then(|name| name.to_str())) else { return };

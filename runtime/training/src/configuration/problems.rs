@@ -39,10 +39,10 @@ pub(super) fn locate(problems: Vec<Problem>, document: &Document) -> Vec<Error> 
 
 /// Joins the errors of one check to one error: the first of them, with the others as its further errors. Errors with a
 /// line of the run file come first, sorted by position. Equal errors count once, and at most [`MAX_SHOWN`] are shown.
-/// An error with another exit code than that of wrong usage is returned alone.
+/// An error whose exit code is not the one of wrong usage is returned alone. `Ok` without errors.
 ///
 /// # Errors
-/// The joined error, if there is an error.
+/// The joined error.
 pub(crate) fn join(mut errors: Vec<Error>) -> Result<(), Error> {
     if let Some(other) = errors.iter().position(|error| error.exit() != Exit::Usage) {
         return Err(errors.swap_remove(other));

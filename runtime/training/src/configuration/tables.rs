@@ -54,8 +54,8 @@ pub struct RunFile {
 }
 
 impl RunFile {
-    /// The values of the key `use` of the components, for changing them: that of the method, those of the verifiers
-    /// that are no reward models, that of the environment.
+    /// Returns the values of the key `use` for changing them: of the method, of each verifier that is no reward model,
+    /// and of the environment.
     pub(super) fn components_mut(&mut self) -> impl Iterator<Item = &mut String> {
         let verifiers = self.verifier.iter_mut().filter(|verifier| verifier.reward_model().is_none());
         let verifiers = verifiers.map(|verifier| &mut verifier.r#use);

@@ -134,8 +134,8 @@ impl Layout {
         self.shape
     }
 
-    /// Says which columns are read as what, such as `Alpaca layout (instruction, input, output) read as prompt and
-    /// completion`.
+    /// Describes the conversion: the columns that are read and the fields that they become, as in `Alpaca layout
+    /// (instruction, input, output) read as prompt and completion`.
     pub(super) fn describe(&self) -> String {
         let mut columns: Vec<&str> = self.columns.iter().map(|(_, column)| *column).collect();
         if let Some(context) = self.context {

@@ -208,8 +208,9 @@ struct Chunks<'a> {
 }
 
 impl Chunks<'_> {
-    /// Adds a record, and passes the chunk on if it is full. Fails if the sink does, if the record has
-    /// [`MAX_RECORD_BYTES`] or more, and if all records together have more bytes than the size of the file explains.
+    /// Adds a record to the chunk, and passes the chunk on to the sink if it is full. Errors: the sink fails, the
+    /// record has [`MAX_RECORD_BYTES`] or more, or all records together have more bytes than a file of this size can
+    /// unpack to.
     fn push(&mut self, line: Line) -> Result<(), Error> {
         let length = line.text.as_ref().map_or(0, Vec::len);
         if length as u64 >= MAX_RECORD_BYTES {

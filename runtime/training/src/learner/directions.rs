@@ -47,7 +47,7 @@ pub(crate) fn restore(folder: &Path) -> Result<BTreeMap<usize, Direction>, Error
     }
     let vectors = Vectors::load(&path)?;
     let text = |name: &str| vectors.metadata.get(name).map_or("", String::as_str);
-    let known = (Site::named(text("site")), Token::named(text("token")), text("scale").parse().ok());
+    let known = (Site::from_name(text("site")), Token::from_name(text("token")), text("scale").parse().ok());
     let (Some(site), Some(token), Some(coefficient)) = known else {
         return Err(damaged(&path, "its directions do not say where they were read"));
     };

@@ -23,7 +23,7 @@ use super::optimizer::{check_device, optimizer_settings};
 use super::planned::{Plan, PlanSummary, PlannedRun, build_summary};
 use super::problems::check_settings;
 use super::reward::{open_reward_models, reward_bytes};
-use super::schedule::schedule_of_peak;
+use super::schedule::schedule_with_peak;
 use super::verifier::{compile_verifiers, load_verifiers};
 use crate::configuration::{RunSettings, Underline};
 use crate::cost::Meter;
@@ -215,13 +215,13 @@ fn create_sampler(settings: &RunSettings, destination: &Destination, data: &Data
 
 /// Builds the learning-rate settings of a run of this length. Without `train.rate`, the peak is the usual rate of
 /// records of `shape` for an adapter or for all weights ([`Shape::usual_rate`]). A warmup given as a share is computed
-/// from the steps planned at the start. Errors: those of [`schedule_of_peak`].
+/// from the steps planned at the start. Errors: those of [`schedule_with_peak`].
 fn learning_rate(settings: &RunSettings, policy: &Policy, shape: Shape, length: Length) -> Result<LearningRate, Error> {
     let train = &settings.file.train;
     let peak = train.rate.unwrap_or_else(|| shape.usual_rate(!policy.adapter().is_full()));
     Ok(LearningRate {
         peak,
-        schedule: schedule_of_peak(settings, peak)?,
+        schedule: schedule_with_peak(settings, peak)?,
         warmup: train.warmup.updates(length.planned_at(0)),
         length,
         clip: train.clip,

@@ -60,9 +60,9 @@ pub(super) fn choose_folder(settings: &RunSettings, method: &str, known: &Identi
 /// settings; the hint then proposes `--resume`.
 pub(crate) fn run_exists(name: &str, folder: &Path, can_resume: bool) -> Error {
     let hint = if can_resume {
-        "`--resume` goes on with it; another `--name` starts anew"
+        "`--resume` continues it; another `--name` starts a new run"
     } else {
-        "another `--name` starts anew; without one, runs get the name of their method and a number"
+        "another `--name` starts a new run; without one, runs get the name of their method and a number"
     };
     path_error(folder, format!("the run `{name}` exists already"), "a run never writes over another", hint)
 }

@@ -9,20 +9,21 @@ use super::folder::check_run_name;
 use super::method::{component_problems, imports, own_update_problems};
 use super::model::check_full_training;
 use super::optimizer::optimizer_problems;
+use super::parse_schedule::parse_schedule;
 use super::reward::reward_problems;
-use super::schedule::schedule;
 use super::teachers::teacher_problems;
 use super::trust::open_package;
 use crate::configuration::{RunSettings, Underline, join};
 use crate::error::Error;
 
-/// Returns all problems of the settings: combinations that are refused, a component that cannot be found or read,
-/// settings that it does not take, a method that learns from rewards in a run without a verifier or an environment, and
-/// one that samples nothing in a run with an environment. Says nothing about a component whose name is empty, and
-/// nothing of method and optimizer if the method runs as the processes of its author.
+/// Returns all problems of the settings that can be found without opening model or data: settings that contradict each
+/// other, a component (method, verifier or environment) that cannot be opened, settings that it does not take, a method
+/// that learns from rewards in a run without a verifier or an environment, a method that samples nothing in a run with
+/// an environment, and a method with a teacher too many or too few. Skips a component whose name is empty, and method
+/// and optimizer if the method runs as processes of its author.
 pub(crate) fn setting_problems(settings: &RunSettings) -> Vec<Error> {
     let mut problems: Vec<Error> = [
-        schedule(settings).err(),
+        parse_schedule(settings).err(),
         check_full_training(settings).err(),
         check_one_adapter(settings).err(),
         check_reference(settings).err(),

@@ -80,8 +80,8 @@ pub(crate) fn reward_sources(settings: &RunSettings) -> Vec<Source> {
     settings.verifier_numbers(true).filter_map(|number| find_source(settings, number).ok()).collect()
 }
 
-/// Lists the folders of all reward models of a run, without reading anything in those of this machine. Fetches those of
-/// the hub that are not present, unless the run is offline, and leaves out those that cannot be fetched.
+/// Lists the folders of all reward models of a run. Does not read the folders on this machine. Downloads missing models
+/// of the hub, unless the run is offline, and leaves out models that cannot be downloaded.
 pub(crate) fn reward_folders(settings: &RunSettings) -> Vec<PathBuf> {
     let folder = |(number, name): (usize, String)| match PathBuf::from(name) {
         path if path.exists() => Some(path),

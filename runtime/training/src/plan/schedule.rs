@@ -1,18 +1,18 @@
 //! The learning-rate schedule of a run, from `train.schedule` and `train.min-rate`.
 
-use tunebox_compute::schedule::Schedule;
+use tunebox_compute::parse_schedule::Schedule;
 use tunebox_foundation::explain::Explanation;
 
 use crate::configuration::{RunSettings, Underline, meant_choice_hint};
 use crate::error::Error;
 
 /// Reads the schedule that `train.schedule` names. The least rate is the share of the peak that the name gives;
-/// [`schedule_of_peak`] replaces it by `train.min-rate`.
+/// [`schedule_with_peak`] replaces it by `train.min-rate`.
 ///
 /// # Errors
 /// An unknown schedule, located at `train.schedule`; `train.min-rate` beside a schedule without a least rate, or beside
 /// a share.
-pub(super) fn schedule(settings: &RunSettings) -> Result<Schedule, Error> {
+pub(super) fn parse_schedule(settings: &RunSettings) -> Result<Schedule, Error> {
     let text = &settings.file.train.schedule;
     let schedule: Schedule = text.parse().map_err(|error: tunebox_compute::Error| {
         let name = text.split(':').next().unwrap_or_default();
@@ -42,9 +42,9 @@ pub(super) fn schedule(settings: &RunSettings) -> Result<Schedule, Error> {
 /// Reads the schedule of a run with the peak rate `peak`; `train.min-rate` becomes a share of it.
 ///
 /// # Errors
-/// Those of [`schedule`], and a `train.min-rate` above the peak.
-pub(super) fn schedule_of_peak(settings: &RunSettings, peak: f64) -> Result<Schedule, Error> {
-    let schedule = schedule(settings)?;
+/// Those of [`parse_schedule`], and a `train.min-rate` above the peak.
+pub(super) fn schedule_with_peak(settings: &RunSettings, peak: f64) -> Result<Schedule, Error> {
+    let schedule = parse_schedule(settings)?;
     let Some(least) = settings.file.train.min_rate else { return Ok(schedule) };
     schedule.with_floor(least / peak).map_err(|_| {
         let what = format!("`train.min-rate` is {least}, above the peak rate {peak}");
@@ -71,7 +71,7 @@ mod tests {
             [1.935297603e-4, 1.751040764e-4, 1.475280918e-4, 1.15e-4, 8.247190825e-5, 5.48959236e-5, 3.647023974e-5];
         for (name, before) in [("cosine", &[0.0, 1e-4, 2e-4][..]), ("cosine-warmup", &[1e-4, 2e-4])] {
             let settings = settings(&[&format!("train.schedule={name}-with-min-rate"), "train.min-rate=3e-5"]);
-            let schedule = schedule_of_peak(&settings, 2e-4).unwrap();
+            let schedule = schedule_with_peak(&settings, 2e-4).unwrap();
             for (step, wanted) in before.iter().chain(&line).chain(&[3e-5]).enumerate() {
                 let found = 2e-4 * schedule.factor(step as u64, 2, 10);
                 assert!((found - wanted).abs() < 1e-12, "{name} at step {step}: {found:e} for {wanted:e}");
@@ -91,7 +91,7 @@ mod tests {
             ("linear-with-min-rate", "`train.min-rate` is 0.001, above the peak rate 0.0002"),
         ] {
             let settings = settings(&[&format!("train.schedule={name}"), "train.min-rate=1e-3"]);
-            let error = schedule_of_peak(&settings, 2e-4).unwrap_err();
+            let error = schedule_with_peak(&settings, 2e-4).unwrap_err();
             assert_eq!(error.to_string(), wanted);
             assert!(error.hint().is_some());
         }

@@ -79,7 +79,7 @@ fn check_vocabulary(settings: &RunSettings, number: usize, model: &Model, teache
     let spelling = |token: Option<String>| token.map_or_else(|| "no token".into(), |token| format!("`{token}`"));
     let what = format!("teacher `{}` has another vocabulary than the model", settings.file.teacher[number].name);
     let why = format!("id {id} is {} there and {} here", spelling(other.token(id)), spelling(own.token(id)));
-    let hint = "a teacher reads the very tokens that the model learns: take a model of the same family";
+    let hint = "a teacher scores the same tokens that the model learns: use a model of the same family";
     let problem = Explanation::new("config", what).with_why(why).with_hint(hint);
     Err(settings.error(&path_key(number), Underline::Value, problem))
 }

@@ -249,12 +249,12 @@ impl Connection {
             .with_hint("start all ranks with the same program, files and settings, on one kind of processor")
     }
 
-    /// Ends the run on this rank: tells the other ranks how it ended here, and waits for them. Returns `result`, or the
-    /// failure of another rank in the place of a success. `explain` gives the explanation and the exit code of an
-    /// error.
+    /// Ends the run on this rank: tells the other ranks how it ended here, and waits for them. Returns `result`, but
+    /// the failure of another rank if `result` is a success and that rank failed. `explain` converts an error to an
+    /// explanation and an exit code.
     ///
     /// # Errors
-    /// The error in `result`, else that of a rank that failed or does not answer.
+    /// The error in `result`, else the failure of another rank, or a rank that does not answer.
     pub fn finish<T, E: From<Error>>(
         &mut self,
         result: Result<T, E>,

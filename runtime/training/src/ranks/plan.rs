@@ -16,12 +16,11 @@ use crate::lock::write::system_name;
 use crate::observer::StepEvent;
 use crate::plan::{Plan, plan};
 
-/// Plans the run of these settings on this rank, and compares the plan with those of the other ranks. A run that is
-/// resumed is planned by rank 0 first; then rank 0 sends the files of its folder to the other ranks. A process alone
-/// only plans.
+/// Plans a run on this rank, and compares the plan with the plans of the other ranks. Rank 0 plans a resumed run first,
+/// and sends the files of its folder to the other ranks. In a run of one process only plans.
 ///
 /// # Errors
-/// Those of [`plan`], and a rank that failed or plans another run.
+/// The errors of [`plan`], and a rank that failed or plans another run.
 pub(crate) fn plan_on_ranks(mut settings: RunSettings) -> Result<Plan, Error> {
     let ranks = settings.ranks.clone();
     if !ranks.are_several() {

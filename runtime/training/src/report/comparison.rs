@@ -5,13 +5,13 @@ use std::path::PathBuf;
 
 use serde::Serialize;
 use serde_json::{Value, json};
-use tunebox_foundation::format::{bytes, counted, duration, grouped};
+use tunebox_foundation::format::{bytes, duration, group_digits, pluralize};
 
 use super::content::Content;
-use super::figures::{figure, readable};
+use super::figures::{figure, metric_label};
 use super::html;
 use super::plot::{Line, Plot};
-use super::text::{short, shown};
+use super::text::{printable_lines, short};
 use super::verdict::goal;
 use crate::checkpoint::reject_links;
 use crate::error::Error;
@@ -116,7 +116,7 @@ impl Difference {
         let short_value = |value: &Option<String>| match value.as_deref() {
             None => "–".to_owned(),
             Some(value) if is_digest(value) => format!("{}…", &value[..12]),
-            Some(value) => shown(value, MAX_CELL),
+            Some(value) => printable_lines(value, MAX_CELL),
         };
         self.values.iter().map(short_value).collect()
     }
@@ -220,11 +220,11 @@ fn render(contents: &[Content], runs: &[ComparedRun], differences: &[Difference]
     let main = runs.iter().find_map(|run| run.goal).filter(|goal| names.iter().any(|name| name == goal));
     let others = names.iter().filter(|name| Some(name.as_str()) != main);
     let columns: Vec<&String> = main_columns(&names);
-    let setting = |one: &Difference| json!({ "key": shown(&one.key, MAX_CELL), "shown": one.short_values() });
-    let heads = ["state", "steps"].map(str::to_owned).into_iter().chain(columns.iter().map(|name| readable(name)));
+    let setting = |one: &Difference| json!({ "key": printable_lines(&one.key, MAX_CELL), "shown": one.short_values() });
+    let heads = ["state", "steps"].map(str::to_owned).into_iter().chain(columns.iter().map(|name| metric_label(name)));
     let page = json!({
-        "title": format!("{} compared", counted(runs.len() as u64, "run")),
-        "subtitle": runs.iter().map(|run| shown(&run.name, MAX_CELL)).collect::<Vec<_>>().join(", "),
+        "title": format!("{} compared", pluralize(runs.len() as u64, "run")),
+        "subtitle": runs.iter().map(|run| printable_lines(&run.name, MAX_CELL)).collect::<Vec<_>>().join(", "),
         "columns": heads.chain(["tokens/s", "time", "peak memory"].map(str::to_owned)).collect::<Vec<_>>(),
         "runs": runs.iter().enumerate().map(|(at, run)| run_row(at, run, &columns)).collect::<Vec<_>>(),
         "settings": differences.iter().map(setting).collect::<Vec<_>>(),
@@ -258,21 +258,23 @@ fn main_columns(names: &[String]) -> Vec<&String> {
 fn run_row(color: usize, run: &ComparedRun, columns: &[&String]) -> Value {
     let dash = || "–".to_owned();
     let steps = run.planned.filter(|planned| *planned != run.steps);
-    let steps =
-        steps.map_or_else(|| grouped(run.steps), |planned| format!("{} of {}", grouped(run.steps), grouped(planned)));
+    let steps = steps.map_or_else(
+        || group_digits(run.steps),
+        |planned| format!("{} of {}", group_digits(run.steps), group_digits(planned)),
+    );
     let values = columns.iter().map(|name| run.metric(name).map_or_else(dash, |metric| short(metric.last)));
     let state = if run.finished { "finished" } else { "not finished" };
     let speed = run.tokens_per_second.map_or_else(dash, |speed| short(speed.round()));
     let peak = run.peak_bytes.map_or_else(dash, bytes);
     let cells = [state.to_owned(), steps].into_iter().chain(values).chain([speed, duration(run.seconds), peak]);
-    json!({ "color": color, "name": shown(&run.name, MAX_CELL), "cells": cells.collect::<Vec<_>>() })
+    json!({ "color": color, "name": printable_lines(&run.name, MAX_CELL), "cells": cells.collect::<Vec<_>>() })
 }
 
 /// The plot of a metric with the lines of all runs that report it, each in the color of its run.
 fn plot(contents: &[Content], runs: &[ComparedRun], name: &str, is_main: bool) -> Plot {
     let line = |(color, (content, run)): (usize, (&Content, &ComparedRun))| {
-        Some(Line { label: shown(&run.name, 40), color, points: content.series(name)?.points() })
+        Some(Line { label: printable_lines(&run.name, 40), color, points: content.series(name)?.points() })
     };
     let lines = contents.iter().zip(runs).enumerate().filter_map(line).collect();
-    Plot { title: readable(name), lines, is_main }
+    Plot { title: metric_label(name), lines, is_main }
 }

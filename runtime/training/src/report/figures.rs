@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 use super::content::Content;
 use super::plot::{Line, Plot, spaced_steps};
 use super::series::Point;
-use super::text::{short, shown};
+use super::text::{printable_lines, short};
 use super::verdict::Goal;
 
 /// The sizes of a plot among others, and of the main plot on a wide and on a narrow screen.
@@ -28,16 +28,17 @@ pub(super) fn plots_of(content: &Content, goal: Option<Goal>) -> (Option<Plot>, 
     let mut taken: Vec<&str> = LAST.iter().map(|(name, _)| *name).collect();
     let main = goal.filter(|goal| content.series(goal.name).is_some_and(|series| series.count() > 1)).map(|goal| {
         taken.extend([goal.name, goal.validation]);
-        let lines = [goal.name, goal.validation].into_iter().filter_map(|name| line(content, name, &readable(name)));
+        let lines =
+            [goal.name, goal.validation].into_iter().filter_map(|name| line(content, name, &metric_label(name)));
         let lines = lines.enumerate().map(|(color, line)| Line { color, ..line }).collect();
-        Plot { title: readable(goal.name), lines, is_main: true }
+        Plot { title: metric_label(goal.name), lines, is_main: true }
     });
     let names = content.series.iter().map(|(name, _)| name.as_str()).filter(|name| !taken.contains(name));
     let is_training = content.figures.as_ref().is_none_or(|figures| figures.trainable > 0);
     let last = LAST.iter().map(|(name, _)| *name).filter(|name| is_training || *name != "rate");
     let names = names.chain(last);
     let mut plots: Vec<Plot> =
-        names.filter_map(|name| single_line_plot(line(content, name, &readable(name))?)).collect();
+        names.filter_map(|name| single_line_plot(line(content, name, &metric_label(name))?)).collect();
     plots.extend(content.peak.as_ref().and_then(|peak| {
         let points = peak.points().into_iter().chain([(content.step as f64, peak.last.1)]);
         single_line_plot(memory_line(points.collect()))
@@ -66,9 +67,9 @@ fn memory_line(points: Vec<Point>) -> Line {
 
 /// The name of a metric as people write it: a title of [`LAST`], or the name with spaces for hyphens, cut after 80
 /// bytes and safe to show.
-pub(super) fn readable(name: &str) -> String {
+pub(super) fn metric_label(name: &str) -> String {
     let title = LAST.iter().find(|(known, _)| *known == name).map(|(_, title)| (*title).to_owned());
-    title.unwrap_or_else(|| shown(&name.replace('-', " "), 80))
+    title.unwrap_or_else(|| printable_lines(&name.replace('-', " "), 80))
 }
 
 /// Draws a plot for the templates, with its title, legend and table of numbers; the main one in two sizes, for wide and

@@ -30,6 +30,6 @@ pub(super) fn render(template: &str, page: &Value) -> String {
     let added = TEMPLATES.into_iter().try_for_each(|(name, text)| environment.add_template(name, text));
     let rendered = added.and_then(|()| environment.get_template(template)?.render(Serde(page)));
     rendered.unwrap_or_else(|error| {
-        format!("<!doctype html><title>tunebox</title><p>{}", super::text::attribute(&error.to_string()))
+        format!("<!doctype html><title>tunebox</title><p>{}", super::text::escape_markup(&error.to_string()))
     })
 }

@@ -80,7 +80,7 @@ impl<'a> Reporter<'a> {
     fn give_up(&mut self, error: &Error) {
         self.live = None;
         let why = error.why().map_or_else(String::new, |why| format!(": {why}"));
-        self.inner.event(&Event::Warning { text: format!("the run goes on without a report: {error}{why}") });
+        self.inner.event(&Event::Warning { text: format!("the run continues without a report: {error}{why}") });
     }
 }
 

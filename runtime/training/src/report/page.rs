@@ -1,12 +1,12 @@
 //! The page of one run, from what its folder says.
 
 use serde_json::{Value, json};
-use tunebox_foundation::format::{bytes, counted, duration, grouped};
+use tunebox_foundation::format::{bytes, duration, group_digits, pluralize};
 
 use super::content::{Content, Dated};
 use super::figures::{figure, plots_of};
 use super::html;
-use super::text::{short, shown};
+use super::text::{printable_lines, short};
 use super::verdict::{Goal, goal, judge};
 use crate::cost::Cost;
 use crate::observer::Sample;
@@ -48,13 +48,15 @@ impl State {
 /// Renders the page of a run in this state as HTML. A browser loads the page of a running run again every few seconds.
 pub(super) fn render(content: &Content, state: &State) -> String {
     let is_running = *state == State::Running;
-    let name = shown(&content.name(), MAX_CELL);
+    let name = printable_lines(&content.name(), MAX_CELL);
     let total = content.planned_steps();
     let progress = match total {
-        Some(total) => format!("step {} of {}", grouped(content.step), grouped(total)),
-        None => format!("step {}", grouped(content.step)),
+        Some(total) => format!("step {} of {}", group_digits(content.step), group_digits(total)),
+        None => format!("step {}", group_digits(content.step)),
     };
     let (main_plot, plots) = plots_of(content, goal(content));
+    let closing: Vec<_> =
+        content.closing.iter().map(|(name, value)| (printable_lines(name, 80), short(*value))).collect();
     let page = json!({
         "title": format!("{name}: {}, {progress}", state.name()),
         "refresh": is_running.then_some(REFRESH_SECONDS),
@@ -64,7 +66,7 @@ pub(super) fn render(content: &Content, state: &State) -> String {
         "subtitle": subtitle(content),
         // The finished steps in percent.
         "share": total.filter(|_| is_running).map(|total| 100 * content.step / total.max(1)),
-        "failure": if let State::Failed(why) = state { Some(shown(why, 4000)) } else { None },
+        "failure": if let State::Failed(why) = state { Some(printable_lines(why, 4000)) } else { None },
         "verdict": judge(content, is_running),
         "tiles": tiles(content, is_running),
         "main_plot": main_plot.as_ref().map(figure),
@@ -72,10 +74,10 @@ pub(super) fn render(content: &Content, state: &State) -> String {
         "warnings": items(&content.warnings),
         "answers": answers(content, state),
         "completions": groups(&content.completions),
-        "closing": content.closing.iter().map(|(name, value)| (shown(name, 80), short(*value))).collect::<Vec<_>>(),
+        "closing": closing,
         "plan": plan_rows(content),
         "facts": facts(content),
-        "run_file": shown(&content.run_file, 64 << 10),
+        "run_file": printable_lines(&content.run_file, 64 << 10),
         "log": items(&content.log),
     });
     html::render("report.html", &page)
@@ -83,14 +85,14 @@ pub(super) fn render(content: &Content, state: &State) -> String {
 
 /// Returns the line below the title: method, version and model, and the number of records with the name of their data.
 fn subtitle(content: &Content) -> String {
-    let text = |key: &str| shown(&content.text(key), MAX_CELL);
+    let text = |key: &str| printable_lines(&content.text(key), MAX_CELL);
     let records = content.text("data.records").parse().unwrap_or(0);
     format!(
         "{} {} on {}, {} from {}",
         text("method.name"),
         text("method.version"),
         text("model.name"),
-        counted(records, "record"),
+        pluralize(records, "record"),
         text("data.name"),
     )
 }
@@ -98,8 +100,10 @@ fn subtitle(content: &Content) -> String {
 /// The figures on the first screen, each with a label and a note: main metric, validation, accuracy, speed, time and
 /// memory, as far as they are known.
 fn tiles(content: &Content, is_running: bool) -> Vec<Value> {
-    let tile =
-        |label: &str, value: String, note: String| json!({ "label": shown(label, 80), "value": value, "note": note });
+    let tile = |label: &str, value: String, note: String| {
+        let label = printable_lines(label, 80);
+        json!({ "label": label, "value": value, "note": note })
+    };
     let mut tiles = Vec::new();
     if let Some(Goal { name, validation, is_more_better }) = goal(content) {
         tiles.extend(content.series(name).map(|series| {
@@ -142,7 +146,7 @@ fn time_note(content: &Content, is_running: bool) -> String {
 
 /// Converts lines for the page, each with its step and cut to [`MAX_TEXT`] bytes.
 fn items(lines: &Dated<String>) -> Vec<Value> {
-    lines.iter().map(|(step, text)| json!({ "step": step, "text": shown(text, MAX_TEXT) })).collect()
+    lines.iter().map(|(step, text)| json!({ "step": step, "text": printable_lines(text, MAX_TEXT) })).collect()
 }
 
 /// Pairs the first answers with the last, for at most four prompts, with a note on their steps. An answer without a
@@ -155,19 +159,20 @@ fn answers(content: &Content, state: &State) -> Value {
     };
     let missing = if *state == State::Running { "at the end of the run" } else { "the run did not finish" };
     let list = before.iter().enumerate().map(|(at, answer)| {
-        let after = last.and_then(|(_, answers)| answers.get(at)).map(|answer| shown(&answer.answer, MAX_TEXT));
+        let after =
+            last.and_then(|(_, answers)| answers.get(at)).map(|answer| printable_lines(&answer.answer, MAX_TEXT));
         json!({
-            "prompt": shown(&answer.prompt, MAX_TEXT),
-            "before": shown(&answer.answer, MAX_TEXT),
-            "when": last.map_or_else(|| "after".into(), |(step, _)| format!("after step {}", grouped(*step))),
+            "prompt": printable_lines(&answer.prompt, MAX_TEXT),
+            "before": printable_lines(&answer.answer, MAX_TEXT),
+            "when": last.map_or_else(|| "after".into(), |(step, _)| format!("after step {}", group_digits(*step))),
             "after": after.unwrap_or_else(|| missing.into()),
-            "wanted": answer.wanted.as_ref().map(|text| shown(text, MAX_TEXT)),
+            "wanted": answer.wanted.as_ref().map(|text| printable_lines(text, MAX_TEXT)),
         })
     });
     let note = format!(
         "The likeliest answers, cut after {} tokens, before step {} and at the end.",
         crate::answers::MAX_TOKENS,
-        grouped(first + 1)
+        group_digits(first + 1)
     );
     json!({ "note": note, "list": list.take(4).collect::<Vec<_>>() })
 }
@@ -183,15 +188,16 @@ fn groups(completions: &Dated<Vec<Sample>>) -> Vec<Value> {
         let mut before = None;
         let part = |sample: &Sample| {
             let is_new = before.replace(sample.prompt.clone()).as_ref() != Some(&sample.prompt);
-            let verdicts = sample.verdicts.iter().map(|(name, value)| format!("{} {}", shown(name, 80), short(*value)));
+            let verdicts =
+                sample.verdicts.iter().map(|(name, value)| format!("{} {}", printable_lines(name, 80), short(*value)));
             let tone = match sample.reward {
                 Some(reward) if low < high && reward >= high => "good",
                 Some(reward) if low < high && reward <= low => "bad",
                 _ => "",
             };
             json!({
-                "prompt": if is_new { shown(&sample.prompt, MAX_TEXT) } else { String::new() },
-                "completion": shown(&sample.completion, MAX_TEXT),
+                "prompt": if is_new { printable_lines(&sample.prompt, MAX_TEXT) } else { String::new() },
+                "completion": printable_lines(&sample.completion, MAX_TEXT),
                 "reward": sample.reward.map_or_else(|| "–".into(), short),
                 "tone": tone,
                 "verdicts": verdicts.collect::<Vec<_>>().join(", "),
@@ -202,12 +208,12 @@ fn groups(completions: &Dated<Vec<Sample>>) -> Vec<Value> {
     completions.iter().rev().take(MAX_GROUPS).map(group).collect()
 }
 
-/// The table of plan and outcome: steps, time and cost, and once the figures of the run are known also epochs, memory,
-/// learning rate and tokens. Each row has a name, what was planned, and what came out so far; a dash for what is not
-/// known.
+/// Returns the rows of the table of plan and outcome. Each row has a name, the planned value and the value so far, or a
+/// dash for an unknown value. The rows are steps, time and cost, and, once the figures of the run are known, epochs,
+/// memory, learning rate and tokens.
 fn plan_rows(content: &Content) -> Vec<(&'static str, String, String)> {
-    let total = content.planned_steps().map_or_else(|| "until it is stopped".into(), grouped);
-    let mut rows = vec![("steps", total, grouped(content.step))];
+    let total = content.planned_steps().map_or_else(|| "until it is stopped".into(), group_digits);
+    let mut rows = vec![("steps", total, group_digits(content.step))];
     if let Some(figures) = &content.figures {
         let per_epoch = figures.steps_per_epoch.max(1) as f64;
         let epochs = |steps: u64| short(steps as f64 / per_epoch);
@@ -221,8 +227,9 @@ fn plan_rows(content: &Content) -> Vec<(&'static str, String, String)> {
         if figures.trainable > 0 {
             rows.push(("learning rate", format!("{} at most", short(figures.rate)), rate));
         }
-        let data = format!("{} in the data, {} of them targets", grouped(figures.tokens), grouped(figures.targets));
-        rows.push(("tokens", data, grouped(content.tokens.max(0.0) as u64)));
+        let data =
+            format!("{} in the data, {} of them targets", group_digits(figures.tokens), group_digits(figures.targets));
+        rows.push(("tokens", data, group_digits(content.tokens.max(0.0) as u64)));
     }
     rows.push(("time in steps", "–".into(), duration(content.seconds)));
     rows.extend(cost_rows(content));
@@ -234,7 +241,7 @@ fn cost_rows(content: &Content) -> Vec<(&'static str, String, String)> {
     let (estimate, cost) = (content.estimate.as_ref(), content.cost.as_ref());
     let row = |name, text: &dyn Fn(&Cost) -> Option<String>| {
         let planned = estimate.and_then(|(step, cost)| Some((step, text(cost)?)));
-        let planned = planned.map(|(step, text)| format!("about {text}, estimated after step {}", grouped(*step)));
+        let planned = planned.map(|(step, text)| format!("about {text}, estimated after step {}", group_digits(*step)));
         let outcome = cost.and_then(text);
         let is_known = planned.is_some() || outcome.is_some();
         is_known.then(|| (name, planned.unwrap_or_else(|| "–".into()), outcome.unwrap_or_else(|| "–".into())))
@@ -250,7 +257,7 @@ fn cost_rows(content: &Content) -> Vec<(&'static str, String, String)> {
 /// Rows of a name and a text about method, model, data and machine, with their digests, and changes of the method.
 /// Leaves out rows without a text.
 fn facts(content: &Content) -> Vec<(&'static str, String)> {
-    let text = |key: &str| shown(&content.text(key), MAX_CELL);
+    let text = |key: &str| printable_lines(&content.text(key), MAX_CELL);
     let mut facts = vec![
         ("method", format!("{} {}", text("method.name"), text("method.version"))),
         ("method, SHA-256", text("method.sha256")),
@@ -265,8 +272,8 @@ fn facts(content: &Content) -> Vec<(&'static str, String)> {
         } else {
             figures.adapter.clone()
         };
-        let (trainable, all) = (grouped(figures.trainable), grouped(figures.parameters));
-        let trained = format!("{}, {trainable} of {all} weights ({share:.2} %)", shown(&what, 80));
+        let (trainable, all) = (group_digits(figures.trainable), group_digits(figures.parameters));
+        let trained = format!("{}, {trainable} of {all} weights ({share:.2} %)", printable_lines(&what, 80));
         facts.push(("trains", trained));
     }
     facts.extend([
@@ -283,7 +290,7 @@ fn facts(content: &Content) -> Vec<(&'static str, String)> {
         content
             .revisions
             .iter()
-            .map(|(step, digest)| ("method changed", format!("after step {step} to {}", shown(digest, 80)))),
+            .map(|(step, digest)| ("method changed", format!("after step {step} to {}", printable_lines(digest, 80)))),
     );
     facts.retain(|(_, value)| !value.trim().is_empty());
     facts

@@ -3,10 +3,10 @@
 
 use std::fmt::Write;
 
-use tunebox_foundation::format::grouped;
+use tunebox_foundation::format::group_digits;
 
 use super::series::{Point, smooth};
-use super::text::{attribute, short};
+use super::text::{escape_markup, short};
 
 /// The margins around the plotted area in CSS pixels: left for the numbers, above for the values under the pointer,
 /// below for the steps.
@@ -76,7 +76,7 @@ impl Plot {
         // These are not noisy, and their corners mean something.
         let may_smooth = !self.title.starts_with("learning rate") && !self.title.starts_with("peak memory");
         let names: Vec<&str> = self.lines.iter().map(|line| line.label.as_str()).collect();
-        let label = attribute(&format!("{} over the steps", names.join(", ")));
+        let label = escape_markup(&format!("{} over the steps", names.join(", ")));
         let mut svg =
             format!("<svg class=\"{class}\" viewBox=\"0 0 {width} {height}\" role=\"img\" aria-label=\"{label}\">");
         axes.draw_grid(&mut svg);
@@ -132,8 +132,8 @@ impl Plot {
         let (first, last) = range(self.lines.iter().flat_map(|line| line.points.iter().map(|(step, _)| *step)));
         let distance = (last - first) / 20.0 + 0.5;
         let values = self.lines.iter().filter_map(|line| Some((line, line.value_near(step, distance)?)));
-        let named = values.map(|(line, value)| format!(" · {} {}", attribute(&line.label), short(value)));
-        format!("step {}{}", grouped(step.round().max(0.0) as u64), named.collect::<String>())
+        let named = values.map(|(line, value)| format!(" · {} {}", escape_markup(&line.label), short(value)));
+        format!("step {}{}", group_digits(step.round().max(0.0) as u64), named.collect::<String>())
     }
 }
 
@@ -167,13 +167,13 @@ impl Axes {
         }
         let room = ((width - LEFT - RIGHT) / 70.0).clamp(2.0, 8.0);
         for step in ticks(self.steps, room, 1.0) {
-            let (x, label) = (self.x(step), grouped(step.max(0.0) as u64));
+            let (x, label) = (self.x(step), group_digits(step.max(0.0) as u64));
             let _ = write!(svg, "<text class=\"x\" x=\"{x:.1}\" y=\"{:.1}\">{label}</text>", height - 7.0);
         }
     }
 
-    /// The values of the grid and their texts: of a logarithmic axis the powers of 10, with 2 and 5 times these if it
-    /// has few.
+    /// Returns the values of the grid lines with their labels. On a logarithmic axis these are powers of 10, together
+    /// with 2 and 5 times each of them if the axis spans few powers.
     fn value_ticks(&self) -> Vec<(f64, String)> {
         if !self.is_log {
             let found = ticks(self.values, 5.0, 0.0);
@@ -247,7 +247,7 @@ fn tick_label(value: f64, step: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
         size if size >= 1e6 || decimals > 4 => format!("{value:.1e}"),
-        size if size >= 1e4 && value > 0.0 => grouped(value.round() as u64),
+        size if size >= 1e4 && value > 0.0 => group_digits(value.round() as u64),
         _ => format!("{value:.decimals$}"),
     }
 }

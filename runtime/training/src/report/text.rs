@@ -1,7 +1,7 @@
 //! Numbers and texts of the report's pages.
 
 use minijinja::HtmlEscape;
-use tunebox_foundation::format::grouped;
+use tunebox_foundation::format::group_digits;
 use tunebox_foundation::printable::printable_except;
 
 /// Formats a number with three or four significant digits: `0.166`, `12.35`, `1,204`, `2.50e-5`. A dash if it is not
@@ -15,7 +15,9 @@ pub(super) fn short(value: f64) -> String {
         _ if !value.is_finite() => "–".into(),
         0.0 => "0".into(),
         size if !(1e-3..1e7).contains(&size) => format!("{value:.2e}"),
-        size if size >= 1000.0 => format!("{}{}", if value < 0.0 { "-" } else { "" }, grouped(size.round() as u64)),
+        size if size >= 1000.0 => {
+            format!("{}{}", if value < 0.0 { "-" } else { "" }, group_digits(size.round() as u64))
+        }
         size if size >= 100.0 => trimmed(format!("{value:.1}")),
         size if size >= 10.0 => trimmed(format!("{value:.2}")),
         size if size >= 1.0 => trimmed(format!("{value:.3}")),
@@ -25,13 +27,13 @@ pub(super) fn short(value: f64) -> String {
 
 /// Replaces characters that are unsafe to show by their code points, except line ends and tabs, removes white space at
 /// the end, and cuts the text at `limit` bytes. Does not escape markup, which the template does.
-pub(super) fn shown(text: &str, limit: usize) -> String {
+pub(super) fn printable_lines(text: &str, limit: usize) -> String {
     printable_except(text.trim_end(), limit, &['\n', '\t'])
 }
 
 /// Escapes text for the inside of an element or of an attribute in double quotes, with unsafe characters replaced. Cuts
 /// it at 200 bytes.
-pub(super) fn attribute(text: &str) -> String {
+pub(super) fn escape_markup(text: &str) -> String {
     HtmlEscape(&printable_except(text, 200, &[])).to_string()
 }
 
@@ -48,7 +50,7 @@ mod tests {
 
     #[test]
     fn text_becomes_no_markup() {
-        assert_eq!(attribute("<b a=\"'&\u{202e}"), "&lt;b a=&quot;&#x27;&amp;\\u{202e}");
-        assert_eq!(shown("a\u{1b}\n\tb\n", 100), "a\\u{1b}\n\tb");
+        assert_eq!(escape_markup("<b a=\"'&\u{202e}"), "&lt;b a=&quot;&#x27;&amp;\\u{202e}");
+        assert_eq!(printable_lines("a\u{1b}\n\tb\n", 100), "a\\u{1b}\n\tb");
     }
 }

@@ -187,9 +187,9 @@ impl ActiveRun<'_> {
             let Some(changed) = needs else { return Ok(()) };
             changed.to_owned()
         };
-        Err(Explanation::new("training", "the changed method does not fit the run that goes on")
+        Err(Explanation::new("training", "the changed method does not fit this run")
             .with_why(why)
-            .with_hint("change it back, or begin a new run with it")
+            .with_hint("undo the change, or start a new run with it")
             .into())
     }
 

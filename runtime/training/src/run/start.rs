@@ -54,9 +54,9 @@ pub(super) struct ActiveRun<'a> {
     pub(super) unused: Option<TempDir>,
 }
 
-/// Creates the folder of a new run, which dropping the result removes. A run that got its name from its method takes the
-/// next free number, also in the plan, if another run created the folder since this one was planned. Does nothing and
-/// returns `None` for a resumed run, whose plan has its lock.
+/// Creates the folder of a new run, which dropping the result removes. A run that got its name from its method takes
+/// the next free number, also in the plan, if another run created the folder since this one was planned. Does nothing
+/// and returns `None` for a resumed run, whose plan has its lock.
 ///
 /// # Errors
 /// A folder of the name in the settings that exists by now, and a folder that cannot be created.
@@ -144,10 +144,10 @@ impl<'a> ActiveRun<'a> {
 /// Opens the metrics file of a run for appending. For a run without a checkpoint, first writes `run.toml`, `run.lock`
 /// and a copy of the project's lock, and empties the metrics.
 ///
-/// For a resumed run, removes the metrics after its checkpoint and those of its end. Reads the earlier changes of the
-/// method into `plan.revised`, and appends a change since the last of them to both. Sets `plan.summary.method_changed`
-/// if the component is not that of the checkpoint. If the run was finished or is to have more steps than before, writes
-/// `run.toml` and `run.lock` anew, so that it counts as unfinished.
+/// For a resumed run, removes the metrics after its checkpoint and the metrics of its end. Reads the earlier changes of
+/// the method into `plan.revised`, and adds a newer change to `plan.revised` and to the metrics. Sets
+/// `plan.summary.method_changed` if the component is not the one of the checkpoint. If the run was finished, or is to
+/// have more steps than before, writes `run.toml` and `run.lock` again, so that it counts as unfinished.
 fn open_metrics(plan: &mut PlannedRun) -> Result<MetricsFile, Error> {
     let Some((_, state)) = &plan.checkpoint else {
         write_settings(plan)?;

@@ -71,9 +71,9 @@ pub(crate) fn update(
     Ok(Update { tokens: window.tokens, targets: window.targets, numbers })
 }
 
-/// Returns the cause of a failed step: the recorded failure of the verifiers or the environment, else an error about
-/// the loss or gradient that was not finite in the step, else `error` itself. `moment` is the step (from 0) and the
-/// last finite loss. Removes the recorded failure.
+/// Returns the cause of a failed step: the recorded failure of a verifier or the environment, and removes that record;
+/// else an error about the loss or gradient that was not finite in the step; else `error` itself. `moment` is the step
+/// (from 0) and the last finite loss.
 pub(crate) fn explain_failure(
     plan: &PlannedRun,
     session: &mut Session,

@@ -106,9 +106,9 @@ pub(crate) fn unfinished_error(folder: &Path, why: &str) -> Error {
     let hint = if is_running(folder) {
         "a process trains it: wait for its end, or for its next checkpoint".to_owned()
     } else if checkpoint::last_readable(folder).is_none() {
-        "train anew: it left nothing to go on from".to_owned()
+        "start a new run: this one saved no checkpoint to continue from".to_owned()
     } else if is_endless(folder) {
-        format!("`tunebox dev` goes on with it by `--resume --name {name}`; `tunebox train` is for runs that end")
+        format!("`tunebox dev` continues it with `--resume --name {name}`; `tunebox train` is for runs that end")
     } else {
         format!("`tunebox train {} --resume` finishes it", folder.join("run.toml").display())
     };
@@ -136,9 +136,9 @@ fn run_names(folder: &Path) -> Vec<String> {
     names.into_iter().filter(|name| is_run(&folder.join(name))).collect()
 }
 
-/// Fails if `name` is a path that does not exist and looks like that of a run: it has two parts or more and the first
-/// is `runs` or a folder with runs in it; or [`similar_run`] finds a run that it probably means. Accepts any other
-/// path, any that exists, absolute paths, and those with `..`.
+/// Fails if `name` is a relative path without `..` that does not exist and looks like the path of a run: either it has
+/// at least two parts and the first one is `runs` or a folder with runs in it, or [`similar_run`] finds the run that it
+/// probably means. Accepts every other path.
 fn reject_missing_run(name: &Path) -> Result<(), Error> {
     let parts = name.components().filter(|part| *part != Component::CurDir);
     let plain = |part: Component<'_>| match part {
@@ -267,7 +267,7 @@ mod tests {
     fn the_newest_checkpoint_stands_for_a_run_that_is_not_finished() {
         let folder = run(LOCK);
         let why = || newest_checkpoint(folder.path()).unwrap_err().explanation();
-        assert_eq!(why().hint.as_deref(), Some("train anew: it left nothing to go on from"));
+        assert_eq!(why().hint.as_deref(), Some("start a new run: this one saved no checkpoint to continue from"));
         save(folder.path(), 10, 0, true);
         assert_eq!(why().why.as_deref(), Some("it had learned nothing up to its last checkpoint"));
         save(folder.path(), 20, 20, false);
@@ -296,7 +296,7 @@ mod tests {
         let folder = run(&format!("steps = {ENDLESS}\n"));
         save(folder.path(), 10, 10, true);
         let hint = || unfinished_error(folder.path(), "why").hint().unwrap();
-        assert!(hint().starts_with("`tunebox dev` goes on with it by `--resume --name "), "{}", hint());
+        assert!(hint().starts_with("`tunebox dev` continues it with `--resume --name "), "{}", hint());
         let _held = super::super::RunLock::take(folder.path()).unwrap();
         assert!(hint().starts_with("a process trains it: "), "{}", hint());
     }

@@ -222,8 +222,8 @@ fn exact_text(value: f64) -> String {
     if value.is_nan() { format!("NaN ({:x})", value.to_bits()) } else { value.to_string() }
 }
 
-/// Fails unless both have the same number of trained numbers, all with the same bits. The difference says how many
-/// differ, and shows the first of them.
+/// Fails unless both sides have equally many trained numbers with the same bits. The error says how many numbers differ
+/// and shows the first difference.
 fn compare_trained(at: &str, ours: &[f32], theirs: &[f32]) -> Result<(), CompareError> {
     let [count, found] = [ours, theirs].map(|trained| trained.len().to_string());
     compare_facts(at, vec![("the number of trained numbers".into(), count)], vec![(String::new(), found)])?;

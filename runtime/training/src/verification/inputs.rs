@@ -35,8 +35,8 @@ pub(super) fn check_data_files(settings: &RunSettings) -> Result<(), Error> {
         if path.metadata().is_ok_and(|about| !about.is_file() && !about.is_dir()) {
             let what = format!("`{}` is no ordinary file", path.display());
             let problem = Explanation::new("config", what)
-                .with_why("a run may be anybody's, and what is no file need not end")
-                .with_hint(format!("if you would read it, name it: `--set {key}=PATH`"));
+                .with_why("a run may come from anyone, and reading something that is no file may never end")
+                .with_hint(format!("to read it, name it on the command line: `--set {key}=PATH`"));
             return Err(settings.error(&key, Underline::Value, problem));
         }
     }
@@ -102,9 +102,9 @@ pub(super) fn remove_unknown(compared: &mut Vec<Comparison>, keys: &[String], co
 #[explain(
     category = "trust",
     location = folder.display().to_string(),
-    why = "a run may be anybody's: at a path, only what a person names is compiled and run",
+    why = "a run may come from anyone: a component at a path is executed only if the command line names it",
     kept = "nothing was compiled and nothing ran",
-    hint = format!("if you would run it, name it: `{}`", self.command()),
+    hint = format!("to run it, name it on the command line: `{}`", self.command()),
     exit = Trust
 )]
 pub struct UnconfirmedComponents {
@@ -166,7 +166,7 @@ mod tests {
         let unnamed = UnconfirmedComponents::find(Path::new("runs/one"), &settings(&[])).unwrap();
         assert_eq!(
             unnamed.hint().unwrap(),
-            "if you would run it, name it: `tunebox verify runs/one --replay --set method.use=PATH --set verifier.1.use=PATH`"
+            "to run it, name it on the command line: `tunebox verify runs/one --replay --set method.use=PATH --set verifier.1.use=PATH`"
         );
         let method = format!("method.use={}", folder.path().join("calm.wasm").display());
         let unnamed = UnconfirmedComponents::find(Path::new("runs/one"), &settings(&[method])).unwrap();

@@ -53,10 +53,10 @@ impl Counts {
     }
 }
 
-/// Computes results for `weights.len()` items, a share of the items on each rank: `compute` gets the range of this
-/// rank, and returns the results of these items in order, equally many for each. Returns the results of all ranks in
-/// the order of the items, and adds what all ranks counted to the counts of `verifiers`. `weights` says how much work
-/// each item is. Fails on every rank if one of them fails.
+/// Computes results for `weights.len()` items, with the items divided among the ranks. `compute` gets the range of this
+/// rank's items and returns their results in order, equally many for each item. Returns the results of all items, in
+/// order, on every rank, and adds the counts of all ranks to the counts of `verifiers`. `weights` says how much work
+/// each item is, and `purpose` names the exchange. Fails on every rank if one of them fails.
 pub(super) fn share_work<T: Serialize + DeserializeOwned>(
     ranks: &RankGroup,
     purpose: &'static str,

@@ -18,7 +18,7 @@ use crate::plan::{
     PlannedRun, data_paths, find_source, find_teacher, reward_folders, reward_sources, training_files, validation_files,
 };
 
-/// Denies this process what a run does not need: files other than those of [`readable`] and the folder for runs,
+/// Denies this process what a run does not need: files other than those of [`list_read_files`] and the folder for runs,
 /// sockets, programs and processes ([`confine_files`], [`deny_calls`]). Until the result is dropped, also limits the
 /// memory that it may take in addition to its present memory to [`memory_of_plan`]. Must be called before other threads
 /// start. Does nothing and returns `None` if the run may use a CUDA device ([`can_use_accelerator`]), whose driver
@@ -30,7 +30,7 @@ pub(super) fn confine(settings: &RunSettings) -> io::Result<Option<MemoryLimit>>
     if can_use_accelerator(settings) {
         return Ok(None);
     }
-    confine_files(&readable(settings), &[PathBuf::from(&settings.file.run.folder)])?;
+    confine_files(&list_read_files(settings), &[PathBuf::from(&settings.file.run.folder)])?;
     deny_calls()?;
     MemoryLimit::set(memory_of_plan(settings)).map(Some)
 }
@@ -87,10 +87,10 @@ const MODEL_EXTENSIONS: [&str; 6] = ["safetensors", "gguf", "json", "jinja", "mo
 
 /// Lists the files and folders that a run with these settings reads, whether they exist or not: its model, teachers,
 /// adapter, training and validation data, method, verifiers and environment, the cache of compiled code, the project's
-/// `tunebox.lock`, and the counters of energy. A model or data of the hub that is not present is fetched, unless the run
-/// is offline.
+/// `tunebox.lock`, and the counters of energy. A model or data of the hub that is not present is fetched, unless the
+/// run is offline.
 #[must_use]
-pub fn readable(settings: &RunSettings) -> Vec<PathBuf> {
+pub fn list_read_files(settings: &RunSettings) -> Vec<PathBuf> {
     let file = &settings.file;
     let mut read = vec![settings.path("model.path", &file.model.path)];
     read.extend(data_paths(settings).into_iter().map(|(_, path)| path));

@@ -16,7 +16,8 @@ mod protocol;
 
 pub use child::serve;
 pub use confinement::{
-    active_rings, component_files, confine_memory, data_files, memory_of_plan, model_files, package_files, readable,
+    active_rings, component_files, confine_memory, data_files, list_read_files, memory_of_plan, model_files,
+    package_files,
 };
 pub use on_ranks::execute_on_ranks;
 pub use parent::execute;

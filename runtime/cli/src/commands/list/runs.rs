@@ -8,7 +8,7 @@ use tunebox_training::configuration::ENDLESS;
 use tunebox_training::{BestScore, Listed};
 
 use crate::terminal::{Terminal, cut, escape};
-use tunebox_foundation::format::{bytes, grouped, number};
+use tunebox_foundation::format::{bytes, group_digits, number};
 
 /// The most columns of a line.
 const WIDTH: usize = 80;
@@ -23,9 +23,10 @@ const CUT: [(usize, usize); 3] = [(2, 8), (0, 12), (1, 6)];
 /// The first column with numbers, which are aligned to the right.
 const FIRST_NUMBER: usize = 3;
 
-/// Prints a table of runs, or with `--json` an object for each; nothing without runs. The steps are those that a
-/// finished run made, else the planned ones. The loss is that of the last step, the best that of the best validation,
-/// or the share of completions that passed. An unfinished run has a second line that says where it is.
+/// Prints a table of runs, or one object for each run with `--json`. Prints nothing without runs. Columns: `steps` are
+/// the finished steps of a finished run, else the planned steps; `loss` is the loss of the last step; `best` is the
+/// loss of the best validation, or the share of completions that passed. An unfinished run has a second line with its
+/// state and last checkpoint.
 pub(super) fn print_runs(terminal: Terminal, runs: &[Listed]) {
     for run in runs {
         let mut object = json!(run);
@@ -52,7 +53,7 @@ fn cells(run: &Listed) -> [String; 8] {
     let method = run.method.split(' ').next().unwrap_or_default();
     let model =
         Path::new(&run.model).file_name().map_or_else(|| run.model.clone(), |name| name.to_string_lossy().into());
-    let steps = known_steps(run).map_or_else(|| "endless".to_owned(), grouped);
+    let steps = known_steps(run).map_or_else(|| "endless".to_owned(), group_digits);
     let loss = run.loss.map_or_else(|| "–".to_owned(), |loss| number(loss, 3, 8));
     let best = match run.best {
         None => "–".to_owned(),
@@ -94,7 +95,7 @@ fn format_date(run: &Listed) -> String {
 fn format_state(run: &Listed) -> String {
     let now = if run.running { "running" } else { "stopped" };
     match run.checkpoint {
-        Some(step) => format!("{now}, saved at step {}", grouped(step)),
+        Some(step) => format!("{now}, saved at step {}", group_digits(step)),
         None => format!("{now}, nothing saved"),
     }
 }

@@ -39,7 +39,8 @@ pub fn find_tools(folder: Option<&Path>) -> Result<Tools, Error> {
     Ok(Tools { componentize, python: find_python(folder)?, release })
 }
 
-/// The folders with programs: that of the `.venv` of a method's folder, if one is given, then those of `PATH`.
+/// Returns the folders to search for programs: the one of `.venv` in a method's folder, if `folder` is given, then the
+/// folders of `PATH`.
 fn program_folders(folder: Option<&Path>) -> impl Iterator<Item = PathBuf> {
     let own = folder.map(|folder| folder.join(VENV_FOLDER)).map(|own| own.canonicalize().unwrap_or(own).join("bin"));
     own.into_iter().chain(path_folders())

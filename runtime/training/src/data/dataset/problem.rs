@@ -27,10 +27,11 @@ pub(super) struct WrongLine<'a> {
 }
 
 impl WrongLine<'_> {
-    /// Builds the error about the line, with its location, an excerpt and a hint; without an excerpt of a table of
-    /// text, which does not hold the JSON of the record. `fault` and `column` say what is wrong and where; `wanted` are
-    /// the shapes that the method learns from. With valid lines the hint is that of the fault, and how to skip such
-    /// lines. Otherwise it names another file of the sample that fits, if there is one, else is that of the fault.
+    /// Builds the error about the line, with location, excerpt and hint. `fault` and `column` say what is wrong and
+    /// where; `wanted` are the shapes that the method learns from. A table of text has no excerpt, since its lines do
+    /// not hold the record as JSON. If the file also has valid lines, the hint is the hint of the fault and how to skip
+    /// invalid lines. Otherwise it is the file of the sample that fits the method, if there is one, else the hint of
+    /// the fault.
     pub(super) fn explain(&self, (fault, column): LocatedFault, wanted: &[Shape]) -> Explanation {
         let unit = self.format.unit();
         let hint = fault.hint.clone().unwrap_or(format!("fix the {unit}"));

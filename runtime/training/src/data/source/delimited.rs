@@ -7,7 +7,7 @@ use std::io::{BufRead, Read};
 use csv::ByteRecord;
 use serde_json::{Map, Value};
 use tunebox_foundation::explain::Explanation;
-use tunebox_foundation::format::counted;
+use tunebox_foundation::format::pluralize;
 
 use super::{Chunks, Following, Format, MAX_COLUMNS, MAX_RECORD_BYTES, Position, too_long, unreadable};
 use crate::data::fault::Fault;
@@ -118,8 +118,8 @@ fn read_row(names: &[String], row: &ByteRecord) -> Result<Map<String, Value>, Fa
     if row.len() != names.len() {
         let what = format!(
             "the row has {}, the first row names {}",
-            counted(row.len() as u64, "field"),
-            counted(names.len() as u64, "column")
+            pluralize(row.len() as u64, "field"),
+            pluralize(names.len() as u64, "column")
         );
         let hint = "put texts with commas, quotes or line ends in double quotes, and write a quote in them twice";
         return Err(Explanation::new("data", what).with_hint(hint).into());

@@ -45,7 +45,7 @@ impl Progress {
         };
         let hint = match &self.folder {
             Some(folder) if kept.is_some() => {
-                format!("`tunebox train {}/run.toml --resume` goes on from there", folder.display())
+                format!("`tunebox train {}/run.toml --resume` continues from there", folder.display())
             }
             // It read the model and the data.
             None => "use the files that came with the model, and data with shorter texts or fewer records".into(),
