@@ -1,6 +1,6 @@
 //! The learning-rate schedule of a run, from `train.schedule` and `train.min-rate`.
 
-use tunebox_compute::parse_schedule::Schedule;
+use tunebox_compute::schedule::Schedule;
 use tunebox_foundation::explain::Explanation;
 
 use crate::configuration::{RunSettings, Underline, meant_choice_hint};
