@@ -130,6 +130,28 @@ class Faults:
         print("a line without an end", end="")
 "#;
 
+/// What each way of `FAULTS` ends with.
+const ENDS: &[(&str, &str)] = &[
+    ("side", "nowhere"),
+    ("shapes", "Refused: "),
+    ("word", "TypeError"),
+    ("view", "TypeError: score() takes a `View` as `view`, not the function `reference`: `reference()` calls it"),
+    ("number", "TypeError: backward() takes a `Tensor` as `loss`, not `float` 0.5"),
+    ("range", "item 1 is `int` -1"),
+    ("closed", "this one was given back"),
+    ("exit", "SystemExit: enough"),
+    ("context", "Refused: "),
+    ("late", "at the top of the file"),
+    ("clock", "`time.monotonic` needs a clock, and the sandbox has none"),
+    ("today", "needs a clock, and the sandbox has none"),
+    ("seed", "`random` without a seed needs randomness of the system, and the sandbox has none"),
+    ("entropy", "`os.urandom` needs randomness of the system, and the sandbox has none"),
+    ("folder", "`os.listdir` needs the operating system"),
+    ("terminal", "there is no terminal"),
+    ("input", "`sys.stdin`: there is no terminal"),
+    ("bare", "raised an exception at step 1: ValueError"),
+];
+
 #[test]
 #[ignore = "needs componentize-py"]
 fn a_method_in_python_tells_its_line_and_what_it_prints() {
@@ -152,27 +174,7 @@ fn a_method_in_python_tells_its_line_and_what_it_prints() {
     };
     let step = |way: &str| begin(way).step(row.batch(&[0, 1]));
     let line = |way: &str| FAULTS.lines().position(|line| line.ends_with(&format!("# HERE {way}"))).unwrap() + 1;
-    let ways = [
-        ("side", "nowhere"),
-        ("shapes", "Refused: "),
-        ("word", "TypeError"),
-        ("view", "TypeError: score() takes a `View` as `view`, not the function `reference`: `reference()` calls it"),
-        ("number", "TypeError: backward() takes a `Tensor` as `loss`, not `float` 0.5"),
-        ("range", "item 1 is `int` -1"),
-        ("closed", "this one was given back"),
-        ("exit", "SystemExit: enough"),
-        ("context", "Refused: "),
-        ("late", "at the top of the file"),
-        ("clock", "`time.monotonic` needs a clock, and the sandbox has none"),
-        ("today", "needs a clock, and the sandbox has none"),
-        ("seed", "`random` without a seed needs randomness of the system, and the sandbox has none"),
-        ("entropy", "`os.urandom` needs randomness of the system, and the sandbox has none"),
-        ("folder", "`os.listdir` needs the operating system"),
-        ("terminal", "there is no terminal"),
-        ("input", "`sys.stdin`: there is no terminal"),
-        ("bare", "raised an exception at step 1: ValueError"),
-    ];
-    for (way, words) in ways {
+    for (way, words) in ENDS.iter().copied() {
         let error = step(way).unwrap_err();
         let line = line(way);
         assert!(error.to_string().contains(words), "{error}");
