@@ -10,8 +10,8 @@ use crate::error::Result;
 /// The fields of a message that hold calls: a list, and the older one of a single call.
 const FIELDS: [&str; 2] = ["tool_calls", "function_call"];
 
-/// Fails if the template leaves out the call of a tool, or its arguments: the model would learn or read the conversation
-/// without them.
+/// Fails if the template leaves out the call of a tool, or its arguments: the model would learn the conversation without
+/// them.
 ///
 /// The name of a function alone does not say that its call is there: it also stands in the list of tools, and may be part of
 /// a word. So this renders the conversation once more with other names and arguments, and searches for these. Does nothing

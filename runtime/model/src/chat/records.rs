@@ -145,13 +145,12 @@ pub fn encode_text(tokenizer: &Tokenizer, text: &str) -> Result<Encoded> {
 /// ids: the template writes them.
 ///
 /// # Errors
-/// When the template leaves out a call of a tool, or rendering or encoding fails.
+/// When rendering or encoding fails.
 pub fn encode_prompt(
     tokenizer: &Tokenizer,
     template: &ChatTemplate,
     conversation: &Conversation<'_>,
 ) -> Result<Vec<u32>> {
-    calls::check(template, conversation)?;
     tokenizer.encode(&template.render_conversation(conversation, true)?, false)
 }
 

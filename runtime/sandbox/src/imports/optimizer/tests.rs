@@ -201,7 +201,7 @@ fn an_extra_parameter_begins_with_its_value_in_the_run_that_is_continued() {
     host.train_state().method_parameters = crate::method_parameters::MethodParameters::default();
     let longer = host.push_list(&[0_f32; 3]).unwrap();
     let Refusal::Trap(trap) = host.extra("head".into(), longer).unwrap_err() else { panic!("another shape was taken") };
-    assert!(trap.to_string().contains("the shape [3], and [2] beside the adapter"), "{trap}");
+    assert!(trap.to_string().contains("the shape [3], and [2] beside what the run continues"), "{trap}");
 }
 
 #[test]
