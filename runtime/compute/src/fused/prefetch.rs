@@ -15,7 +15,7 @@ pub(super) fn prefetch(bytes: &[u8]) {
         unsafe { _mm_prefetch::<_MM_HINT_T0>(line.as_ptr().cast()) }
     }
     #[cfg(not(target_arch = "x86_64"))]
-    let _ = bytes;
+    let _ = (bytes, LINE);
 }
 
 /// Cuts `bytes` into `parts` pieces of equal size, rounded up, and returns the piece with index `part`. The last pieces
