@@ -141,7 +141,7 @@ fn the_head_speaks_of_the_machine_that_is_least_ahead() {
     let machine = |kind: &str, results| Machine { kind: kind.into(), results };
     let machines = [machine("b", Results::parse(&faster.to_string())), machine("a", made_up())];
     let head = table::head(&machines);
-    assert!(head.contains(&format!("{slow:.1} to {slow:.1} times")), "{head}");
+    assert!(head.contains(&format!("{slow:.2} to {slow:.2} times")), "{head}");
     let summary = table::summary(&machines);
     assert!(summary.contains("results/a.svg"), "{summary}");
     assert!(

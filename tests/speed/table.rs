@@ -128,7 +128,7 @@ pub(crate) fn head(machines: &[Machine]) -> String {
     let steps = machine.dense();
     let of = |fold: fn(f64, f64) -> f64, figure: fn(&Comparison) -> f64| steps.iter().map(figure).reduce(fold).unwrap();
     format!(
-        "On the measured CPU on which it is least ahead, LoRA steps are {:.1} to {:.1} times as fast as with the fastest of \
+        "On the measured CPU on which it is least ahead, LoRA steps are {:.2} to {:.2} times as fast as with the fastest of \
          PyTorch and PEFT in any number\nformat, in at most {:.2} of its memory ([figures](#speed)).\n",
         of(f64::min, Comparison::speed),
         of(f64::max, Comparison::speed),
