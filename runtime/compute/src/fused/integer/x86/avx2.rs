@@ -96,12 +96,10 @@ impl Lanes for Avx2 {
 
     #[inline(always)]
     fn lower_half(self, words: [__m256i; 2]) -> [__m256; 2] {
-        let words: [[u16; 2]; ROWS] = bytemuck::cast(words);
-        let mut halves = [[0; 2]; ROWS];
-        for row in 0..ROWS {
-            halves[row] = words[row][0].to_le_bytes();
-        }
-        self.halves(halves)
+        let [first, second] = self.and(words, self.splat(0xffff));
+        // Packs the quarters of both vectors in turns, so the middle two change places.
+        let packed = self.avx2._mm256_packus_epi32(first, second);
+        self.halves(bytemuck::cast(self.avx2._mm256_permute4x64_epi64::<0b11_01_10_00>(packed)))
     }
 
     #[inline(always)]

@@ -7,8 +7,8 @@ use super::numbers::{PART, Planes};
 /// Rows of weights that go together, one to a lane.
 pub(super) const ROWS: usize = 16;
 
-/// What the product needs of a processor. A value proves that this processor has the instructions. Every operation
-/// works on all lanes alike; `word` is the 32 bits of a lane, often four bytes with a code in each.
+/// The vector operations that the product needs. A value proves that this processor has the instructions. A *word* is
+/// the 32 bits of a lane, often four bytes with a code in each; every operation does the same in each lane.
 pub(super) trait Lanes: Copy + Send + Sync {
     /// 32 bits in each of [`ROWS`] lanes.
     type Words: Copy;
@@ -44,7 +44,7 @@ pub(super) trait Lanes: Copy + Send + Sync {
     fn shift_left(self, words: Self::Words, by: usize) -> Self::Words;
     /// Shifts words right by `by` bits, 0 to 31; zeros come in.
     fn shift_right(self, words: Self::Words, by: usize) -> Self::Words;
-    /// Shifts the lowest byte of `words >> 8 · byte` to a signed number and converts it to f32.
+    /// Converts one byte of each word, a signed number, to f32: byte `byte`, 0 to 3 from the lowest on.
     fn signed_byte(self, words: Self::Words, byte: usize) -> Self::Floats;
     /// Adds 16 to each byte of `words` whose bit is set; the bit of byte i is bit 4·`nibble` + i of `bits`.
     fn add_fifth_bits(self, words: Self::Words, bits: Self::Words, nibble: usize) -> Self::Words;
@@ -60,7 +60,7 @@ pub(super) trait Lanes: Copy + Send + Sync {
     fn planes(integers: &[i32; PART]) -> Planes;
     /// Adds to `sums` the dot product of the four codes in each lane with the four integers whose planes hold `word`.
     fn dot(self, sums: [Self::Words; 2], codes: Self::Words, word: [i32; 2]) -> [Self::Words; 2];
-    /// Returns the dot products whose parts [`dot`](Self::dot) has added to `sums`. What the second sum began with has
-    /// been added to them.
+    /// Returns the dot products that [`dot`](Self::dot) has added to `sums`, plus the start value of the second sum; the
+    /// first one must begin with 0.
     fn total(self, sums: [Self::Words; 2]) -> Self::Words;
 }

@@ -79,11 +79,7 @@ pub(super) fn eight_words<L: Lanes, const SIZE: usize>(
 /// Reads four bytes of block `at` of every row, from byte `from` on.
 #[inline(always)]
 pub(super) fn word<L: Lanes, const SIZE: usize>(lanes: L, rows: &Rows<'_, SIZE>, at: usize, from: usize) -> L::Words {
-    let mut runs = [[0; 4]; ROWS];
-    for row in 0..ROWS {
-        runs[row] = *run(rows[row], at, from);
-    }
-    lanes.word(runs)
+    lanes.word(copy_runs(rows, at, from))
 }
 
 /// Reads an f16 number of block `at` of every row, at byte `from`, and converts it to f32.
@@ -94,18 +90,21 @@ pub(super) fn halves<L: Lanes, const SIZE: usize>(
     at: usize,
     from: usize,
 ) -> L::Floats {
-    let mut runs = [[0; 2]; ROWS];
+    lanes.halves(copy_runs(rows, at, from))
+}
+
+/// Copies `N` bytes of block `at` of every row, from byte `from` on.
+#[inline(always)]
+fn copy_runs<const SIZE: usize, const N: usize>(rows: &Rows<'_, SIZE>, at: usize, from: usize) -> [[u8; N]; ROWS] {
+    let mut runs = [[0; N]; ROWS];
     for row in 0..ROWS {
         runs[row] = *run(rows[row], at, from);
     }
-    lanes.halves(runs)
+    runs
 }
 
 /// Returns `N` bytes of block `at` of a row, from byte `from` on.
 #[inline(always)]
 fn run<const SIZE: usize, const N: usize>(row: &[[u8; SIZE]], at: usize, from: usize) -> &[u8; N] {
-    match row[at][from..].first_chunk() {
-        Some(run) => run,
-        None => &[0; N],
-    }
+    &row[at][from..from + N].as_chunks().0[0]
 }

@@ -66,12 +66,12 @@ impl<L: Lanes, F: Layout<SIZE, PER>, const SIZE: usize, const PER: usize> Nullar
     }
 }
 
-/// Prefetches what is read after part `step` of 16 rows of `blocks` blocks, of `parts` parts each, a little at every
-/// part: a processor has few loads on the way at a time, and waits to begin more. `bytes` is the weight from the first
-/// of these rows on.
+/// Prefetches some of the bytes that are read later, at part `step` of 16 rows of `blocks` blocks with `parts` parts
+/// each. A processor can have only a few loads in flight and waits to start more, so each part prefetches a little.
+/// `bytes` is the weight from the first of these rows on.
 ///
-/// Short rows: the same share of the next 16 rows, byte after byte. Long rows would push these out of the innermost
-/// cache before they are read, so of each row it is the bytes [`AHEAD`] of those that are read now.
+/// Of short rows, prefetches the next 16 rows, in the order of their bytes. 16 long rows would leave the innermost cache
+/// before they are read, so of these it prefetches the bytes [`AHEAD`] of the present ones in each row.
 #[inline(always)]
 fn prefetch_later<const SIZE: usize>(bytes: &[u8], blocks: usize, step: usize, parts: usize) {
     let row = blocks * SIZE;
