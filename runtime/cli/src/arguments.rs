@@ -40,6 +40,16 @@ pub(crate) struct Global {
     pub(crate) supervised: bool,
 }
 
+/// The options of a run that set a key of the run file, each with the dotted key.
+pub(crate) const OPTION_KEYS: [(&str, &str); 6] = [
+    ("--model", "model.path"),
+    ("--precision", "model.precision"),
+    ("--data", "data.path"),
+    ("--method", "method.use"),
+    ("--name", "run.name"),
+    ("--device", "train.device"),
+];
+
 /// Options that describe a run, shared by `train` and `dev`.
 #[derive(Debug, Args)]
 pub(crate) struct RunOptions {
@@ -85,15 +95,11 @@ impl RunOptions {
     /// unchanged, and so take precedence. Fails if a flag that sets a key and a `--set` give the same key.
     pub(crate) fn overrides(&self, method: Option<String>, precision: Option<String>) -> Result<Vec<String>, Failure> {
         let keys = self.keys.overrides(&self.set)?;
-        let options = [
-            ("model.path", self.model.clone()),
-            ("model.precision", precision),
-            ("data.path", self.data.clone()),
-            ("method.use", method),
-            ("run.name", self.name.clone()),
-            ("train.device", self.device.clone()),
-        ];
-        let given = options.into_iter().filter_map(|(key, value)| Some((key, toml::Value::String(value?))));
+        let (model, data) = (self.model.clone(), self.data.clone());
+        // In the order of the keys.
+        let values = [model, precision, data, method, self.name.clone(), self.device.clone()];
+        let options = OPTION_KEYS.iter().zip(values);
+        let given = options.filter_map(|((_, key), value)| Some((key, toml::Value::String(value?))));
         Ok(given.map(|(key, value)| format!("{key}={value}")).chain(keys).collect())
     }
 }

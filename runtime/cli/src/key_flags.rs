@@ -3,7 +3,7 @@
 
 use clap::{Arg, ArgMatches, Args, Command, FromArgMatches};
 use serde_json::Value;
-use tunebox_training::configuration::schema;
+use tunebox_training::configuration::key_schema;
 
 use crate::terminal::Failure;
 
@@ -69,21 +69,15 @@ impl KeyFlag {
     /// Returns the `KEY=VALUE` override for a value as typed, which is not checked here. If the key takes text, the
     /// value becomes a quoted TOML string.
     fn assignment(&self, value: &str) -> String {
-        let is_text = self.schema()["type"] == "string";
+        let is_text = key_schema(self.key)["type"] == "string";
         let value = if is_text { toml::Value::String(value.to_owned()).to_string() } else { value.to_owned() };
         format!("{}={value}", self.key)
-    }
-
-    /// Returns the part of the JSON schema of run files that describes the key; null if there is none.
-    fn schema(&self) -> &'static Value {
-        let pointer: String = self.key.split('.').map(|part| format!("/properties/{part}")).collect();
-        schema().pointer(&pointer).unwrap_or(&Value::Null)
     }
 
     /// Returns the argument for clap. Its help is the description of the key in the schema, with the default if there
     /// is one.
     fn argument(&'static self) -> Arg {
-        let schema = self.schema();
+        let schema = key_schema(self.key);
         let text = schema["description"].as_str().unwrap_or_default().replace('\n', " ");
         let default = match &schema["default"] {
             Value::Null => String::new(),
@@ -138,7 +132,7 @@ mod tests {
     #[test]
     fn every_flag_sets_a_key_that_exists_and_has_its_description_as_help() {
         for flag in &FLAGS {
-            assert!(flag.schema()["description"].is_string(), "`{}` does not exist", flag.key);
+            assert!(key_schema(flag.key)["description"].is_string(), "`{}` does not exist", flag.key);
             assert!(!flag.argument().get_help().unwrap().to_string().is_empty());
         }
     }

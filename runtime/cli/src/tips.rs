@@ -1,25 +1,15 @@
 //! Tips about commands and flags that this program does not have and other trainers do: what to type instead.
 
 use clap::error::{ContextKind, ContextValue, ErrorKind};
-use serde_json::Value;
 use tunebox_package::builtin;
-use tunebox_training::configuration::{find_advice, find_meant_key, find_meant_value, schema};
+use tunebox_training::configuration::{find_advice, find_meant_key, find_meant_value, key_schema};
 
+use crate::arguments::OPTION_KEYS;
 use crate::command_line::flag_value;
 use crate::key_flags::flag_of_key;
 
 /// Commands that take keys of a run file by `--set`.
 const COMMANDS_WITH_SET: [&str; 4] = ["train", "run", "dev", "check"];
-
-/// The flags of `train` that set a key and are no [`flag_of_key`]: the key, and the flag.
-const OPTIONS: [(&str, &str); 6] = [
-    ("model.path", "--model"),
-    ("model.precision", "--precision"),
-    ("data.path", "--data"),
-    ("method.use", "--method"),
-    ("run.name", "--name"),
-    ("train.device", "--device"),
-];
 
 /// Tips for commands of other trainers, with the names of these commands.
 const COMMANDS: &[(&str, &[&str])] = &[
@@ -53,10 +43,6 @@ const COMMANDS: &[(&str, &[&str])] = &[
     (
         "'tunebox train --open' shows the run in a browser; settings are in a file, which 'tunebox init' writes",
         &["ui", "webui", "webchat", "gui", "board", "studio"],
-    ),
-    (
-        "nothing is uploaded: 'tunebox export RUN --to peft' or '--to hf' writes a folder for 'hf upload'",
-        &["push-to-hub", "upload", "publish"],
     ),
     ("models and data on the hub are fetched when a command names them", &["download", "fetch"]),
     ("the access token of the hub is the variable HF_TOKEN", &["login"]),
@@ -105,7 +91,7 @@ pub(crate) fn add_tip(mut error: clap::Error, words: &[String]) -> clap::Error {
     error
 }
 
-/// The tip about a word that is no command: for a command of another trainer, a method, and a run file.
+/// The tip about a word that is no command: for a command or a key of another trainer, a method, and a run file.
 fn command_tip(word: &str) -> Option<String> {
     if [".toml", ".yaml", ".yml"].iter().any(|ending| word.ends_with(ending)) {
         return Some(format!("'tunebox train {word}' trains as a run file describes"));
@@ -113,7 +99,8 @@ fn command_tip(word: &str) -> Option<String> {
     if builtin::find(word).is_some() {
         return Some(format!("'tunebox train --method {word}' trains with this method"));
     }
-    COMMANDS.iter().find(|(_, names)| names.contains(&word)).map(|(tip, _)| (*tip).to_owned())
+    let tip = COMMANDS.iter().find(|(_, names)| names.contains(&word)).map(|(tip, _)| *tip);
+    tip.or_else(|| find_advice(word)).map(str::to_owned)
 }
 
 /// The tip about a flag that a command does not have: for one of [`FLAGS`]; and of a command that takes `--set`, for
@@ -125,12 +112,11 @@ fn flag_tip(flag: &str, words: &[String]) -> Option<String> {
     }
     let name = flag.strip_prefix("--").filter(|_| has(&COMMANDS_WITH_SET))?;
     let Some(key) = find_meant_key(name) else { return find_advice(name).map(str::to_owned) };
-    let pointer: String = key.split('.').map(|part| format!("/properties/{part}")).collect();
-    let is_switch = schema().pointer(&pointer).is_some_and(|below: &Value| below["type"] == "boolean");
+    let is_switch = key_schema(&key)["type"] == "boolean";
     let given = flag_value(words, flag).unwrap_or(if is_switch { "true" } else { "…" });
     let value = find_meant_value(name).unwrap_or(given);
-    let option = OPTIONS.iter().find(|(own, _)| *own == key && has(&["train", "run"]));
-    Some(match option.map(|(_, option)| (*option).to_owned()).or_else(|| flag_of_key(&key)) {
+    let option = OPTION_KEYS.iter().find(|(_, own)| *own == key && has(&["train", "run"]));
+    Some(match option.map(|(option, _)| (*option).to_owned()).or_else(|| flag_of_key(&key)) {
         Some(own) => format!("it is called '{own} {value}' here"),
         None => format!("it is a key of the run file: '--set {key}={value}'"),
     })

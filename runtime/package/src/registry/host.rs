@@ -6,8 +6,8 @@ use std::path::Path;
 /// The longest name of a host, in bytes.
 const MAX_HOST_BYTES: usize = 253;
 
-/// The default ports with and without encryption. A normalized name leaves them out: whoever controls one of these
-/// ports of a host controls the other, so trust treats both as the same registry.
+/// The default ports with and without encryption. A normalized name leaves them out: both ports of a host have the same
+/// owner, so trust treats them as the same registry.
 pub(super) const DEFAULT_PORTS: [u16; 2] = [443, 80];
 
 /// Docker Hub: its normalized name, all its names, and the host that answers requests.

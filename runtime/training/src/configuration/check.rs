@@ -52,6 +52,13 @@ pub fn schema() -> &'static Value {
     })
 }
 
+/// Returns the part of [`schema`] that describes the setting with the dotted key `key`; null if there is none.
+#[must_use]
+pub fn key_schema(key: &str) -> &'static Value {
+    let pointer: String = key.split('.').map(|part| format!("/properties/{part}")).collect();
+    schema().pointer(&pointer).unwrap_or(&Value::Null)
+}
+
 /// Finds the dotted key of a run file whose last part equals `name`: `train.steps` for `steps`. Returns the first in
 /// the order of the schema; `None` if there is none. Top-level tables and keys of `[[verifier]]` do not count.
 #[must_use]
@@ -216,10 +223,7 @@ impl Check<'_> {
         let expected = TYPES.iter().filter(|(name, ..)| names.contains(name)).map(|(_, words, _)| *words);
         let expected = format!("{} is wanted", expected.collect::<Vec<_>>().join(" or "));
         let what = format!("`{path}` is {}, {expected}", describe_value(value));
-        let hint = table_hint(path).filter(|_| value.is_string());
-        let is_share = path == "train.epochs" && value.is_f64();
-        let hint = hint.or(is_share.then(|| "`train.steps` ends a run within an epoch".to_owned()));
-        self.add(path, Underline::Value, what, hint, Some(expected));
+        self.add(path, Underline::Value, what, type_hint(path, value), Some(expected));
     }
 
     /// Checks that a text is one of the choices, if the schema lists choices. Accepts values that are no text.
@@ -297,16 +301,18 @@ pub(super) fn suggest(word: &str, known: &[&str], intro: &str) -> String {
     }
 }
 
-/// Says how to write a table for which only its main value was given, as in `method = "lora"`; `None` for other tables
-/// than `method`, `model`, `data` and `train.adapter`.
-fn table_hint(table: &str) -> Option<String> {
-    let first = match table {
-        "method" => "use",
-        "model" | "data" => "path",
-        "train.adapter" => "kind",
+/// The hint about `value`, which has another type than the setting or table with the dotted key `path`: how to write a
+/// table for which only its main value was given, as in `method = "lora"`, and what to set instead of a share of an
+/// epoch. `None` for any other.
+fn type_hint(path: &str, value: &Value) -> Option<String> {
+    let main = match (path, value) {
+        ("train.epochs", Value::Number(_)) => return Some("`train.steps` ends a run within an epoch".to_owned()),
+        ("method", Value::String(_)) => "use",
+        ("model" | "data", Value::String(_)) => "path",
+        ("train.adapter", Value::String(_)) => "kind",
         _ => return None,
     };
-    Some(format!("write `[{table}]`, and `{first} = …` on a line below it"))
+    Some(format!("write `[{path}]`, and `{main} = …` on a line below it"))
 }
 
 /// A hint that says how to give the missing setting with the dotted key `key`.

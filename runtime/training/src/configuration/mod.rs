@@ -24,7 +24,7 @@ use tunebox_model::RankGroup;
 use tunebox_model::hub::is_address;
 use tunebox_sandbox::{CallObserver, Compiling, Profiler};
 
-pub use check::{choices, find_key, schema, type_names};
+pub use check::{choices, find_key, key_schema, schema, type_names};
 pub use document::{Document, SettingLocation, Underline};
 pub use names::{find_advice, find_meant_key, find_meant_value};
 pub(crate) use names::{meant_choice_hint, meant_key_hint};

@@ -54,7 +54,7 @@ pub(super) const ADVICE: &[(&str, &[&str])] = &[
     ("`report.html` of the run plots every metric", &["plot-loss", "logging-first-step"]),
     (
         "nothing is uploaded: `tunebox export RUN --to peft` or `--to hf` writes a folder for `hf upload`",
-        &["push-to-hub*", "hub-*", "export-hub-model-id", "push-dataset-to-hub"],
+        &["push-to-hub*", "hub-*", "export-hub-model-id", "push-dataset-to-hub", "upload", "publish"],
     ),
     ("`tunebox export RUN --to gguf` (or `hf`, `ollama`, `mlx`) writes the result", &["export-*", "merge-lora"]),
     ("no code of a model's folder is ever executed", &["trust-remote-code"]),

@@ -2,14 +2,8 @@
 
 use std::collections::BTreeSet;
 
-use super::super::check::choices;
-use super::super::schema;
+use super::super::check::{choices, key_schema};
 use super::*;
-
-/// The part of the schema of run files that describes the setting with a dotted key.
-fn schema_of(key: &str) -> Option<&'static Value> {
-    schema().pointer(&key.split('.').map(|part| format!("/properties/{part}")).collect::<String>())
-}
 
 #[test]
 fn every_name_of_another_trainer_means_one_thing_and_is_no_key_itself() {
@@ -17,7 +11,7 @@ fn every_name_of_another_trainer_means_one_thing_and_is_no_key_itself() {
     let switches = SWITCHES.iter().map(|(name, key, _)| (*key, *name));
     let synonyms = SYNONYMS.iter().flat_map(|(key, names)| names.iter().map(|name| (*key, *name)));
     for (key, name) in switches.chain(synonyms) {
-        assert!(schema_of(key).is_some() || key.starts_with("method."), "`{key}` does not exist");
+        assert!(key_schema(key).is_object() || key.starts_with("method."), "`{key}` does not exist");
         assert!(seen.insert(name), "`{name}` means two keys");
         assert_eq!(find_key(name), None, "`{name}` is a key");
         assert_eq!(find_advice(name), None, "`{name}` means a key");
@@ -31,7 +25,7 @@ fn every_name_of_another_trainer_means_one_thing_and_is_no_key_itself() {
 #[test]
 fn every_switch_stands_for_a_value_that_its_key_can_have() {
     for (name, key, value) in SWITCHES {
-        let schema = schema_of(key).unwrap();
+        let schema = key_schema(key);
         let cases = schema["anyOf"].as_array().into_iter().flatten().chain([schema]).chain([&schema["allOf"][0]]);
         assert!(cases.flat_map(choices).any(|choice| choice == *value), "{name}: {key} = {value}");
     }
@@ -43,7 +37,7 @@ fn every_key_that_an_advice_names_exists() {
         for key in advice.split('`').skip(1).step_by(2) {
             let key = key.split(" = ").next().unwrap();
             let is_key = ["train.", "data.", "model.", "run."].iter().any(|table| key.starts_with(table));
-            assert!(!is_key || schema_of(key).is_some(), "`{key}` does not exist");
+            assert!(!is_key || key_schema(key).is_object(), "`{key}` does not exist");
         }
     }
 }
@@ -92,7 +86,7 @@ fn a_value_of_another_trainer_is_told_its_name_here() {
         ("train.compute", "bfloat16", "did you mean `bf16`?"),
         ("train.adapter.kind", "qlora", "take `lora`, and `model.precision = \"nf4\"`"),
     ] {
-        let known = choices(schema_of(key).unwrap());
+        let known = choices(key_schema(key));
         assert_eq!(meant_choice_hint(key, value, known).as_deref(), Some(wanted), "{key} = {value}");
     }
     assert_eq!(meant_choice_hint("train.optimizer", "sophia", ["adamw"]), None);
@@ -101,8 +95,8 @@ fn a_value_of_another_trainer_is_told_its_name_here() {
 #[test]
 fn no_value_of_another_trainer_is_a_value_here() {
     for (key, hints) in CHOICES {
-        let schema = schema_of(key).unwrap_or_else(|| panic!("`{key}` does not exist"));
-        let known = choices(schema);
+        assert!(key_schema(key).is_object(), "`{key}` does not exist");
+        let known = choices(key_schema(key));
         for name in hints.iter().flat_map(|(_, names)| names.iter()) {
             assert!(!known.contains(name), "`{name}` is a value of `{key}`");
         }
