@@ -11,7 +11,7 @@ use crate::accelerator::{Accelerator, arguments, kernel};
 use crate::error::Result;
 
 /// Numbers of one task.
-const TASK_NUMBERS: usize = 1 << 14;
+const TASK_NUMBERS: usize = 1 << 12;
 /// √(2/π), the factor in the tanh form of GELU.
 const SLOPE: f32 = 0.797_884_6;
 /// The cubic coefficient of the tanh form of GELU.

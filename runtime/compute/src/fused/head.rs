@@ -41,7 +41,7 @@ pub const GROUPS: usize = 16;
 /// Vocabulary entries of one tile.
 const WORDS: usize = 256;
 /// Rows of hidden states of one tile.
-pub const ROWS: usize = 256;
+pub const ROWS: usize = 512;
 
 /// What happens to the logits: `z = hidden·Wᵀ`, `z ← logit_scale·z`, `z ← cap·tanh(z / cap)`, `z ← z / temperature`.
 #[derive(Clone, Copy, Debug, PartialEq)]

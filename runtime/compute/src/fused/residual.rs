@@ -11,7 +11,7 @@ use crate::accelerator::{arguments, kernel};
 use crate::error::Result;
 
 /// Numbers of one task.
-const TASK_NUMBERS: usize = 1 << 14;
+const TASK_NUMBERS: usize = 1 << 12;
 
 /// Computes `a + b` of two tensors of one shape and type, f32 or bf16, in f32, and rounds to that type. Returns an
 /// error if shapes or devices differ.

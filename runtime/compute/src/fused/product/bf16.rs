@@ -14,8 +14,7 @@ use half::bf16;
 use super::{Data, Matrix, Tile, steps};
 use crate::fused::host::round_all;
 use crate::fused::scratch;
-use crate::fused::simd::vectorize;
-use kernel::{COLUMNS, Kernel, MOST_ROWS, Rows, Sums};
+use kernel::{COLUMNS, Kernel, MOST_ROWS, Rows, Target};
 use pack::pack_columns;
 
 /// Numbers of a row of the left operand, and of a column of the right one, that are packed at once.
@@ -36,19 +35,33 @@ const PANEL_COLUMNS: usize = 128;
 /// rounded to bf16. Runs on the calling thread. The caller has checked the shapes. Leaves the tile as it is if the
 /// inner dimension is 0.
 pub(super) fn multiply(tile: &mut Tile<'_>, accumulate: bool, factor: f32, left: Matrix<'_>, right: Matrix<'_>) {
+    if let Data::F32(numbers) = left.data
+        && left.column_stride == 1
+        && tile.columns() > PANEL_COLUMNS
+    {
+        // Else each panel of columns would round the rows again.
+        return scratch::with((left.rows * left.columns).div_ceil(2), |buffer| {
+            let rounded: &mut [bf16] = bytemuck::cast_slice_mut(buffer);
+            for (row, into) in rounded.chunks_exact_mut(left.columns.max(1)).take(left.rows).enumerate() {
+                round_all(&numbers[row * left.row_stride..], into);
+            }
+            let left = Matrix::new(Data::Bf16(rounded), left.rows, left.columns, left.columns);
+            multiply(tile, accumulate, factor, left, right);
+        });
+    }
     let kernel = Kernel::of_this_processor();
     let _tiles = kernel.prepare();
-    let mut sums = [[0.0; COLUMNS]; MOST_ROWS];
     scratch::with_parts([MOST_ROWS * ROW / 2, PANEL_COLUMNS * PAIRS], |[rows, panels]| {
         let (buffer, panels) = (bytemuck::cast_slice_mut(rows), bytemuck::cast_slice_mut(panels));
         for columns in steps(0..tile.columns(), PANEL_COLUMNS) {
             for depth in steps(0..left.columns, DEPTH) {
                 pack_columns(right, depth.clone(), columns.clone(), panels);
-                for rows in steps(0..tile.rows(), kernel.rows()) {
-                    let numbers = read_rows(left, kernel, rows.clone(), depth.clone(), buffer);
+                let accumulate = accumulate || depth.start > 0;
+                for (rows, height) in kernel.blocks(tile.rows(), tile.columns()) {
+                    let numbers = read_rows(left, kernel, rows.clone(), height, depth.clone(), buffer);
                     for (block, panel) in steps(columns.clone(), COLUMNS).zip(panels.chunks_exact(PAIRS * COLUMNS)) {
-                        kernel.sum(numbers, panel, depth.len().div_ceil(2), &mut sums);
-                        store_sums(tile.part(rows.clone(), block), &sums, accumulate || depth.start > 0, factor);
+                        let target = Target { tile: tile.part(rows.clone(), block), accumulate, factor };
+                        kernel.multiply(numbers, panel, depth.len().div_ceil(2), target);
                     }
                 }
             }
@@ -56,36 +69,25 @@ pub(super) fn multiply(tile: &mut Tile<'_>, accumulate: bool, factor: f32, left:
     });
 }
 
-/// Overwrites a tile of at most [`MOST_ROWS`] × [`COLUMNS`] numbers by a block's sums times `factor`, or adds these to
-/// the tile if `accumulate`. Ignores sums outside the tile.
-fn store_sums(mut tile: Tile<'_>, sums: &Sums, accumulate: bool, factor: f32) {
-    for (row, sums) in (0..tile.rows()).zip(sums) {
-        let numbers = tile.row(row);
-        if accumulate {
-            vectorize!(numbers.iter_mut().zip(sums).for_each(|(number, sum)| *number = sum.mul_add(factor, *number)));
-        } else {
-            vectorize!(numbers.iter_mut().zip(sums).for_each(|(number, sum)| *number = sum * factor));
-        }
-    }
-}
-
-/// Returns the columns `depth` of some rows of a matrix in bf16. They are returned as they lie in memory if they are
-/// bf16 without gaps, as many rows and columns as `kernel` reads at a time, and their row stride is no multiple of
-/// [`ALIASING`]. Else they are copied to `buffer`, each row followed by zeros up to a multiple of [`DEPTH_UNIT`]; rows
+/// Returns the columns `depth` of some rows of a matrix in bf16, as `height` rows. They are returned as they lie in
+/// memory if they are `height` rows of bf16 without gaps, as many columns as `kernel` reads at a time, and their row
+/// stride is no multiple of [`ALIASING`]. Else they are copied to `buffer`, each row followed by zeros up to a multiple
+/// of [`DEPTH_UNIT`]; rows
 /// of the buffer past the last one have any content.
 fn read_rows<'a>(
     matrix: Matrix<'a>,
     kernel: Kernel,
     rows: Range<usize>,
+    height: usize,
     depth: Range<usize>,
     buffer: &'a mut [bf16],
 ) -> Rows<'a> {
     let Matrix { row_stride, column_stride, .. } = matrix;
-    let whole = rows.len() == kernel.rows() && depth.len().is_multiple_of(kernel.depth_unit());
+    let whole = rows.len() == height && depth.len().is_multiple_of(kernel.depth_unit());
     let whole = whole && !row_stride.is_multiple_of(ALIASING);
     match matrix.data {
         Data::Bf16(data) if column_stride == 1 && whole => {
-            return Rows { numbers: &data[rows.start * row_stride + depth.start..], stride: row_stride };
+            return Rows { numbers: &data[rows.start * row_stride + depth.start..], stride: row_stride, count: height };
         }
         _ => {}
     }
@@ -100,7 +102,7 @@ fn read_rows<'a>(
         }
         after[..into.len().next_multiple_of(DEPTH_UNIT) - into.len()].fill(bf16::ZERO);
     }
-    Rows { numbers: buffer, stride: ROW }
+    Rows { numbers: buffer, stride: ROW, count: height }
 }
 
 /// Fills `into` with the numbers of `from` at the indices 0, `stride`, 2 · `stride`, …, converted by `convert`. Stops

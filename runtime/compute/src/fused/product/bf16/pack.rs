@@ -123,27 +123,35 @@ pub(super) fn pack_transposed<T: Pod>(
             for (line, column) in square.iter_mut().zip(columns.clone()) {
                 let column = &data[column * stride..];
                 prefetch_numbers(column, numbers.start + NUMBERS_AHEAD, 2 * SIDE);
-                write_pairs(&column[numbers.clone()], line, bits);
+                match column[numbers.clone()].as_array() {
+                    Some(numbers) => write_pairs(numbers, line, bits),
+                    None => write_few_pairs(&column[numbers.clone()], line, bits),
+                }
             }
             let square = transpose(square);
             for (row, line) in rows.as_chunks_mut::<COLUMNS>().0.iter_mut().zip(&square) {
-                row[columns.start..][..SIDE].copy_from_slice(line);
+                row.as_chunks_mut::<SIDE>().0[columns.start / SIDE] = *line;
             }
         }
     }
 }
 
-/// Writes at most 2 · [`SIDE`] numbers into a line of zeros as pairs of neighbors, as bf16.
+/// Writes numbers into a line as pairs of neighbors, as bf16.
 #[inline(always)]
-fn write_pairs<T: Copy>(numbers: &[T], line: &mut [u32; SIDE], bits: impl Fn(T) -> u16) {
+fn write_pairs<T: Copy>(numbers: &[T; 2 * SIDE], line: &mut [u32; SIDE], bits: impl Fn(T) -> u16) {
     let halves: &mut [u16; 2 * SIDE] = bytemuck::cast_mut(line);
-    // A loop of known length becomes vector instructions.
-    match <&[T; 2 * SIDE]>::try_from(numbers) {
-        Ok(numbers) => halves.iter_mut().zip(numbers).for_each(|(half, number)| *half = bits(*number)),
-        Err(_) => halves.iter_mut().zip(numbers).for_each(|(half, number)| *half = bits(*number)),
-    }
+    halves.iter_mut().zip(numbers).for_each(|(half, number)| *half = bits(*number));
     // In memory the first number of a pair lies first; in the `u32` it is the lower half.
     line.iter_mut().for_each(|pair| *pair = u32::from_le(*pair));
+}
+
+/// Writes at most 2 · [`SIDE`] numbers into a line as pairs of neighbors, as bf16, followed by zeros. Not inlined: the
+/// compiler would join its copy with that of [`write_pairs`], whose length is known, to a call.
+#[inline(never)]
+fn write_few_pairs<T: Pod>(numbers: &[T], line: &mut [u32; SIDE], bits: impl Fn(T) -> u16) {
+    let mut padded = [T::zeroed(); 2 * SIDE];
+    padded[..numbers.len()].copy_from_slice(numbers);
+    write_pairs(&padded, line, bits);
 }
 
 /// Exchanges rows and columns of a square, in code for any processor.

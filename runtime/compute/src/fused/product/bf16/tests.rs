@@ -1,4 +1,4 @@
-use super::kernel::portable;
+use super::kernel::{Sums, portable};
 use super::pack::{join, pack, pack_transposed, transpose};
 use super::*;
 use crate::random::Stream;
@@ -39,19 +39,38 @@ fn tiles_written_out(rows: Rows<'_>, panel: &[u32], pairs: usize, sums: &mut Sum
     }
 }
 
-/// Asserts that a kernel's sums have the bits of the same sums written out.
+/// Asserts that the sums of a kernel's blocks, of every size, have the bits of the same sums written out.
 fn compare(kernel: Kernel, written_out: impl Fn(Rows<'_>, &[u32], usize, &mut Sums)) {
     let count = MOST_ROWS * ROW;
     let (numbers, panel) = (rounded(&numbers(count, "rows")), rounded(&numbers(2 * PAIRS * COLUMNS, "panel")));
     let panel: Vec<u32> = panel.as_chunks::<2>().0.iter().map(|[a, b]| join(a.to_bits(), b.to_bits())).collect();
-    let rows = Rows { numbers: &numbers, stride: ROW };
     let _tiles = kernel.prepare();
     for pairs in [1, 2, 16, 31, 48, PAIRS].into_iter().filter(|pairs| (2 * pairs).is_multiple_of(kernel.depth_unit())) {
-        let mut sums = [[[0.0; COLUMNS]; MOST_ROWS]; 2];
-        kernel.sum(rows, &panel, pairs, &mut sums[0]);
-        written_out(rows, &panel, pairs, &mut sums[1]);
-        let [found, wanted] = sums.map(|sums| sums.map(|row| row.map(f32::to_bits)));
-        assert!(found == wanted, "{kernel:?}, {pairs} pairs");
+        for (rows, columns) in (1..=MOST_ROWS).flat_map(|rows| [1, 16, 17, 32].map(|columns| (rows, columns))) {
+            let (block, height) = kernel.blocks(rows, columns).next().unwrap();
+            let rows = Rows { numbers: &numbers, stride: ROW, count: height };
+            let mut found = vec![0.0; block.len() * columns];
+            let tile = Tile::from_slice(&mut found, block.len(), columns);
+            kernel.multiply(rows, &panel, pairs, Target { tile, accumulate: false, factor: 1.0 });
+            let mut sums = [[0.0; COLUMNS]; MOST_ROWS];
+            written_out(rows, &panel, pairs, &mut sums);
+            let wanted = sums[..block.len()].iter().flat_map(|row| &row[..columns]);
+            assert!(
+                found.iter().map(|sum| sum.to_bits()).eq(wanted.map(|sum| sum.to_bits())),
+                "{kernel:?}, {pairs} pairs, {height} × {columns}"
+            );
+        }
+    }
+}
+
+#[test]
+fn blocks_are_all_rows_in_order() {
+    for kernel in [Kernel::Tiles, Kernel::Vectors, Kernel::Portable] {
+        for (rows, columns) in (0..200).flat_map(|rows| [(rows, 16), (rows, 32)]) {
+            let blocks: Vec<_> = kernel.blocks(rows, columns).collect();
+            assert!(blocks.iter().all(|(block, height)| (1..=*height).contains(&block.len())), "{kernel:?}, {rows}");
+            assert!(blocks.iter().flat_map(|(block, _)| block.clone()).eq(0..rows), "{kernel:?}, {rows}");
+        }
     }
 }
 
