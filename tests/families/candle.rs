@@ -9,7 +9,9 @@ use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use candle_nn::VarBuilder;
-use candle_transformers::models::{gemma2, gemma3, llama, mistral, phi3, qwen2, qwen3, qwen3_moe, smol::smollm3};
+use candle_transformers::models::{
+    gemma2, gemma3, llama, mistral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smol::smollm3,
+};
 use serde_json::{Value, json};
 use tunebox_compute::{DType, Device, Tensor};
 
@@ -67,6 +69,7 @@ fn build(family: &str, config: Value, weights: impl FnOnce() -> VarBuilder<'stat
         "qwen2" => model!(qwen2::Config, qwen2::ModelForCausalLM::new),
         "qwen3" => model!(qwen3::Config, qwen3::ModelForCausalLM::new),
         "qwen3_moe" => model!(qwen3_moe::Config, qwen3_moe::ModelForCausalLM::new),
+        "olmo2" => model!(olmo2::Config, olmo2::Model::new),
         "smollm3" => model!(smollm3::Config, smollm3::ModelForCausalLM::new),
         "phi3" => model!(phi3::Config, phi3::Model::new),
         "gemma2" => model!(gemma2::Config, |config, weights| gemma2::Model::new(false, config, weights)),
@@ -114,6 +117,7 @@ fn configurations() -> Vec<Value> {
         ("qwen3_moe", vec![qwen.clone(), experts(true), json!({"num_experts": 10})]),
         ("qwen3_moe", vec![qwen.clone(), experts(false), json!({"num_experts": 6})]),
         ("qwen3", vec![qwen, json!({"tie_word_embeddings": false, "head_dim": 32, "attention_bias": false})]),
+        ("olmo2", vec![json!({"tie_word_embeddings": false, "attention_bias": false})]),
         ("smollm3", vec![json!({"num_hidden_layers": 5, "no_rope_layer_interval": 4, "tie_word_embeddings": true})]),
         ("phi3", vec![json!({"tie_word_embeddings": false, "num_key_value_heads": 4})]),
         ("phi3", vec![json!({"tie_word_embeddings": true, "partial_rotary_factor": 0.75})]),

@@ -44,6 +44,12 @@ CASES = {
     # OLMoE: norms over all features of queries and keys, weights that add up to less than 1.
     "olmoe": dict(model_type="olmoe", rope_theta=1e4, tie_word_embeddings=False, num_experts=8, num_experts_per_tok=2,
                   pad_token_id=0),
+    # OLMo 2: norms after attention and feed-forward alone, norms over all features of queries and of keys.
+    "olmo2": dict(model_type="olmo2", rope_theta=1e4, tie_word_embeddings=False, pad_token_id=0),
+    # OLMo 3: three local layers before each global one, whose rotation alone is scaled.
+    "olmo3": dict(model_type="olmo3", num_hidden_layers=5, rope_theta=5e5, tie_word_embeddings=False, pad_token_id=0,
+                  sliding_window=12, rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=4.0, beta_slow=1.0,
+                                                       original_max_position_embeddings=128)),
     # SmolLM3: the fourth of five layers without positions.
     "smollm3": dict(model_type="smollm3", num_hidden_layers=5, rope_theta=5e6, tie_word_embeddings=True, pad_token_id=0),
     # Phi-3 as in its short form: as many key heads as query heads, a window.
@@ -68,7 +74,7 @@ CASES = {
                    sliding_window=8, sliding_window_pattern=2, rope_theta=1e6, rope_local_base_freq=1e4,
                    final_logit_softcapping=20.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
 }
-WITH_GRADIENTS = ["gemma2", "smollm3", "phi3", "phi4_mini", "qwen3_moe", "olmoe"]
+WITH_GRADIENTS = ["gemma2", "smollm3", "phi3", "phi4_mini", "qwen3_moe", "olmoe", "olmo2"]
 
 
 def noise(name, count):

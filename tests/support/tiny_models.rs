@@ -64,7 +64,7 @@ impl Golden {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/families");
         let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        assert_eq!(files.len(), 14, "a golden file is missing");
+        assert_eq!(files.len(), 16, "a golden file is missing");
         files.iter().map(|path| Self::read(path)).collect()
     }
 
@@ -130,6 +130,7 @@ pub(crate) fn write_gguf(path: &Path, golden: &Golden) {
         "gemma3_text" => "gemma3",
         "mistral" => "llama",
         "qwen3_moe" => "qwen3moe",
+        "olmo3" => "olmo2",
         family => family,
     };
     let pairs = matches!(architecture, "llama" | "smollm3");
@@ -272,7 +273,8 @@ fn side_by_side(tensor: &Tensor, heads: usize) -> Tensor {
 }
 
 fn gguf_name(name: &str, architecture: &str) -> String {
-    let after_attention = if architecture.starts_with("gemma") { "post_attention_norm" } else { "ffn_norm" };
+    let after_attention =
+        if architecture.starts_with("gemma") || architecture == "olmo2" { "post_attention_norm" } else { "ffn_norm" };
     let pairs = [
         ("model.embed_tokens", "token_embd"),
         ("model.norm", "output_norm"),

@@ -2,11 +2,13 @@
 //! before any size is computed from them.
 //! `families` reads and writes the files, and knows what each family means by their keys.
 
+mod norms;
 pub mod rope;
 
 use std::fmt::Display;
 use std::path::Path;
 
+pub use norms::BlockNorms;
 pub use rope::{RopeScaling, RopeSetting};
 use tunebox_compute::Device;
 pub use tunebox_compute::fused::Activation;
@@ -18,7 +20,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Configuration {
     /// The family by its Hugging Face name: `llama`, `mistral`, `smollm3`, `qwen2`, `qwen3`, `qwen3_moe`, `olmoe`,
-    /// `gemma2`, `gemma3_text`, `phi3`.
+    /// `olmo2`, `olmo3`, `gemma2`, `gemma3_text`, `phi3`.
     pub family: String,
     /// Width of the residual stream (hidden dimension).
     pub hidden: usize,
@@ -50,9 +52,8 @@ pub struct Configuration {
     pub joint_query_key_norm: bool,
     /// Whether norms multiply by 1 + weight.
     pub unit_offset_norm: bool,
-    /// Whether attention and feed-forward have a second norm, on their output before it is added to the residual
-    /// stream.
-    pub sandwich_norms: bool,
+    /// Where blocks have norms.
+    pub norms: BlockNorms,
     /// The factor on embeddings, in `f32`. Gemma's √hidden is not rounded here; transformers rounds it to the type that
     /// it computes in.
     pub embedding_scale: f32,

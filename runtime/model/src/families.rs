@@ -9,6 +9,7 @@ mod hugging_face;
 mod llama;
 mod moe;
 mod names;
+mod olmo;
 mod phi3;
 mod rope;
 
@@ -17,10 +18,10 @@ use std::path::Path;
 use serde_json::Value;
 use tunebox_foundation::explain::Explanation;
 
-pub(crate) use family::GgufLayout;
 pub use gguf::TensorFacts;
 pub use names::weight_shapes;
 pub(crate) use names::{EMBEDDING, HEAD, aliases, base_name, gguf_name};
+pub(crate) use olmo::PERIOD as OLMO3_PERIOD;
 
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
@@ -29,7 +30,7 @@ use crate::weights::gguf::Metadata;
 use family::Family;
 
 /// All families that are read. The first is the default of [`family_of`].
-const FAMILIES: [&Family; 10] = [
+const FAMILIES: [&Family; 12] = [
     &llama::LLAMA,
     &llama::MISTRAL,
     &llama::SMOLLM3,
@@ -37,6 +38,8 @@ const FAMILIES: [&Family; 10] = [
     &llama::QWEN3,
     &moe::QWEN3_MOE,
     &moe::OLMOE,
+    &olmo::OLMO2,
+    &olmo::OLMO3,
     &gemma::GEMMA2,
     &gemma::GEMMA3,
     &phi3::PHI3,
@@ -93,8 +96,8 @@ impl Configuration {
     }
 
     /// Reads the configuration from the metadata of a GGUF file, and from `facts`, which its metadata does not state
-    /// but its tensors show, and checks its values. The family is the one whose architecture equals
-    /// `general.architecture`.
+    /// but its tensors show, and checks its values. The family is the first with the architecture
+    /// `general.architecture`, unless its reader finds that the file is of another one with it, such as Mistral.
     ///
     /// # Errors
     /// When the architecture is missing or not known, or a setting is missing or has a value that cannot be run.
@@ -102,8 +105,9 @@ impl Configuration {
         const KEY: &str = "general.architecture";
         let file = metadata.path();
         let found = metadata.string(KEY).ok_or_else(|| Error::missing(format!("`{KEY}`"), file))?;
-        let Some(family) = FAMILIES.iter().find(|family| family.architecture == Some(found)) else {
-            let known: Vec<&str> = FAMILIES.iter().filter_map(|family| family.architecture).collect();
+        let Some(family) = FAMILIES.iter().find(|family| family.architecture == found) else {
+            let mut known = FAMILIES.map(|family| family.architecture).to_vec();
+            known.dedup();
             return Err(Error::key(KEY, found, file, format!("expected one of {}", known.join(", "))));
         };
         let configuration = gguf::read(metadata, family, found, facts)?;
@@ -159,15 +163,15 @@ fn family_of(configuration: &Configuration) -> &'static Family {
     FAMILIES.into_iter().find(|family| family.name == configuration.family).unwrap_or(FAMILIES[0])
 }
 
-/// How GGUF files store the weights of a configuration's family.
-pub(crate) fn gguf_layout(configuration: &Configuration) -> GgufLayout {
-    family_of(configuration).gguf_layout
+/// Whether the two rows of a rotated pair of features are adjacent in the query and key weights of GGUF files of a
+/// configuration's family, in Hugging Face's half a head apart.
+pub(crate) fn has_gguf_pairs(configuration: &Configuration) -> bool {
+    family_of(configuration).gguf_pairs
 }
 
-/// The `general.architecture` of GGUF files of a configuration's family: Llama's for Mistral, which has none of its
-/// own.
+/// The `general.architecture` of GGUF files of a configuration's family.
 pub(crate) fn gguf_architecture(configuration: &Configuration) -> &'static str {
-    family_of(configuration).architecture.unwrap_or("llama")
+    family_of(configuration).architecture
 }
 
 #[cfg(test)]

@@ -20,7 +20,7 @@ use tunebox_compute::{DType, Device, Tensor};
 use crate::configuration::Configuration;
 use crate::decoder::site::expert_of;
 use crate::error::{Error, Result};
-use crate::families::{aliases, gguf_layout, gguf_name, weight_shapes};
+use crate::families::{aliases, gguf_name, weight_shapes};
 use entry::{Entry, Stored};
 pub(crate) use location::Location;
 pub(crate) use reading::Repair;
@@ -76,15 +76,14 @@ impl Weights {
         configuration: &Configuration,
         device: &Device,
     ) -> Result<Self> {
-        let form = gguf_layout(configuration);
         let experts = configuration.experts.map_or(0, |experts| experts.count);
         let mut weights = Self::collect(path, configuration, device, |name| {
-            let Some(stored) = gguf_name(name, form) else { return Ok(None) };
+            let Some(stored) = gguf_name(name, configuration) else { return Ok(None) };
             let location = match expert_of(name) {
                 Some(expert) => header.tensors.get(&stored).map(|all| all.matrix(expert, experts)).transpose()?,
                 None => header.tensors.remove(&stored),
             };
-            Ok(location.map(|location| Entry::in_file(location, Repair::of(name, form, configuration))))
+            Ok(location.map(|location| Entry::in_file(location, Repair::of(name, configuration))))
         })?;
         // A part of a block that nothing reads would be a part of the model left out.
         let is_read = |name: &str| experts > 0 && name.ends_with("_exps.weight");

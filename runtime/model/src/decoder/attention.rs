@@ -1,5 +1,6 @@
 //! The attention half of a block, forward and backward:
-//! x + post(output(attention(rope(norm(q)), rope(norm(k)), v))) with q, k, v = projections(norm(x)).
+//! x + post(output(attention(rope(norm(q)), rope(norm(k)), v))) with q, k, v = projections(norm(x)). A family may have no
+//! norm of x.
 //! Leaves the arithmetic to `fused`. Decoding with a key-value cache calls `project` and `output`; patches change
 //! what the output projection gives.
 
@@ -11,16 +12,16 @@ use tunebox_compute::parameters::GradientSums;
 use tunebox_compute::precision::bytes;
 
 use super::linear::SavedLinear;
-use super::norm::{Norm, saved_bytes};
+use super::norm::{InputNorm, Norm, saved_bytes};
 use super::projection::{Projection, ResidualOutput, SavedOutput};
 use crate::error::Result;
 
 /// The attention half of one block, with the weights and the adapter of one view of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct Attention {
-    pub(crate) input_norm: Norm,
+    pub(crate) input_norm: InputNorm,
     pub(crate) projection: Projection,
-    /// Norms of each head of the queries and keys (Qwen3, Gemma 3).
+    /// Norms of queries and keys, of each head (Qwen3, Gemma 3) or of all features together (OLMo 2).
     pub(crate) query_norm: Option<Norm>,
     pub(crate) key_norm: Option<Norm>,
     pub(crate) output: ResidualOutput,
@@ -32,8 +33,8 @@ pub(crate) struct Attention {
 /// Queries and keys after norm and rotation, values as projected.
 #[derive(Debug, Clone)]
 pub(crate) struct Projected {
-    /// 1/rms of each row of the half's input, `[tokens]`.
-    input_inverse: Tensor,
+    /// 1/rms of each row of the half's input, `[tokens]`; `None` without a norm of it.
+    input_inverse: Option<Tensor>,
     /// What each linear map saved for its backward pass.
     linears: Vec<SavedLinear>,
     pub(crate) query: Rotated,
@@ -67,7 +68,8 @@ impl SavedAttention {
     pub(crate) fn bytes(&self) -> usize {
         let rotated = |side: &Rotated| bytes(&side.after) + saved_bytes(side.before.as_ref());
         let Projected { input_inverse, linears, query, key, value } = &self.projected;
-        let rows: usize = [input_inverse, value, &self.attended, &self.log_sums].map(bytes).iter().sum();
+        let rows: usize = [value, &self.attended, &self.log_sums].map(bytes).iter().sum();
+        let rows = rows + input_inverse.as_ref().map_or(0, bytes);
         let linears: usize = linears.iter().map(SavedLinear::bytes).sum();
         rows + rotated(query) + rotated(key) + linears + self.output.bytes()
     }
@@ -82,7 +84,7 @@ impl Attention {
     /// Whether the input norm, the query, key and value projections or the head norms have trained weights.
     fn trains_before_attention(&self) -> bool {
         self.projection.is_trained()
-            || self.input_norm.slot.is_some()
+            || self.input_norm.is_trained()
             || [&self.query_norm, &self.key_norm].into_iter().flatten().any(Norm::is_trained)
     }
 
@@ -102,7 +104,7 @@ impl Attention {
         Ok((stream, SavedAttention { projected, attended, log_sums, output }))
     }
 
-    /// Applies the input norm to `input` `[tokens, hidden]` and projects it to queries, keys and values. Then applies
+    /// Applies the input norm, if there is one, to `input` `[tokens, hidden]` and projects it to queries, keys and values. Then applies
     /// the head norms, if the model has them, and the rotation to queries and keys. `positions` holds each token's row
     /// in the rotation table. Runs no attention.
     pub(crate) fn project(&self, input: &Tensor, positions: &Indices) -> Result<Projected> {
@@ -166,12 +168,12 @@ impl Attention {
         let query = self.norm_and_rotate_backward(query, &projected.query, self.query_norm.as_ref(), heads, context)?;
         let key = self.norm_and_rotate_backward(key, &projected.key, self.key_norm.as_ref(), kv_heads, context)?;
         let (normed, _) = self.input_norm.forward(input)?;
-        let want = context.want_input || self.input_norm.slot.is_some();
+        let want = context.want_input || self.input_norm.is_trained();
         let parts = [query, key, value];
         let found = self.projection.backward(&parts, &normed, &projected.linears, want, context.gradients)?;
         let Some(found) = found else { return Ok(None) };
-        let inverse = &projected.input_inverse;
-        Ok(Some(self.input_norm.backward(&found, input, inverse, Some(upstream), context.gradients)?))
+        let inverse = projected.input_inverse.as_ref();
+        Ok(Some(self.input_norm.backward(&found, input, inverse, upstream, context.gradients)?))
     }
 
     /// Returns the gradient of the projected queries or keys, from `upstream`, the gradient after norm and rotation.

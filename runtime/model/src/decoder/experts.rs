@@ -9,14 +9,14 @@ use tunebox_compute::precision::bytes;
 
 use super::attention::Context;
 use super::linear::{Linear, SavedLinear};
-use super::norm::Norm;
+use super::norm::InputNorm;
 use super::projection::{Projection, ResidualAddition, SavedAddition};
 use crate::error::Result;
 
 /// The feed-forward half of one block with experts, with the weights of one view of the model.
 #[derive(Debug, Clone)]
 pub(crate) struct ExpertFeedForward {
-    pub(crate) input_norm: Norm,
+    pub(crate) input_norm: InputNorm,
     /// `[tokens, hidden] → [tokens, experts]`.
     pub(crate) router: Linear,
     pub(crate) experts: Vec<Expert>,
@@ -41,8 +41,8 @@ pub(crate) struct Expert {
 pub(crate) struct SavedExperts {
     /// The half's input, `[tokens, hidden]`.
     input: Tensor,
-    /// 1/rms of each row of the input, `[tokens]`.
-    input_inverse: Tensor,
+    /// 1/rms of each row of the input, `[tokens]`; `None` without a norm of it.
+    input_inverse: Option<Tensor>,
     /// The router's output, `[tokens, experts]`.
     logits: Tensor,
     routes: Routes,
@@ -55,7 +55,7 @@ pub(crate) struct SavedExperts {
 impl SavedExperts {
     /// The bytes of all saved tensors and routes.
     pub(super) fn bytes(&self) -> usize {
-        let rows = bytes(&self.input) + bytes(&self.input_inverse) + bytes(&self.logits);
+        let rows = bytes(&self.input) + self.input_inverse.as_ref().map_or(0, bytes) + bytes(&self.logits);
         let gates: usize = self.gates.iter().flatten().map(bytes).sum();
         rows + gates + self.routes.bytes() + self.addition.bytes()
     }
@@ -166,6 +166,7 @@ impl ExpertFeedForward {
         let read = |_: Option<&Tensor>| Ok(normed.clone());
         let found = self.router.backward(&logits, read, &SavedLinear::NOTHING, true, Some(total), gradients)?;
         let Some(found) = found.filter(|_| context.want_input || self.input_norm.is_trained()) else { return Ok(None) };
-        Ok(Some(self.input_norm.backward(&found, &saved.input, &saved.input_inverse, Some(upstream), gradients)?))
+        let inverse = saved.input_inverse.as_ref();
+        Ok(Some(self.input_norm.backward(&found, &saved.input, inverse, upstream, gradients)?))
     }
 }

@@ -1,5 +1,6 @@
 //! The feed-forward half of a block, forward and backward:
-//! x + post(down(activation(gate) ⊙ up)) with gate, up = projections(norm(x)), or the half of `experts`.
+//! x + post(down(activation(gate) ⊙ up)) with gate, up = projections(norm(x)), or the half of `experts`. A family may
+//! have no norm of x.
 //! Leaves the arithmetic to `fused`.
 
 use tunebox_compute::Tensor;
@@ -9,7 +10,7 @@ use tunebox_compute::precision::bytes;
 use super::attention::Context;
 use super::experts::{ExpertFeedForward, SavedExperts};
 use super::linear::SavedLinear;
-use super::norm::Norm;
+use super::norm::InputNorm;
 use super::projection::{Projection, ResidualOutput, SavedOutput};
 use crate::error::{Error, Result};
 
@@ -77,7 +78,7 @@ impl FeedForward {
 /// The feed-forward half of a block whose tokens all run through the same matrices.
 #[derive(Debug, Clone)]
 pub(crate) struct DenseFeedForward {
-    pub(crate) input_norm: Norm,
+    pub(crate) input_norm: InputNorm,
     pub(crate) projection: Projection,
     pub(crate) output: ResidualOutput,
     pub(crate) activation: Activation,
@@ -88,8 +89,8 @@ pub(crate) struct DenseFeedForward {
 pub(crate) struct SavedDense {
     /// The half's input, `[tokens, hidden]`.
     input: Tensor,
-    /// 1/rms of each row of the input, `[tokens]`.
-    input_inverse: Tensor,
+    /// 1/rms of each row of the input, `[tokens]`; `None` without a norm of it.
+    input_inverse: Option<Tensor>,
     /// What the gate and up projections saved, one entry for each map.
     linears: Vec<SavedLinear>,
     /// The output of the gate projection before the activation, `[tokens, intermediate]`.
@@ -103,7 +104,8 @@ pub(crate) struct SavedDense {
 impl SavedDense {
     /// The bytes of all saved tensors.
     fn bytes(&self) -> usize {
-        let rows = bytes(&self.input) + bytes(&self.input_inverse) + bytes(&self.gate) + bytes(&self.up);
+        let rows =
+            bytes(&self.input) + self.input_inverse.as_ref().map_or(0, bytes) + bytes(&self.gate) + bytes(&self.up);
         let linears: usize = self.linears.iter().map(SavedLinear::bytes).sum();
         rows + linears + self.output.bytes()
     }
@@ -131,7 +133,7 @@ impl DenseFeedForward {
             return Ok(None);
         }
         let gradients = context.gradients;
-        let want = context.want_input || self.input_norm.slot.is_some();
+        let want = context.want_input || self.input_norm.is_trained();
         let deeper = want || self.projection.is_trained();
         let (gate, up, activation) = (&saved.gate, &saved.up, self.activation);
         let mut parts = None;
@@ -150,6 +152,7 @@ impl DenseFeedForward {
         let (normed, _) = self.input_norm.forward(&saved.input)?;
         let found = self.projection.backward(&[gate, up], &normed, &saved.linears, want, gradients)?;
         let Some(found) = found else { return Ok(None) };
-        Ok(Some(self.input_norm.backward(&found, &saved.input, &saved.input_inverse, Some(upstream), gradients)?))
+        let inverse = saved.input_inverse.as_ref();
+        Ok(Some(self.input_norm.backward(&found, &saved.input, inverse, upstream, gradients)?))
     }
 }

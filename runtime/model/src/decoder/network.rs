@@ -16,7 +16,7 @@ use super::feed_forward::{DenseFeedForward, FeedForward};
 use super::hook::{ActivationGradient, ActivationReader, AnswerMask, AtSite, SiteHooks};
 use super::linear::{Learned, Linear, LowRankPart, Magnitude};
 use super::noise::EmbeddingNoise;
-use super::norm::Norm;
+use super::norm::{InputNorm, Norm};
 use super::projection::{Projection, ResidualAddition, ResidualOutput};
 use super::site::Site;
 use super::tables::RopeTables;
@@ -113,25 +113,22 @@ impl Network<'_> {
         self.matrix(HEAD)
     }
 
-    /// Builds the attention half of a block: input norm, projections, head norms and the norm after the output
-    /// projection if the model has them, and the layer's rotation table, with at least `rows` rows, if the layer has a
+    /// Builds the attention half of a block: projections, the norms that the family has, and the layer's rotation table, with at least `rows` rows, if the layer has a
     /// rotation. `output_hooks` act on what the output projection gives.
     fn build_attention(&self, layer: usize, rows: usize, output_hooks: SiteHooks) -> Result<Attention> {
         let configuration = &self.model.configuration;
-        let kind = &configuration.layer_kinds[layer];
-        let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
+        let (kind, norms) = (&configuration.layer_kinds[layer], configuration.norms);
+        let norm = |name| self.build_norm_in(layer, name);
+        let of_features = |name| norm(configuration.query_key_norm.then_some(name));
         let rope = kind.rope.map(|number| self.tables.get_or_build(configuration, number, rows)).transpose()?;
         Ok(Attention {
-            input_norm: self.build_norm(&name("input_layernorm"))?,
+            input_norm: InputNorm(norm(norms.attention_input)?),
             projection: self.build_projection(layer, &[Site::Query, Site::Key, Site::Value], Site::QueryKeyValue)?,
-            query_norm: self.build_norm_if(configuration.query_key_norm, &name("self_attn.q_norm"))?,
-            key_norm: self.build_norm_if(configuration.query_key_norm, &name("self_attn.k_norm"))?,
+            query_norm: of_features("self_attn.q_norm")?,
+            key_norm: of_features("self_attn.k_norm")?,
             output: ResidualOutput {
                 linear: self.build_linear(layer, Site::AttentionOutput)?,
-                addition: ResidualAddition {
-                    hooks: output_hooks,
-                    norm: self.build_norm_if(configuration.sandwich_norms, &name("post_attention_layernorm"))?,
-                },
+                addition: ResidualAddition { hooks: output_hooks, norm: norm(norms.attention_output)? },
             },
             rope,
             shape: AttentionShape {
@@ -146,15 +143,12 @@ impl Network<'_> {
     }
 
     /// Builds the feed-forward half of a block; `output_hooks` act on what the down projection, or the sum over the
-    /// experts, gives. With sandwich norms (Gemma), the input norm is `pre_feedforward_layernorm` and a second norm
-    /// follows the down projection; else the input norm is `post_attention_layernorm`.
+    /// experts, gives.
     fn build_feed_forward(&self, layer: usize, output_hooks: SiteHooks) -> Result<FeedForward> {
         let configuration = &self.model.configuration;
-        let name = |part: &str| format!("model.layers.{layer}.{part}.weight");
-        let sandwich = configuration.sandwich_norms;
-        let before = if sandwich { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
-        let input_norm = self.build_norm(&name(before))?;
-        let norm = self.build_norm_if(sandwich, &name("post_feedforward_layernorm"))?;
+        let norms = configuration.norms;
+        let input_norm = InputNorm(self.build_norm_in(layer, norms.feed_forward_input)?);
+        let norm = self.build_norm_in(layer, norms.feed_forward_output)?;
         let addition = ResidualAddition { hooks: output_hooks, norm };
         if let Some(experts) = &configuration.experts {
             return Ok(FeedForward::Experts(self.build_experts(layer, experts, input_norm, addition)?));
@@ -227,9 +221,9 @@ impl Network<'_> {
         Ok(LowRankPart { low, slots, initial: module.initial.clone(), magnitude, dropout })
     }
 
-    /// The RMS norm with the weight of this name; `None`, without a look at the weights, unless `present`.
-    fn build_norm_if(&self, present: bool, name: &str) -> Result<Option<Norm>> {
-        present.then(|| self.build_norm(name)).transpose()
+    /// The RMS norm of this name within a block, such as `input_layernorm`; `None` for no name.
+    fn build_norm_in(&self, layer: usize, name: Option<&str>) -> Result<Option<Norm>> {
+        name.map(|name| self.build_norm(&format!("model.layers.{layer}.{name}.weight"))).transpose()
     }
 
     /// The RMS norm with the weight of this name.

@@ -75,6 +75,42 @@ impl Norm {
     }
 }
 
+/// The norm of what a part of a block reads; `None` if the part reads the residual stream itself.
+#[derive(Debug, Clone)]
+pub(crate) struct InputNorm(pub(crate) Option<Norm>);
+
+impl InputNorm {
+    /// Whether there is a norm whose weight is trained.
+    pub(crate) fn is_trained(&self) -> bool {
+        self.0.as_ref().is_some_and(Norm::is_trained)
+    }
+
+    /// Normalizes rows `[rows, width]`. Returns them, and 1/rms of each row; without a norm the rows as they are, and
+    /// `None`.
+    pub(crate) fn forward(&self, input: &Tensor) -> Result<(Tensor, Option<Tensor>)> {
+        let Some(norm) = &self.0 else { return Ok((input.clone(), None)) };
+        let (normed, inverse) = norm.forward(input)?;
+        Ok((normed, Some(inverse)))
+    }
+
+    /// Returns the gradient of the input `[rows, width]`: that through the norm, from `upstream`, plus `residual`, that
+    /// through the connection around the part. `inverse` is what [`Self::forward`] returned. Adds the weight's gradient
+    /// to `gradients` if it is trained.
+    pub(crate) fn backward(
+        &self,
+        upstream: &Tensor,
+        input: &Tensor,
+        inverse: Option<&Tensor>,
+        residual: &Tensor,
+        gradients: &GradientSums<'_>,
+    ) -> Result<Tensor> {
+        match (&self.0, inverse) {
+            (Some(norm), Some(inverse)) => norm.backward(upstream, input, inverse, Some(residual), gradients),
+            _ => Ok(fused::add(residual, upstream)?),
+        }
+    }
+}
+
 /// The bytes of saved rows and their 1/rms; 0 for `None`.
 pub(super) fn saved_bytes(saved: Option<&(Tensor, Tensor)>) -> usize {
     saved.map_or(0, |(rows, inverse)| bytes(rows) + bytes(inverse))

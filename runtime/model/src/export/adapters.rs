@@ -12,7 +12,7 @@ use super::base_name;
 use crate::Model;
 use crate::adapter::{Adapter, AdapterKind, AdapterSettings, Module, ModuleFactors};
 use crate::error::{Error, Result};
-use crate::families::{gguf_architecture, gguf_layout, gguf_name};
+use crate::families::{gguf_architecture, gguf_name};
 use crate::policy::Policy;
 use crate::weights::gguf::{Header, Value as Read, write};
 use crate::weights::{Location, Repair};
@@ -73,8 +73,7 @@ fn write_gguf(policy: &Policy, path: &Path) -> Result<()> {
         let rows = b.dims2()?.0;
         let name = format!("{}.weight", module.site.path(module.layer));
         let factor = scale * rank as f64 / f64::from(alpha);
-        let b = Repair::of(&name, gguf_layout(&model.configuration), &model.configuration)
-            .make((b * factor)?.flatten_all()?.to_vec1()?, &[rows, rank]);
+        let b = Repair::of(&name, &model.configuration).make((b * factor)?.flatten_all()?.to_vec1()?, &[rows, rank]);
         let name = gguf_module(model, module)?;
         let parts = [("lora_a", vec![rank, columns], a.flatten_all()?.to_vec1()?), ("lora_b", vec![rows, rank], b)];
         for (suffix, shape, numbers) in parts {
@@ -94,7 +93,7 @@ fn write_gguf(policy: &Policy, path: &Path) -> Result<()> {
 }
 
 /// Reads the factors of the policy's modules from an adapter's GGUF file, as llama.cpp takes them: the scale of B·A is
-/// `adapter.lora.alpha` ÷ rank, and changes of the GGUF layout to B are undone. Errors: the alpha or a tensor is
+/// `adapter.lora.alpha` ÷ rank, and changes that GGUF writers make to B are undone. Errors: the alpha or a tensor is
 /// missing.
 fn read_gguf(policy: &Policy, path: &Path) -> Result<Adapter> {
     let (model, header) = (policy.model(), Header::read(path)?);
@@ -105,7 +104,7 @@ fn read_gguf(policy: &Policy, path: &Path) -> Result<Adapter> {
     let read = |module: &Module| {
         let name = gguf_module(model, module)?;
         let path_of = format!("{}.weight", module.site.path(module.layer));
-        let repair = Repair::of(&path_of, gguf_layout(&model.configuration), &model.configuration);
+        let repair = Repair::of(&path_of, &model.configuration);
         let part = |suffix: &str| tensor(&header.tensors, &format!("{name}.{suffix}"), path);
         let (a, b) = (part("lora_a")?, part("lora_b")?);
         let shape = b.dims().to_vec();
@@ -121,7 +120,7 @@ fn read_gguf(policy: &Policy, path: &Path) -> Result<Adapter> {
 fn gguf_module(model: &Model, module: &Module) -> Result<String> {
     let name = format!("{}.weight", module.site.path(module.layer));
     let unknown = || Error::Unsupported(format!("GGUF files have no name for the weight `{name}`"));
-    gguf_name(&name, gguf_layout(&model.configuration)).ok_or_else(unknown)
+    gguf_name(&name, &model.configuration).ok_or_else(unknown)
 }
 
 /// Writes the adapter as a folder for mlx-lm and reads it back.

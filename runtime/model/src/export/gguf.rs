@@ -11,7 +11,7 @@ use super::quantization::Quantization;
 use super::{is_changed, metadata};
 use crate::decoder::site::expert_of;
 use crate::error::{Error, Result};
-use crate::families::{GgufLayout, HEAD, gguf_layout, gguf_name};
+use crate::families::{HEAD, gguf_name};
 use crate::merge::{merge_weight, merged_shapes};
 use crate::policy::Policy;
 use crate::weights::gguf::Header;
@@ -59,8 +59,7 @@ pub(super) fn write(policy: &Policy, path: &Path, quantization: Quantization) ->
     };
     let parts = list_parts(policy, quantization, stored, extra)?;
     let list: Vec<TensorSpec> = parts.iter().map(|part| part.spec.clone()).collect();
-    let layout = gguf_layout(&model.configuration);
-    write::write(path, &metadata, &list, |number| tensor_bytes(policy, layout, &parts[number]))
+    write::write(path, &metadata, &list, |number| tensor_bytes(policy, &parts[number]))
 }
 
 /// Lists the tensors of the file: the weights of the family, then the remaining tensors of the file that the model came
@@ -74,13 +73,13 @@ fn list_parts(
     extra: Vec<(String, Vec<f32>)>,
 ) -> Result<Vec<Part>> {
     let model = policy.model();
-    let (configuration, layout) = (&model.configuration, gguf_layout(&model.configuration));
+    let layers = model.configuration.layers;
     // Quantized while it was read, the model computes with other numbers than those of its file.
     let is_as_stored = model.weights.precision().base() == Base::Stored;
     let mut parts = Vec::new();
-    let (tensors, is_tied) = weight_tensors(policy, layout)?;
+    let (tensors, is_tied) = weight_tensors(policy)?;
     for WeightTensor { name, shape, weights } in tensors {
-        let dtype = quantization.dtype(&name, &shape, configuration.layers, is_tied);
+        let dtype = quantization.dtype(&name, &shape, layers, is_tied);
         let same = stored.remove(&name).filter(|location| location.dtype().is_ok_and(|found| found == dtype));
         let source = match same.filter(|_| is_as_stored && !weights.iter().any(|weight| is_changed(policy, weight))) {
             Some(location) => Values::Stored(location),
@@ -102,12 +101,13 @@ fn list_parts(
 /// Lists the tensors that hold a merged model's weights, and says whether its head is the embedding. The matrices of a
 /// block's experts share one tensor; every other weight is a tensor of its own. Errors: GGUF files have no name for a
 /// weight.
-fn weight_tensors(policy: &Policy, layout: GgufLayout) -> Result<(Vec<WeightTensor>, bool)> {
-    let experts = policy.model().configuration.experts.map_or(1, |experts| experts.count);
+fn weight_tensors(policy: &Policy) -> Result<(Vec<WeightTensor>, bool)> {
+    let configuration = &policy.model().configuration;
+    let experts = configuration.experts.map_or(1, |experts| experts.count);
     let (mut list, mut is_tied): (Vec<WeightTensor>, bool) = (Vec::new(), true);
     for (weight, mut shape) in merged_shapes(policy) {
         let unknown = || Error::Unsupported(format!("GGUF files have no name for the weight `{weight}`"));
-        let name = gguf_name(&weight, layout).ok_or_else(unknown)?;
+        let name = gguf_name(&weight, configuration).ok_or_else(unknown)?;
         is_tied &= weight != HEAD;
         if expert_of(&weight).is_some() {
             if let Some(shared) = list.iter_mut().rev().find(|tensor| tensor.name == name) {
@@ -122,9 +122,9 @@ fn weight_tensors(policy: &Policy, layout: GgufLayout) -> Result<(Vec<WeightTens
 }
 
 /// Computes or reads the bytes of a tensor of the file, in the tensor's format. A merged weight gets the changes that
-/// GGUF writers make to weights of this layout. Errors: the format of a stored tensor has changed, or a file cannot be
+/// GGUF writers make to weights of this family. Errors: the format of a stored tensor has changed, or a file cannot be
 /// read.
-fn tensor_bytes(policy: &Policy, layout: GgufLayout, part: &Part) -> Result<Vec<u8>> {
+fn tensor_bytes(policy: &Policy, part: &Part) -> Result<Vec<u8>> {
     let (model, TensorSpec { dtype, shape, .. }) = (policy.model(), &part.spec);
     match &part.source {
         Values::Stored(location) => {
@@ -138,7 +138,7 @@ fn tensor_bytes(policy: &Policy, layout: GgufLayout, part: &Part) -> Result<Vec<
             for name in names {
                 let weight = merge_weight(model, policy.adapter(), policy.edits(), name)?.to_dtype(DType::F32)?;
                 let values = weight.flatten_all()?.to_vec1::<f32>()?;
-                let values = Repair::of(name, layout, &model.configuration).make(values, matrix);
+                let values = Repair::of(name, &model.configuration).make(values, matrix);
                 bytes.extend(quantize(&values, *dtype)?);
             }
             Ok(bytes)

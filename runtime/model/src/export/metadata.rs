@@ -9,9 +9,9 @@ use tunebox_foundation::explain::Explanation;
 
 use super::quantization::Quantization;
 use crate::Model;
-use crate::configuration::{Configuration, RopeScaling, RopeSetting};
+use crate::configuration::{Configuration, LayerKind, RopeScaling, RopeSetting};
 use crate::error::{Error, Result};
-use crate::families::gguf_architecture;
+use crate::families::{OLMO3_PERIOD, gguf_architecture};
 use crate::weights::gguf::write::TypedMetadata;
 
 /// The key of the architecture, which other keys begin with.
@@ -23,7 +23,7 @@ const REPLACED: [&str; 3] = ["general.alignment", "general.file_type", "general.
 const DROPPED: [&str; 2] = ["quantize.", "split."];
 
 /// The families for which metadata is written. llama.cpp needs more keys, or another kind of tokenizer, for the others.
-const FAMILIES: [&str; 5] = ["llama", "qwen2", "qwen3", "qwen3_moe", "olmoe"];
+const FAMILIES: [&str; 7] = ["llama", "qwen2", "qwen3", "qwen3_moe", "olmoe", "olmo2", "olmo3"];
 
 /// The metadata of the GGUF file `path`, with the number format of the new file. Sorted by key, so that equal models
 /// are equal bytes.
@@ -82,25 +82,54 @@ fn number_format(quantization: Quantization) -> [(String, Value); 2] {
     ]
 }
 
-/// Fails if the keys of the family cannot say everything about the model: the family is none of [`FAMILIES`], a layer
-/// has an attention window shorter than the context, the layers have several rotations or one has none, or llama.cpp
-/// normalizes the weights of this family's experts otherwise.
+/// Fails if the keys of the family cannot say everything about the model: the family is none of [`FAMILIES`], or llama.cpp
+/// has other windows or rotations for it ([`refuse_layers`]), normalizes the weights of its experts otherwise, or needs an
+/// output head that the model does not have.
 fn check(model: &Model) -> Result<()> {
     let configuration = &model.configuration;
     let family = configuration.family.as_str();
-    let is_windowed = |window: Option<usize>| window.is_some_and(|window| window < configuration.max_positions);
     let why = if !FAMILIES.contains(&family) {
         format!("the metadata of a GGUF file is written for {} only", FAMILIES.join(", "))
-    } else if configuration.layer_kinds.iter().any(|kind| is_windowed(kind.window)) {
-        "llama.cpp has no attention window for this family".into()
-    } else if configuration.layer_kinds.iter().any(|kind| kind.rope != Some(0)) || configuration.ropes.len() != 1 {
-        "its layers have several rotations or none".into()
-    } else if configuration.experts.is_some_and(|experts| experts.normalized != (family == "qwen3_moe")) {
+    } else if let Some(why) = refuse_layers(configuration) {
+        why.into()
+    } else if configuration.experts.is_some_and(|experts| experts.normalized != (family != "olmoe")) {
         "llama.cpp normalizes the weights of this family's experts otherwise than `norm_topk_prob` says".into()
+    } else if matches!(family, "olmo2" | "olmo3") && configuration.tied {
+        "llama.cpp needs an output head apart from the embedding in this family".into()
     } else {
         return Ok(());
     };
     Err(refusal(model, why))
+}
+
+/// Says why llama.cpp cannot run the windows and rotations of the model's layers: one has an attention window shorter than
+/// the context, they have several rotations, or one has none; or they are not those of OLMo 3. `None` if it can.
+fn refuse_layers(configuration: &Configuration) -> Option<&'static str> {
+    let kinds = &configuration.layer_kinds;
+    let is_windowed = |window: Option<usize>| window.is_some_and(|window| window < configuration.max_positions);
+    if configuration.family == "olmo3" {
+        let why = "llama.cpp has three local layers before each global one in this family, and one base of rotations";
+        return (!are_of_olmo3(configuration)).then_some(why);
+    }
+    if kinds.iter().any(|kind| is_windowed(kind.window)) {
+        return Some("llama.cpp has no attention window for this family");
+    }
+    let is_one = configuration.ropes.len() == 1 && kinds.iter().all(|kind| kind.rope == Some(0));
+    (!is_one).then_some("its layers have several rotations or none")
+}
+
+/// Whether windows and rotations are those that llama.cpp gives a model of OLMo 3: one window and a rotation without
+/// scaling on local layers, three of them before each global one, and the same base for both rotations.
+fn are_of_olmo3(configuration: &Configuration) -> bool {
+    let window = configuration.layer_kinds.first().and_then(|kind| kind.window);
+    let is_right = |(layer, kind): (usize, &LayerKind)| match (layer + 1).is_multiple_of(OLMO3_PERIOD) {
+        true => *kind == LayerKind::FULL,
+        false => *kind == LayerKind { window, rope: Some(1) },
+    };
+    let [global, local] = configuration.ropes.as_slice() else { return false };
+    window.is_some()
+        && *local == RopeSetting::plain(global.theta)
+        && configuration.layer_kinds.iter().enumerate().all(is_right)
 }
 
 /// The error for a model from a folder that is not written as GGUF.
@@ -131,8 +160,11 @@ fn sizes(configuration: &Configuration) -> Result<Vec<(&'static str, Value)>> {
             ("expert_feed_forward_length", experts.intermediate),
         ]
     });
+    // In the other families a window as long as the context says nothing.
+    let window = configuration.layer_kinds.iter().find_map(|kind| kind.window);
+    let window = window.filter(|_| configuration.family == "olmo3").map(|window| ("attention.sliding_window", window));
     let mut keys = Vec::new();
-    for (key, size) in whole.into_iter().chain(experts) {
+    for (key, size) in whole.into_iter().chain(experts).chain(window) {
         let large = || Error::Unsupported(format!("`{key}` is {size}, above what GGUF files hold"));
         keys.push((key, Value::U32(u32::try_from(size).map_err(|_| large())?)));
     }

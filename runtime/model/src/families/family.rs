@@ -15,8 +15,9 @@ pub(super) struct Family {
     pub(super) model_types: &'static [&'static str],
     /// Its class in transformers, which `architectures` of a written `config.json` names.
     pub(super) class: &'static str,
-    /// Its `general.architecture` in GGUF files; `None` if its GGUF files carry another family's name.
-    pub(super) architecture: Option<&'static str>,
+    /// Its `general.architecture` in GGUF files. Of several families with the same one, the first in the list is read,
+    /// and its `from_gguf` recognizes the others.
+    pub(super) architecture: &'static str,
     /// Whether LongRoPE (`longrope`, `su` or `yarn` in its files) is the only way in which it scales rotations, and
     /// whether it may rotate only some features of a head.
     pub(super) long_rope: bool,
@@ -53,8 +54,9 @@ pub(super) struct Family {
     pub(super) from_gguf: fn(&Keys<'_>, &mut Configuration) -> Result<()>,
     /// Adds this family's own keys to a `config.json`.
     pub(super) to_hugging_face: fn(&Configuration, &mut Value),
-    /// How GGUF files store its weights.
-    pub(super) gguf_layout: GgufLayout,
+    /// Whether the two rows of a rotated pair of features are adjacent in the query and key weights of GGUF files, in
+    /// Hugging Face's half a head apart.
+    pub(super) gguf_pairs: bool,
 }
 
 impl Family {
@@ -64,7 +66,7 @@ impl Family {
         name: "",
         model_types: &[],
         class: "",
-        architecture: None,
+        architecture: "",
         long_rope: false,
         attention_bias: false,
         mlp_bias: false,
@@ -82,26 +84,6 @@ impl Family {
         from_hugging_face: |_, _| Ok(()),
         from_gguf: |_, _| Ok(()),
         to_hugging_face: |_, _| {},
-        gguf_layout: GgufLayout::PLAIN,
+        gguf_pairs: false,
     };
-}
-
-/// How GGUF files store the weights of a family. By default as Hugging Face does, with two norms a block.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct GgufLayout {
-    /// Whether the two rows of a rotated pair of features are adjacent in query and key weights, not half a head apart.
-    pub(crate) pairs_adjacent: bool,
-    /// Whether norms are stored as 1 + weight.
-    pub(crate) norms_plus_one: bool,
-    /// Whether a block has four norms instead of two.
-    pub(crate) sandwich_norms: bool,
-}
-
-impl GgufLayout {
-    /// As Hugging Face stores them, with two norms a block.
-    pub(super) const PLAIN: Self = Self { pairs_adjacent: false, norms_plus_one: false, sandwich_norms: false };
-    /// Llama's: pairs of a rotation lie beside each other, in Hugging Face's files half a head apart.
-    pub(super) const LLAMA: Self = Self { pairs_adjacent: true, ..Self::PLAIN };
-    /// Gemma's: four norms a block, stored as 1 + weight.
-    pub(super) const GEMMA: Self = Self { norms_plus_one: true, sandwich_norms: true, ..Self::PLAIN };
 }

@@ -4,10 +4,10 @@
 
 use serde_json::{Value, json};
 
-use super::family::{Family, GgufLayout};
-use super::gguf::Keys;
-use super::{hugging_face, rope};
-use crate::configuration::{Activation, Configuration, LayerKind, RopeSetting};
+use super::family::Family;
+use super::gguf::{self, Keys};
+use super::hugging_face;
+use crate::configuration::{Activation, BlockNorms, Configuration};
 use crate::error::Result;
 use crate::fields::Fields;
 
@@ -15,7 +15,7 @@ pub(super) const GEMMA2: Family = Family {
     name: "gemma2",
     model_types: &["gemma2"],
     class: "Gemma2ForCausalLM",
-    architecture: Some("gemma2"),
+    architecture: "gemma2",
     attention_bias: true,
     heads: Some(8),
     kv_heads: Some(4),
@@ -28,9 +28,10 @@ pub(super) const GEMMA2: Family = Family {
     from_gguf: gemma2_from_gguf,
     to_hugging_face: |configuration, config| {
         config["attn_logit_softcapping"] = json!(configuration.attention_soft_cap);
+        hugging_face::write_one_window(configuration, config);
+        config["layer_types"] = hugging_face::layer_types(configuration, |kind| kind.window.is_some());
         write_shared(configuration, config);
     },
-    gguf_layout: GgufLayout::GEMMA,
     ..Family::PLAIN
 };
 
@@ -38,7 +39,7 @@ pub(super) const GEMMA3: Family = Family {
     name: "gemma3_text",
     model_types: &["gemma3_text", "gemma3"],
     class: "Gemma3ForCausalLM",
-    architecture: Some("gemma3"),
+    architecture: "gemma3",
     vocabulary: Some(262_208),
     max_positions: 131_072,
     theta: 1_000_000.0,
@@ -49,26 +50,25 @@ pub(super) const GEMMA3: Family = Family {
     },
     from_hugging_face: gemma3_from_hugging_face,
     from_gguf: gemma3_from_gguf,
-    to_hugging_face: gemma3_to_hugging_face,
+    to_hugging_face: |configuration, config| {
+        hugging_face::write_local_layers(configuration, config);
+        write_shared(configuration, config);
+    },
     ..GEMMA2
 };
 
 /// Soft caps of Gemma 2 where a key is missing, in transformers and llama.cpp alike.
 const SCORE_CAP: f64 = 50.0;
 const LOGIT_CAP: f64 = 30.0;
-/// Indices of Gemma 3's rotations. The global one is first, because files may name only that one.
-const GLOBAL: usize = 0;
-const LOCAL: usize = 1;
 const LOCAL_THETA: f64 = 10_000.0;
 /// Every sixth layer of Gemma 3 is global.
 const PERIOD: usize = 6;
 
-/// Sets what Gemma 2 and Gemma 3 share: tanh GELU, norms by 1 + weight, sandwich norms, and embeddings scaled by
-/// √hidden.
+/// Sets what Gemma 2 and Gemma 3 share: tanh GELU, four norms a block by 1 + weight, and embeddings scaled by √hidden.
 fn set_architecture(configuration: &mut Configuration) {
     configuration.activation = Activation::GeluTanh;
     configuration.unit_offset_norm = true;
-    configuration.sandwich_norms = true;
+    configuration.norms = BlockNorms::GEMMA;
     configuration.embedding_scale = (configuration.hidden as f64).sqrt() as f32;
 }
 
@@ -109,14 +109,7 @@ fn gemma3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configurati
     let period = fields.get_or(key, Some(PERIOD))?;
     let slides = |layer: usize| !(layer + 1).is_multiple_of(period);
     read_shared(fields, configuration, slides)?;
-    // A local layer without a window still has the local rotation.
-    let types: Option<Vec<&str>> = fields.get("layer_types")?;
-    for (layer, kind) in configuration.layer_kinds.iter_mut().enumerate() {
-        let named = types.as_ref().and_then(|types| types.get(layer));
-        let local = named.map_or_else(|| slides(layer), |name| *name == "sliding_attention");
-        kind.rope = Some(if local { LOCAL } else { GLOBAL });
-    }
-    Ok(())
+    hugging_face::set_local_rotations(fields, configuration, slides)
 }
 
 /// Sets Gemma 2's attention scale, soft caps (50 on scores and 30 on logits by default), and windows (4,096 tokens by
@@ -133,26 +126,12 @@ fn gemma2_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Resul
 }
 
 /// Sets Gemma 3's attention scale, soft cap of logits (none by default), and the windows and rotations of local and
-/// global layers from GGUF metadata; appends the local rotation to `ropes`. The key `attention.sliding_window_pattern`
-/// holds a list with a number other than 0 for each local layer, or the period of global layers; by default each sixth
-/// layer is global. Errors: no window.
+/// global layers from GGUF metadata; by default each sixth layer is global. Errors: no window.
 fn gemma3_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     set_gguf_scale(keys, configuration, 62);
     configuration.logit_soft_cap = keys.number("final_logit_softcapping").map(|cap| cap as f32);
     let window = keys.size("attention.sliding_window")?;
-    let pattern = keys.numbers("attention.sliding_window_pattern");
-    let period = match pattern {
-        Some(_) => PERIOD,
-        None => keys.optional_size("attention.sliding_window_pattern")?.filter(|period| *period > 0).unwrap_or(PERIOD),
-    };
-    for (layer, kind) in configuration.layer_kinds.iter_mut().enumerate() {
-        let named = pattern.and_then(|pattern| pattern.get(layer));
-        let local = named.map_or_else(|| !(layer + 1).is_multiple_of(period), |mark| *mark != 0.0);
-        let rope = if local { LOCAL } else { GLOBAL };
-        *kind = LayerKind { window: local.then_some(window), rope: Some(rope) };
-    }
-    configuration.ropes.push(RopeSetting::plain(keys.number("rope.freq_base_swa").unwrap_or(LOCAL_THETA)));
-    Ok(())
+    gguf::set_local_layers(keys, configuration, window, PERIOD, LOCAL_THETA)
 }
 
 /// Sets the attention scale from the GGUF key `attention.scale`. If it is missing, the scale is 1/√(hidden/heads) for
@@ -166,24 +145,11 @@ fn set_gguf_scale(keys: &Keys<'_>, configuration: &mut Configuration, largest: u
     configuration.attention_scale = keys.number("attention.scale").unwrap_or(scalar.sqrt().recip()) as f32;
 }
 
-/// Adds the `config.json` keys that Gemma 2 and Gemma 3 share: window, `layer_types` (sliding for each layer with a
-/// window), soft cap of logits, and `query_pre_attn_scalar`, rounded to an integer.
+/// Adds the `config.json` keys that Gemma 2 and Gemma 3 share: soft cap of logits, and `query_pre_attn_scalar`, rounded
+/// to an integer.
 fn write_shared(configuration: &Configuration, config: &mut Value) {
-    hugging_face::write_one_window(configuration, config);
-    config["layer_types"] = hugging_face::layer_types(configuration, |kind| kind.window.is_some());
     config["final_logit_softcapping"] = json!(configuration.logit_soft_cap);
     // A whole number in every checkpoint.
     let scalar = f64::from(configuration.attention_scale).powi(-2).round();
     config["query_pre_attn_scalar"] = json!(scalar as u64);
-}
-
-/// Adds Gemma 3's own keys to a `config.json`: those that it shares with Gemma 2, with layers of the local rotation as
-/// sliding in `layer_types`, and `rope_parameters` with an object for each rotation.
-fn gemma3_to_hugging_face(configuration: &Configuration, config: &mut Value) {
-    write_shared(configuration, config);
-    config["layer_types"] = hugging_face::layer_types(configuration, |kind| kind.rope == Some(LOCAL));
-    for (kind, setting) in ["full_attention", "sliding_attention"].into_iter().zip(&configuration.ropes) {
-        config["rope_parameters"][kind] = rope::write_scaling(setting);
-        config["rope_parameters"][kind]["rope_theta"] = json!(setting.theta);
-    }
 }

@@ -2,8 +2,9 @@
 //! Leaves the keys of single families to their own files, and the reading of the file to `weights`.
 
 use super::family::Family;
+use super::rope::{GLOBAL, LOCAL};
 use crate::configuration::rope::yarn_attention_factor;
-use crate::configuration::{Configuration, RopeScaling, RopeSetting};
+use crate::configuration::{Configuration, LayerKind, RopeScaling, RopeSetting};
 use crate::error::{Error, Result};
 use crate::weights::gguf::{Metadata, Value};
 
@@ -133,6 +134,33 @@ fn rope(keys: &Keys<'_>, configuration: &Configuration, facts: TensorFacts) -> R
         _ => return Err(keys.value_error("rope.scaling.type", "one of none, linear, yarn")),
     };
     Ok(RopeSetting { theta, scaling })
+}
+
+/// Sets `window`, in tokens, and the local rotation on local layers, and the global rotation on the others; appends the
+/// local rotation to `ropes`, with the base `rope.freq_base_swa`, or `theta` if the key is missing. The key
+/// `attention.sliding_window_pattern` holds a list with a number other than 0 for each local layer, or the period of
+/// global layers; if it is missing or 0, the period is `usual`.
+pub(super) fn set_local_layers(
+    keys: &Keys<'_>,
+    configuration: &mut Configuration,
+    window: usize,
+    usual: usize,
+    theta: f64,
+) -> Result<()> {
+    const PATTERN: &str = "attention.sliding_window_pattern";
+    let pattern = keys.numbers(PATTERN);
+    let period = match pattern {
+        Some(_) => usual,
+        None => keys.optional_size(PATTERN)?.filter(|period| *period > 0).unwrap_or(usual),
+    };
+    for (layer, kind) in configuration.layer_kinds.iter_mut().enumerate() {
+        let named = pattern.and_then(|pattern| pattern.get(layer));
+        let is_local = named.map_or_else(|| !(layer + 1).is_multiple_of(period), |mark| *mark != 0.0);
+        let rope = if is_local { LOCAL } else { GLOBAL };
+        *kind = LayerKind { window: is_local.then_some(window), rope: Some(rope) };
+    }
+    configuration.ropes.push(RopeSetting::plain(keys.number("rope.freq_base_swa").unwrap_or(theta)));
+    Ok(())
 }
 
 /// The metadata keys of one architecture. Methods take a key such as `block_count`, without the prefix `llama.`.

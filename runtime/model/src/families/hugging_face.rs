@@ -118,6 +118,23 @@ pub(super) fn set_windows(
     Ok(())
 }
 
+/// Sets the local rotation on the layers that `layer_types` calls `sliding_attention`, and the global one on the others; if
+/// that key is missing or null, the local one on those for which `slides(layer)` is true. A local layer without a window
+/// has the local rotation too.
+pub(super) fn set_local_rotations(
+    fields: &Fields<'_>,
+    configuration: &mut Configuration,
+    slides: impl Fn(usize) -> bool,
+) -> Result<()> {
+    let types: Option<Vec<&str>> = fields.get("layer_types")?;
+    for (layer, kind) in configuration.layer_kinds.iter_mut().enumerate() {
+        let named = types.as_ref().and_then(|types| types.get(layer));
+        let is_local = named.map_or_else(|| slides(layer), |name| *name == "sliding_attention");
+        kind.rope = Some(if is_local { rope::LOCAL } else { rope::GLOBAL });
+    }
+    Ok(())
+}
+
 /// The window in tokens, if `use_sliding_window` is set: `sliding_window`, or `usual` if that is missing or null; else
 /// `None`. Errors: `layer_types` names sliding layers but there is no window; transformers stops there, or applies a
 /// window in only some of its attention implementations.
@@ -203,6 +220,13 @@ pub(super) fn layer_types(configuration: &Configuration, slides: impl Fn(&LayerK
 /// Writes the window of the first layer that has one as `sliding_window`; `null` if none has.
 pub(super) fn write_one_window(configuration: &Configuration, config: &mut Value) {
     config["sliding_window"] = json!(configuration.layer_kinds.iter().find_map(|kind| kind.window));
+}
+
+/// Adds the keys of local and global layers: their window, which of them are local, and a rotation for each kind.
+pub(super) fn write_local_layers(configuration: &Configuration, config: &mut Value) {
+    write_one_window(configuration, config);
+    config["layer_types"] = layer_types(configuration, |kind| kind.rope == Some(rope::LOCAL));
+    rope::write_kinds(configuration, config);
 }
 
 /// Adds `use_sliding_window` and, if any layer has a window, `sliding_window` and `layer_types`.

@@ -5,7 +5,7 @@
 
 use serde_json::{Value, json};
 
-use super::family::{Family, GgufLayout};
+use super::family::Family;
 use super::gguf::Keys;
 use super::hugging_face;
 use crate::configuration::Configuration;
@@ -17,11 +17,11 @@ pub(super) const LLAMA: Family = Family {
     name: "llama",
     model_types: &["llama"],
     class: "LlamaForCausalLM",
-    architecture: Some("llama"),
+    architecture: "llama",
     attention_bias: true,
     mlp_bias: true,
     from_gguf: llama_from_gguf,
-    gguf_layout: GgufLayout::LLAMA,
+    gguf_pairs: true,
     ..Family::PLAIN
 };
 
@@ -46,6 +46,7 @@ pub(super) const MISTRAL: Family = Family {
     name: "mistral",
     model_types: &["mistral"],
     class: "MistralForCausalLM",
+    architecture: "llama",
     kv_heads: Some(8),
     max_positions: 131_072,
     from_hugging_face: |fields, configuration| {
@@ -53,7 +54,7 @@ pub(super) const MISTRAL: Family = Family {
         Ok(())
     },
     to_hugging_face: hugging_face::write_one_window,
-    gguf_layout: GgufLayout::LLAMA,
+    gguf_pairs: true,
     ..Family::PLAIN
 };
 
@@ -61,7 +62,7 @@ pub(super) const SMOLLM3: Family = Family {
     name: "smollm3",
     model_types: &["smollm3"],
     class: "SmolLM3ForCausalLM",
-    architecture: Some("smollm3"),
+    architecture: "smollm3",
     attention_bias: true,
     mlp_bias: true,
     heads: Some(16),
@@ -74,7 +75,7 @@ pub(super) const SMOLLM3: Family = Family {
     set_architecture: |configuration| set_positions(configuration, |layer| !(layer + 1).is_multiple_of(INTERVAL)),
     from_hugging_face: smollm3_from_hugging_face,
     to_hugging_face: smollm3_to_hugging_face,
-    gguf_layout: GgufLayout::LLAMA,
+    gguf_pairs: true,
     ..Family::PLAIN
 };
 
@@ -123,7 +124,7 @@ pub(super) const QWEN2: Family = Family {
     name: "qwen2",
     model_types: &["qwen2"],
     class: "Qwen2ForCausalLM",
-    architecture: Some("qwen2"),
+    architecture: "qwen2",
     kv_heads: Some(32),
     vocabulary: Some(151_936),
     max_positions: 32_768,
@@ -138,7 +139,7 @@ pub(super) const QWEN3: Family = Family {
     name: "qwen3",
     model_types: &["qwen3"],
     class: "Qwen3ForCausalLM",
-    architecture: Some("qwen3"),
+    architecture: "qwen3",
     attention_bias: true,
     head_dim: Some(128),
     set_architecture: |configuration| configuration.query_key_norm = true,

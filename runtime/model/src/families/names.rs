@@ -1,6 +1,5 @@
 //! The weights that a configuration calls for, by their Hugging Face names, and the names that files give them.
 
-use super::family::GgufLayout;
 use crate::configuration::Configuration;
 use crate::decoder::site::{EXPERT_MAPS, ROUTER, Site, expert_module, expert_of};
 
@@ -37,7 +36,11 @@ pub(crate) fn base_name<'a>(configuration: &Configuration, name: &'a str) -> &'a
 /// experts included, and biases `[out]` of those matrices that have one.
 fn block(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
     let hidden = configuration.hidden;
-    let mut list = vec![("input_layernorm.weight".to_owned(), vec![hidden])];
+    let mut norms =
+        configuration.norms.with_gguf_names().map(|(name, _)| (format!("{name}.weight"), vec![hidden])).peekable();
+    // Hugging Face's order: a norm of what attention reads, the matrices, the other norms.
+    let reads = configuration.norms.attention_input.is_some();
+    let mut list: Vec<_> = norms.next_if(|_| reads).into_iter().collect();
     for site in Site::all(configuration) {
         let (out, input) = site.shape(configuration);
         list.push((format!("{}.weight", site.module()), vec![out, input]));
@@ -58,11 +61,7 @@ fn block(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
         list.push(("self_attn.q_norm.weight".into(), vec![width(configuration.heads)]));
         list.push(("self_attn.k_norm.weight".into(), vec![width(configuration.kv_heads)]));
     }
-    list.push(("post_attention_layernorm.weight".into(), vec![hidden]));
-    if configuration.sandwich_norms {
-        list.push(("pre_feedforward_layernorm.weight".into(), vec![hidden]));
-        list.push(("post_feedforward_layernorm.weight".into(), vec![hidden]));
-    }
+    list.extend(norms);
     list
 }
 
@@ -82,9 +81,8 @@ pub(crate) fn aliases(name: &str) -> Vec<String> {
 
 /// The name of a weight or bias in GGUF files, such as `blk.0.attn_q.weight`, from its Hugging Face name; `None` if
 /// GGUF has none. The matrices of a block's experts share one tensor `[experts, out, in]`, such as
-/// `blk.0.ffn_gate_exps.weight`. With four norms a block (`form.sandwich_norms`), `post_attention_layernorm` is
-/// `post_attention_norm`, without `ffn_norm`.
-pub(crate) fn gguf_name(name: &str, form: GgufLayout) -> Option<String> {
+/// `blk.0.ffn_gate_exps.weight`.
+pub(crate) fn gguf_name(name: &str, configuration: &Configuration) -> Option<String> {
     match name {
         EMBEDDING => return Some("token_embd.weight".into()),
         "model.norm.weight" => return Some("output_norm.weight".into()),
@@ -98,7 +96,6 @@ pub(crate) fn gguf_name(name: &str, form: GgufLayout) -> Option<String> {
         return Some(format!("blk.{layer}.ffn_{map}_exps.{kind}"));
     }
     let short = match module {
-        "input_layernorm" => "attn_norm",
         "self_attn.q_proj" => "attn_q",
         "self_attn.k_proj" => "attn_k",
         "self_attn.v_proj" => "attn_v",
@@ -112,11 +109,8 @@ pub(crate) fn gguf_name(name: &str, form: GgufLayout) -> Option<String> {
         // Gate first, as in the other files.
         "mlp.gate_up_proj" => "ffn_up",
         "mlp.down_proj" => "ffn_down",
-        // With four norms, the one after attention is not the one before the feed-forward part.
-        "post_attention_layernorm" if form.sandwich_norms => "post_attention_norm",
-        "post_attention_layernorm" | "pre_feedforward_layernorm" => "ffn_norm",
-        "post_feedforward_layernorm" => "post_ffw_norm",
-        _ => return None,
+        // Families give the same name to norms at different places.
+        other => configuration.norms.with_gguf_names().find(|(name, _)| *name == other)?.1,
     };
     Some(format!("blk.{layer}.{short}.{kind}"))
 }

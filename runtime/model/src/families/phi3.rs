@@ -15,7 +15,7 @@ pub(super) const PHI3: Family = Family {
     name: "phi3",
     model_types: &["phi3"],
     class: "Phi3ForCausalLM",
-    architecture: Some("phi3"),
+    architecture: "phi3",
     long_rope: true,
     heads: Some(32),
     vocabulary: Some(32_064),

@@ -10,6 +10,12 @@ use crate::fields::Fields;
 
 /// The key of the context length, in tokens, that the model was first trained on.
 const ORIGINAL: &str = "original_max_position_embeddings";
+/// The keys, in `rope_parameters`, of the two rotations of a family with local layers, in the order of their indices.
+const KINDS: [&str; 2] = ["full_attention", "sliding_attention"];
+/// The index of the rotation of global layers. It is the first, because files may name only that one.
+pub(super) const GLOBAL: usize = 0;
+/// The index of the rotation of local layers.
+pub(super) const LOCAL: usize = 1;
 
 /// The number of rotated features of each head: `partial_rotary_factor` · `head_dim`, rounded down; `head_dim` if the
 /// key is missing. The key in the JSON object of the rotation wins over that at the top level of `config.json`. Errors:
@@ -43,7 +49,6 @@ fn rotation<'a>(fields: &Fields<'a>) -> Result<Option<Fields<'a>>> {
 /// and `rope_scaling` replaces the first. `max_positions` is the context length in tokens. Errors: an object for each
 /// kind of layer where the family has one rotation, or an unknown kind of scaling.
 pub(super) fn read(fields: &Fields<'_>, family: &Family, max_positions: usize) -> Result<Vec<RopeSetting>> {
-    const KINDS: [&str; 2] = ["full_attention", "sliding_attention"];
     let theta = fields.get_or("rope_theta", Some(family.theta))?;
     let mut ropes = vec![RopeSetting::plain(theta)];
     let Some(local_theta) = family.local_theta else {
@@ -151,11 +156,19 @@ pub(super) fn write(configuration: &Configuration, config: &mut Value) {
     }
 }
 
+/// Adds `rope_parameters` with an object for each of the two rotations of a family with local layers.
+pub(super) fn write_kinds(configuration: &Configuration, config: &mut Value) {
+    for (kind, setting) in KINDS.into_iter().zip(&configuration.ropes) {
+        config["rope_parameters"][kind] = write_scaling(setting);
+        config["rope_parameters"][kind]["rope_theta"] = json!(setting.theta);
+    }
+}
+
 /// The `rope_scaling` object of a rotation, without its base `rope_theta`.
 ///
 /// Divisors of frequencies, the form in GGUF files, become Llama 3's scaling. Its factor is the largest divisor; the
 /// low factor 1, the high factor 4 and the original context of 8,192 tokens are those of every Llama 3 checkpoint.
-pub(super) fn write_scaling(rope: &RopeSetting) -> Value {
+fn write_scaling(rope: &RopeSetting) -> Value {
     match &rope.scaling {
         RopeScaling::Divided { divisors } => json!(RopeScaling::Llama3 {
             factor: divisors.iter().copied().fold(1.0, f64::max),

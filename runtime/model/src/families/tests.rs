@@ -6,7 +6,7 @@ mod rotations;
 use serde_json::json;
 
 use super::*;
-use crate::configuration::{Activation, Experts, LayerKind, RopeScaling, RopeSetting};
+use crate::configuration::{Activation, BlockNorms, Experts, LayerKind, RopeScaling, RopeSetting};
 
 fn read(config: Value) -> Result<Configuration> {
     Configuration::from_hugging_face(&config, Path::new("config.json"))
@@ -117,6 +117,45 @@ fn what_no_model_with_experts_can_be_run_with_is_refused() {
     }
 }
 
+/// OLMo-2-1124-7B.
+fn olmo2() -> Value {
+    json!({"model_type": "olmo2", "hidden_size": 4096, "intermediate_size": 11_008, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 100_352, "hidden_act": "silu",
+        "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_scaling": null, "rope_theta": 500_000,
+        "tie_word_embeddings": false, "attention_bias": false, "eos_token_id": 100_257, "pad_token_id": 100_277})
+}
+
+/// OLMo-3-7B.
+fn olmo3() -> Value {
+    let mut config = with(olmo2(), "model_type", json!("olmo3"));
+    for (key, value) in [
+        ("vocab_size", json!(100_278)),
+        ("max_position_embeddings", json!(65_536)),
+        ("sliding_window", json!(4096)),
+        (
+            "rope_scaling",
+            json!({"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192,
+            "attention_factor": 1.207_944_154_167_983_6, "beta_fast": 32.0, "beta_slow": 1.0}),
+        ),
+    ] {
+        config[key] = value;
+    }
+    config
+}
+
+#[test]
+fn olmo_2_and_3_read_as_published() {
+    let found = read(olmo2()).unwrap();
+    assert_eq!((found.norms, found.query_key_norm, found.joint_query_key_norm), (BlockNorms::OUTPUTS, true, true));
+    assert_eq!(found.parameter_count(), 7_298_617_344);
+    let found = read(olmo3()).unwrap();
+    assert_eq!(found.norms, BlockNorms::OUTPUTS);
+    assert_eq!(found.layer_kinds[2], LayerKind { window: Some(4096), rope: Some(1) });
+    assert_eq!(found.layer_kinds[3], LayerKind::FULL);
+    assert!((found.ropes[0].attention_factor() - 1.207_944_154_167_983_6).abs() < 1e-12);
+    assert_eq!(found.ropes[1], RopeSetting::plain(500_000.0));
+}
+
 fn smollm3() -> Value {
     json!({"model_type": "smollm3", "hidden_size": 2048, "intermediate_size": 11_008, "num_hidden_layers": 36,
         "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 128_256, "hidden_act": "silu",
@@ -215,7 +254,7 @@ fn gemma_2_27b_reads_as_published() {
     assert_eq!((found.attention_soft_cap, found.logit_soft_cap), (Some(50.0), Some(30.0)));
     assert_eq!((found.attention_scale, found.embedding_scale), (1.0 / 12.0, 4608f32.sqrt()));
     assert_eq!((found.vocabulary, found.tied, found.query_key_norm), (256_000, true, false));
-    assert!(found.unit_offset_norm && found.sandwich_norms);
+    assert!(found.unit_offset_norm && found.norms == BlockNorms::GEMMA);
     assert_eq!(found.layer_kinds[0], LayerKind { window: Some(4096), rope: Some(0) });
     assert_eq!(found.layer_kinds[1], LayerKind::FULL);
     assert_eq!(found.parameter_count(), 27_227_128_320);
@@ -242,7 +281,7 @@ fn multimodal_gemma_3_takes_its_text_model_and_its_defaults() {
     .unwrap();
     assert_eq!((found.heads, found.kv_heads, found.head_dim, found.vocabulary), (8, 4, 256, 262_208));
     assert_eq!(found.eos, [1, 106]);
-    assert!(found.tied && found.unit_offset_norm && found.sandwich_norms && found.query_key_norm);
+    assert!(found.tied && found.unit_offset_norm && found.norms == BlockNorms::GEMMA && found.query_key_norm);
     assert_eq!(found.activation, Activation::GeluTanh);
     assert_eq!(found.layer_kinds[4], LayerKind { window: Some(1024), rope: Some(1) });
     assert_eq!(found.layer_kinds[5], LayerKind { window: None, rope: Some(0) });
@@ -255,7 +294,8 @@ fn multimodal_gemma_3_takes_its_text_model_and_its_defaults() {
 fn a_family_that_is_not_known_lists_those_that_are() {
     let error = read(with(llama(), "model_type", json!("rwkv"))).unwrap_err();
     let Error::Key { key, why, .. } = error else { panic!("{error}") };
-    let known = "llama, mistral, smollm3, qwen2, qwen3, qwen3_moe, olmoe, gemma2, gemma3_text, gemma3, phi3";
+    let known =
+        "llama, mistral, smollm3, qwen2, qwen3, qwen3_moe, olmoe, olmo2, olmo3, gemma2, gemma3_text, gemma3, phi3";
     assert_eq!((key.as_str(), why), ("model_type", format!("expected one of {known}")));
 }
 
@@ -290,7 +330,9 @@ fn a_written_configuration_reads_as_the_same() {
     let mistral = json!({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
         "num_attention_heads": 4, "vocab_size": 272, "num_key_value_heads": 4, "sliding_window": null});
     let smollm3 = with(with(smollm3(), "use_sliding_window", json!(true)), "sliding_window", json!(16));
-    for config in [llama(), phi4_mini(), smollm3, gemma2(), gemma, qwen2, qwen3, mistral, qwen3_moe(), olmoe()] {
+    let experts = [qwen3_moe(), olmoe()];
+    let dense = [llama(), phi4_mini(), smollm3, gemma2(), gemma, qwen2, qwen3, mistral, olmo2(), olmo3()];
+    for config in dense.into_iter().chain(experts) {
         let first = read(config).unwrap();
         assert_eq!(read(first.to_hugging_face()).unwrap(), first);
     }

@@ -212,9 +212,9 @@ impl Policy {
         let (hidden, inner) = (sizes.hidden, sizes.active_intermediate());
         let (queries, keys) = (sizes.heads * sizes.head_dim, sizes.kv_heads * sizes.head_dim);
         let normed = if sizes.query_key_norm { queries + keys } else { 0 };
-        let sandwich = if sizes.sandwich_norms { 2 * hidden } else { 0 };
+        let outputs = if sizes.norms.attention_output.is_some() { 2 * hidden } else { 0 };
         let routes = sizes.experts.map_or(0, |experts| experts.count + 2 * experts.active);
-        let block = 2 * hidden + 2 * queries + 2 * keys + 2 * inner + normed + sandwich + routes;
+        let block = 2 * hidden + 2 * queries + 2 * keys + 2 * inner + normed + outputs + routes;
         let numbers = match recompute {
             Recompute::None => layers * block,
             Recompute::Blocks => layers * hidden + block,

@@ -11,7 +11,7 @@ use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::explain::Explain;
 
-use crate::configuration::{Configuration, Experts, LayerKind, RopeScaling, RopeSetting};
+use crate::configuration::{BlockNorms, Configuration, Experts, LayerKind, RopeScaling, RopeSetting};
 use crate::families;
 use crate::rows::Rows;
 use crate::{Model, Weights};
@@ -61,6 +61,40 @@ pub(crate) fn olmoe() -> Configuration {
     Configuration { family: "olmoe".into(), experts: Some(experts), joint_query_key_norm: true, ..qwen3() }
 }
 
+/// Norms of what attention and feed-forward add to the residual stream, and over all features of queries and keys.
+pub(crate) fn olmo2() -> Configuration {
+    // What a fresh block adds is small, and a norm of it would enlarge the rounding of f32.
+    let norm_epsilon = 0.1;
+    Configuration {
+        family: "olmo2".into(),
+        joint_query_key_norm: true,
+        norms: BlockNorms::OUTPUTS,
+        norm_epsilon,
+        ..qwen3()
+    }
+}
+
+/// Three local layers and a global one, whose rotation is scaled.
+pub(crate) fn olmo3() -> Configuration {
+    let attention_factor = 1.0 + 0.1 * 4f64.ln();
+    let scaling = RopeScaling::Yarn {
+        factor: 4.0,
+        original: 32,
+        beta_fast: 4.0,
+        beta_slow: 1.0,
+        attention_factor,
+        truncate: true,
+    };
+    let local = LayerKind { window: Some(5), rope: Some(1) };
+    Configuration {
+        family: "olmo3".into(),
+        layers: 4,
+        layer_kinds: vec![local, local, local, LayerKind::FULL],
+        ropes: vec![RopeSetting { theta: 1e4, scaling }, RopeSetting::plain(1e4)],
+        ..olmo2()
+    }
+}
+
 /// Four norms of 1 + weight, two rotations, a window, a scaled embedding.
 pub(crate) fn gemma3() -> Configuration {
     Configuration {
@@ -69,7 +103,7 @@ pub(crate) fn gemma3() -> Configuration {
         tied: true,
         query_key_norm: true,
         unit_offset_norm: true,
-        sandwich_norms: true,
+        norms: BlockNorms::GEMMA,
         embedding_scale: 4.0,
         attention_scale: 0.3,
         layer_kinds: vec![LayerKind { window: Some(3), rope: Some(1) }, LayerKind { window: None, rope: Some(0) }],
@@ -136,6 +170,7 @@ pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
         ("qwen3", qwen3()),
         ("qwen3_moe", qwen3_moe()),
         ("olmoe", olmoe()),
+        ("olmo2", olmo2()),
         ("gemma2", gemma2()),
         ("gemma3", gemma3()),
         ("capped", capped),

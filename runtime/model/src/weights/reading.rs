@@ -11,7 +11,7 @@ use super::entry::{Entry, Stored, name_tensor_in_error};
 use super::location::Location;
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
-use crate::families::GgufLayout;
+use crate::families::has_gguf_pairs;
 
 impl Weights {
     /// Reads or maps a weight on the CPU, undoes what a GGUF writer did to it, and quantizes it if the precision asks
@@ -115,14 +115,15 @@ pub(crate) enum Repair {
 }
 
 impl Repair {
-    /// What the GGUF layout `form` changed on the weight of this Hugging Face name: pairs in query and key weights and
-    /// biases if `form.pairs_adjacent`, 1 added to norms if `form.norms_plus_one`, else nothing.
-    pub(crate) fn of(name: &str, form: GgufLayout, configuration: &Configuration) -> Self {
-        if form.pairs_adjacent && name.contains(".q_proj.") {
+    /// What GGUF writers change on the weight of this Hugging Face name: the order of rows in query and key weights and
+    /// biases, for families with [`has_gguf_pairs`]; 1 added to norms that multiply by 1 + weight; else nothing.
+    pub(crate) fn of(name: &str, configuration: &Configuration) -> Self {
+        let has_pairs = has_gguf_pairs(configuration);
+        if has_pairs && name.contains(".q_proj.") {
             Self::Pairs { heads: configuration.heads }
-        } else if form.pairs_adjacent && name.contains(".k_proj.") {
+        } else if has_pairs && name.contains(".k_proj.") {
             Self::Pairs { heads: configuration.kv_heads }
-        } else if form.norms_plus_one && name.ends_with("norm.weight") {
+        } else if configuration.unit_offset_norm && name.ends_with("norm.weight") {
             Self::PlusOne
         } else {
             Self::Nothing

@@ -10,13 +10,12 @@ use crate::tiny::{self, wide};
 /// A GGUF file whose matrices are all in one format.
 fn stored(format: GgmlDType) -> tempfile::NamedTempFile {
     let plain = tiny::model(wide(), 1);
-    let form = gguf_layout(&wide());
     let tensors: Vec<(String, QTensor)> = weight_shapes(&wide())
         .into_iter()
         .map(|(name, shape)| {
             let format = if shape.len() == 2 { format } else { GgmlDType::F32 };
             let tensor = QTensor::quantize(&plain.weights.get(&name).unwrap(), format).unwrap();
-            (gguf_name(&name, form).unwrap(), tensor)
+            (gguf_name(&name, &wide()).unwrap(), tensor)
         })
         .collect();
     let tensors: Vec<(&str, &QTensor)> = tensors.iter().map(|(name, tensor)| (name.as_str(), tensor)).collect();

@@ -4,7 +4,7 @@ use super::{Matrix, Network};
 use crate::configuration::Experts;
 use crate::decoder::experts::{Expert, ExpertFeedForward};
 use crate::decoder::linear::{Learned, Linear};
-use crate::decoder::norm::Norm;
+use crate::decoder::norm::InputNorm;
 use crate::decoder::projection::{Projection, ResidualAddition};
 use crate::decoder::site::{ROUTER, Site, expert_module};
 use crate::error::Result;
@@ -16,7 +16,7 @@ impl Network<'_> {
         &self,
         layer: usize,
         sizes: &Experts,
-        input_norm: Norm,
+        input_norm: InputNorm,
         addition: ResidualAddition,
     ) -> Result<ExpertFeedForward> {
         let linear = |module: &str| self.build_plain_linear(&format!("model.layers.{layer}.{module}"));

@@ -203,19 +203,12 @@ impl Twin {
     /// The activations of a block, `[tokens, hidden]` each, at the sites in their order; the last one is its output.
     fn block(&self, layer: usize, input: &Tensor) -> [(Site, Tensor); 4] {
         let name = |part: &str| format!("model.layers.{layer}.{part}");
-        let sandwich = self.configuration.sandwich_norms;
-        let attention = self.attention(layer, &self.norm(&name("input_layernorm"), input));
-        let mut mixed = attention.clone();
-        if sandwich {
-            mixed = self.norm(&name("post_attention_layernorm"), &mixed);
-        }
-        let x = (input + mixed).unwrap();
-        let before = if sandwich { "pre_feedforward_layernorm" } else { "post_attention_layernorm" };
-        let mlp = self.feed_forward(layer, &self.norm(&name(before), &x));
-        let mut moved = mlp.clone();
-        if sandwich {
-            moved = self.norm(&name("post_feedforward_layernorm"), &moved);
-        }
+        let norms = self.configuration.norms;
+        let normed = |norm: Option<&str>, x: &Tensor| norm.map_or(x.clone(), |norm| self.norm(&name(norm), x));
+        let attention = self.attention(layer, &normed(norms.attention_input, input));
+        let x = (input + normed(norms.attention_output, &attention)).unwrap();
+        let mlp = self.feed_forward(layer, &normed(norms.feed_forward_input, &x));
+        let moved = normed(norms.feed_forward_output, &mlp);
         [
             (Site::ResidualBefore, input.clone()),
             (Site::AttentionOutput, attention),

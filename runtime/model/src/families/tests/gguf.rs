@@ -147,8 +147,19 @@ fn divisors_of_another_width_are_refused() {
 fn an_architecture_that_is_not_known_lists_those_that_are() {
     let error = Configuration::from_gguf(&metadata("mamba", &[]), facts()).unwrap_err();
     let Error::Key { key, why, .. } = error else { panic!("{error}") };
-    let known = "llama, smollm3, qwen2, qwen3, qwen3moe, olmoe, gemma2, gemma3, phi3";
+    let known = "llama, smollm3, qwen2, qwen3, qwen3moe, olmoe, olmo2, gemma2, gemma3, phi3";
     assert_eq!((key.as_str(), why), ("general.architecture", format!("expected one of {known}")));
+}
+
+#[test]
+fn a_window_in_gguf_tells_olmo_3_from_olmo_2() {
+    let found = Configuration::from_gguf(&metadata("olmo2", &[]), facts()).unwrap();
+    let windows: Vec<_> = found.layer_kinds.iter().map(|kind| kind.window.is_some()).collect();
+    assert_eq!((found.family.as_str(), windows), ("olmo3", vec![true, true, true, false, true, true, true]));
+    assert_eq!(found.ropes, vec![RopeSetting::plain(1e4); 2]);
+    let none = [("olmo2.attention.sliding_window", Stored::Number(0.0))];
+    let found = Configuration::from_gguf(&metadata("olmo2", &none), facts()).unwrap();
+    assert_eq!((found.family.as_str(), found.ropes.len(), found.layer_kinds[0]), ("olmo2", 1, LayerKind::FULL));
 }
 
 #[test]
