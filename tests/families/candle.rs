@@ -3,14 +3,14 @@
 //!
 //! Left to the golden files of transformers, because candle 0.11 differs from it there: windows (one token wider, and in
 //! every layer of Gemma 2), the scale of Gemma's attention (from the width of a head, not from `query_pre_attn_scalar`),
-//! LongRoPE (multiplies where it should divide), and the rotation scalings YaRN and linear.
+//! Granite's multipliers (it has none), LongRoPE (multiplies where it should divide), and the rotation scalings YaRN and linear.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};
 
 use candle_nn::VarBuilder;
 use candle_transformers::models::{
-    gemma2, gemma3, llama, mistral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smol::smollm3,
+    gemma2, gemma3, granite, llama, mistral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smol::smollm3,
 };
 use serde_json::{Value, json};
 use tunebox_compute::{DType, Device, Tensor};
@@ -65,6 +65,12 @@ fn build(family: &str, config: Value, weights: impl FnOnce() -> VarBuilder<'stat
             let model = llama::Llama::load(weights(), &config).map_err(|error| error.to_string())?;
             Box::new(move |ids, at| model.forward(ids, at, &mut cache))
         }
+        "granite" => {
+            let config = read::<granite::GraniteConfig>(config)?.into_config(false);
+            let mut cache = granite::Cache::new(true, DType::F32, &config, &Device::Cpu).unwrap();
+            let model = granite::Granite::load(weights(), &config).map_err(|error| error.to_string())?;
+            Box::new(move |ids, at| model.forward(ids, at, &mut cache))
+        }
         "mistral" => model!(mistral::Config, mistral::Model::new),
         "qwen2" => model!(qwen2::Config, qwen2::ModelForCausalLM::new),
         "qwen3" => model!(qwen3::Config, qwen3::ModelForCausalLM::new),
@@ -117,6 +123,8 @@ fn configurations() -> Vec<Value> {
         ("qwen3_moe", vec![qwen.clone(), experts(true), json!({"num_experts": 10})]),
         ("qwen3_moe", vec![qwen.clone(), experts(false), json!({"num_experts": 6})]),
         ("qwen3", vec![qwen, json!({"tie_word_embeddings": false, "head_dim": 32, "attention_bias": false})]),
+        // Candle has no multipliers.
+        ("granite", vec![json!({"tie_word_embeddings": false, "attention_multiplier": 0.25})]),
         ("olmo2", vec![json!({"tie_word_embeddings": false, "attention_bias": false})]),
         ("smollm3", vec![json!({"num_hidden_layers": 5, "no_rope_layer_interval": 4, "tie_word_embeddings": true})]),
         ("phi3", vec![json!({"tie_word_embeddings": false, "num_key_value_heads": 4})]),

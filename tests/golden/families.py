@@ -50,6 +50,9 @@ CASES = {
     "olmo3": dict(model_type="olmo3", num_hidden_layers=5, rope_theta=5e5, tie_word_embeddings=False, pad_token_id=0,
                   sliding_window=12, rope_scaling=dict(rope_type="yarn", factor=4.0, beta_fast=4.0, beta_slow=1.0,
                                                        original_max_position_embeddings=128)),
+    # Granite: multipliers on embeddings, scores, what is added to the residual stream, and logits.
+    "granite": dict(model_type="granite", rope_theta=1e4, tie_word_embeddings=True, pad_token_id=0,
+                    embedding_multiplier=3.0, attention_multiplier=0.2, residual_multiplier=0.22, logits_scaling=0.7),
     # SmolLM3: the fourth of five layers without positions.
     "smollm3": dict(model_type="smollm3", num_hidden_layers=5, rope_theta=5e6, tie_word_embeddings=True, pad_token_id=0),
     # Phi-3 as in its short form: as many key heads as query heads, a window.
@@ -74,7 +77,7 @@ CASES = {
                    sliding_window=8, sliding_window_pattern=2, rope_theta=1e6, rope_local_base_freq=1e4,
                    final_logit_softcapping=20.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
 }
-WITH_GRADIENTS = ["gemma2", "smollm3", "phi3", "phi4_mini", "qwen3_moe", "olmoe", "olmo2"]
+WITH_GRADIENTS = ["gemma2", "smollm3", "phi3", "phi4_mini", "qwen3_moe", "olmoe", "olmo2", "granite"]
 
 
 def noise(name, count):

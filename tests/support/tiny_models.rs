@@ -64,7 +64,7 @@ impl Golden {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/families");
         let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        assert_eq!(files.len(), 16, "a golden file is missing");
+        assert_eq!(files.len(), 17, "a golden file is missing");
         files.iter().map(|path| Self::read(path)).collect()
     }
 
@@ -133,7 +133,7 @@ pub(crate) fn write_gguf(path: &Path, golden: &Golden) {
         "olmo3" => "olmo2",
         family => family,
     };
-    let pairs = matches!(architecture, "llama" | "smollm3");
+    let pairs = matches!(architecture, "llama" | "smollm3" | "granite");
     let mut tensors: Vec<(String, QTensor)> = Vec::new();
     for (name, tensor) in with_stacked_experts(golden.weights()) {
         let tensor = match name.as_str() {
@@ -229,6 +229,12 @@ fn attention(configuration: &Configuration, architecture: &str) -> Vec<(&'static
     // The converter writes no scale: readers know Gemma's by its sizes. Those of these models do not tell it.
     if architecture.starts_with("gemma") {
         list.push(("attention.scale", number(configuration.attention_scale.into())));
+    }
+    if architecture == "granite" {
+        list.push(("embedding_scale", number(configuration.embedding_scale.into())));
+        list.push(("attention.scale", number(configuration.attention_scale.into())));
+        list.push(("residual_scale", number(configuration.residual_scale.into())));
+        list.push(("logit_scale", number(configuration.logit_divisor.into())));
     }
     if let Some(cap) = configuration.attention_soft_cap {
         list.push(("attn_logit_softcapping", number(cap.into())));

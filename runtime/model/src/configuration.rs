@@ -20,7 +20,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Configuration {
     /// The family by its Hugging Face name: `llama`, `mistral`, `smollm3`, `qwen2`, `qwen3`, `qwen3_moe`, `olmoe`,
-    /// `olmo2`, `olmo3`, `gemma2`, `gemma3_text`, `phi3`.
+    /// `olmo2`, `olmo3`, `granite`, `gemma2`, `gemma3_text`, `phi3`.
     pub family: String,
     /// Width of the residual stream (hidden dimension).
     pub hidden: usize,
@@ -71,8 +71,10 @@ pub struct Configuration {
     pub attention_soft_cap: Option<f32>,
     /// The soft cap c of logits, c·tanh(logit/c); `None` for no cap.
     pub logit_soft_cap: Option<f32>,
-    /// The factor on logits, before the soft cap.
-    pub logit_scale: f32,
+    /// The divisor of logits, before the soft cap.
+    pub logit_divisor: f32,
+    /// The factor on what attention and feed-forward add to the residual stream.
+    pub residual_scale: f32,
     /// The longest context that the model was made for, in tokens.
     pub max_positions: usize,
     /// The attention window and the rotation of each block, `layers` of them.
@@ -131,7 +133,8 @@ impl Configuration {
             norm_epsilon: 1e-6,
             embedding_scale: 1.0,
             attention_scale: (head_dim as f32).sqrt().recip(),
-            logit_scale: 1.0,
+            logit_divisor: 1.0,
+            residual_scale: 1.0,
             // An absurd count is refused by the check that follows; it must not be allocated before.
             layer_kinds: vec![LayerKind::FULL; layers.min(1 << 16)],
             ..Self::default()

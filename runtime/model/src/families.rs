@@ -5,6 +5,7 @@
 mod family;
 mod gemma;
 mod gguf;
+mod granite;
 mod hugging_face;
 mod llama;
 mod moe;
@@ -30,7 +31,7 @@ use crate::weights::gguf::Metadata;
 use family::Family;
 
 /// All families that are read. The first is the default of [`family_of`].
-const FAMILIES: [&Family; 12] = [
+const FAMILIES: [&Family; 13] = [
     &llama::LLAMA,
     &llama::MISTRAL,
     &llama::SMOLLM3,
@@ -40,6 +41,7 @@ const FAMILIES: [&Family; 12] = [
     &moe::OLMOE,
     &olmo::OLMO2,
     &olmo::OLMO3,
+    &granite::GRANITE,
     &gemma::GEMMA2,
     &gemma::GEMMA3,
     &phi3::PHI3,

@@ -3,6 +3,7 @@
 
 use std::collections::BTreeMap;
 use std::path::Path;
+use std::sync::OnceLock;
 
 use rayon::prelude::*;
 use serde_json::Value;
@@ -36,6 +37,8 @@ pub struct Model {
     /// The path or hub name by which the user gave the model.
     pub name: String,
     source: Option<Source>,
+    /// What [`Model::residual_scale`] returned first.
+    residual_scale: OnceLock<Tensor>,
 }
 
 impl Model {
@@ -80,7 +83,8 @@ impl Model {
     /// A model from its parts, without tokenizer, template and source files.
     #[must_use]
     pub fn from_parts(name: &str, configuration: Configuration, weights: Weights) -> Self {
-        Self { configuration, weights, tokenizer: None, template: None, name: name.into(), source: None }
+        let (tokenizer, template, source, residual_scale) = (None, None, None, OnceLock::new());
+        Self { configuration, weights, tokenizer, template, name: name.into(), source, residual_scale }
     }
 
     /// The files that the model was opened from, or that a random model took its shape from; `None` for a model made
@@ -88,6 +92,20 @@ impl Model {
     #[must_use]
     pub fn source(&self) -> Option<&Source> {
         self.source.as_ref()
+    }
+
+    /// The factor on what attention and feed-forward add to the residual stream, once for each feature, `[hidden]`, `f32`,
+    /// on the model's device; `None` if it is 1. Copies it there at the first call.
+    pub(crate) fn residual_scale(&self) -> Result<Option<Tensor>> {
+        let scale = self.configuration.residual_scale;
+        if scale == 1.0 {
+            return Ok(None);
+        }
+        if let Some(factors) = self.residual_scale.get() {
+            return Ok(Some(factors.clone()));
+        }
+        let factors = Tensor::full(scale, self.configuration.hidden, &Device::Cpu)?.to_device(self.weights.device())?;
+        Ok(Some(self.residual_scale.get_or_init(|| factors).clone()))
     }
 
     /// The model's folder; `None` for a GGUF file or a model made from parts.

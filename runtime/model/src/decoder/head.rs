@@ -84,7 +84,7 @@ impl OutputHead {
         let options = HeadOptions {
             inverse_temperature: 1.0 / temperature,
             soft_cap: configuration.logit_soft_cap,
-            logit_scale: configuration.logit_scale,
+            logit_scale: configuration.logit_divisor.recip(),
             taps: taps.of_one_head(),
             deadline: network.deadline,
         };

@@ -128,7 +128,7 @@ impl Network<'_> {
             key_norm: of_features("self_attn.k_norm")?,
             output: ResidualOutput {
                 linear: self.build_linear(layer, Site::AttentionOutput)?,
-                addition: ResidualAddition { hooks: output_hooks, norm: norm(norms.attention_output)? },
+                addition: self.build_addition(output_hooks, norm(norms.attention_output)?)?,
             },
             rope,
             shape: AttentionShape {
@@ -149,7 +149,7 @@ impl Network<'_> {
         let norms = configuration.norms;
         let input_norm = InputNorm(self.build_norm_in(layer, norms.feed_forward_input)?);
         let norm = self.build_norm_in(layer, norms.feed_forward_output)?;
-        let addition = ResidualAddition { hooks: output_hooks, norm };
+        let addition = self.build_addition(output_hooks, norm)?;
         if let Some(experts) = &configuration.experts {
             return Ok(FeedForward::Experts(self.build_experts(layer, experts, input_norm, addition)?));
         }
@@ -159,6 +159,11 @@ impl Network<'_> {
             output: ResidualOutput { linear: self.build_linear(layer, Site::Down)?, addition },
             activation: configuration.activation,
         }))
+    }
+
+    /// Builds how the output of a half is added to the residual stream.
+    fn build_addition(&self, hooks: SiteHooks, norm: Option<Norm>) -> Result<ResidualAddition> {
+        Ok(ResidualAddition { hooks, norm, scale: self.model.residual_scale()? })
     }
 
     /// Builds the linear maps of sites that read the same input: one map for each site in `apart`, or, if the

@@ -1,5 +1,5 @@
 //! The linear maps of a half of a block: those that read the same rows (query, key and value, or gate and up), and the
-//! output projection, input + norm(hooks(linear(rows))).
+//! output projection, input + scale · norm(hooks(linear(rows))).
 //! A checkpoint may fuse the maps that read the same rows into one matrix; the block gets separate outputs either way.
 
 use tunebox_compute::Tensor;
@@ -79,13 +79,15 @@ pub(crate) struct ResidualOutput {
     pub(crate) addition: ResidualAddition,
 }
 
-/// How the output of attention or feed-forward is added to the residual stream: input + norm(hooks(output)).
+/// How the output of attention or feed-forward is added to the residual stream: input + scale · norm(hooks(output)).
 #[derive(Debug, Clone)]
 pub(crate) struct ResidualAddition {
     /// The hooks of the output.
     pub(crate) hooks: SiteHooks,
-    /// Gemma's second norm, of the output before it is added to the stream.
+    /// The norm of the output before it is added to the stream (Gemma, OLMo 2).
     pub(crate) norm: Option<Norm>,
+    /// The scale (Granite), once for each feature, `[hidden]`, `f32`; `None` for 1.
+    pub(crate) scale: Option<Tensor>,
 }
 
 /// What the backward pass of a [`ResidualOutput`] needs beside its rows.
@@ -122,7 +124,7 @@ impl ResidualOutput {
         self.linear.is_trained() || self.addition.is_trained()
     }
 
-    /// Projects `rows` `[tokens, in]`, applies the hooks and then the norm, if there is one, and adds the result to
+    /// Projects `rows` `[tokens, in]`, applies the hooks, then norm and scale, if there are any, and adds the result to
     /// `input` `[tokens, hidden]`. Returns the sum, the residual stream `[tokens, hidden]`, and what the backward pass
     /// needs.
     pub(crate) fn forward(&self, input: &Tensor, rows: &Tensor) -> Result<(Tensor, SavedOutput)> {
@@ -131,7 +133,7 @@ impl ResidualOutput {
         Ok((stream, SavedOutput { linear, addition }))
     }
 
-    /// Runs the backward pass through norm, hooks and projection, but not through the residual connection; `upstream`
+    /// Runs the backward pass through scale, norm, hooks and projection, but not through the residual connection; `upstream`
     /// `[tokens, hidden]` is the gradient of the stream, `rows` returns the input of the projection, see
     /// [`Linear::backward`]. Adds the gradients of the norm and the projection, if they are trained, to `gradients`.
     /// Returns the gradient of the rows if `want_rows`, else `None`.
@@ -154,18 +156,26 @@ impl ResidualAddition {
         self.norm.as_ref().is_some_and(Norm::is_trained)
     }
 
-    /// Applies the hooks and then the norm, if there is one, to `output` `[tokens, hidden]`, and adds the result to
+    /// Applies the hooks, then norm and scale, if there are any, to `output` `[tokens, hidden]`, and adds the result to
     /// `input` `[tokens, hidden]`. Returns the sum, the residual stream, and what the backward pass needs.
     pub(crate) fn forward(&self, input: &Tensor, output: Tensor) -> Result<(Tensor, SavedAddition)> {
         let output = self.hooks.forward(output)?;
         let Some(norm) = &self.norm else {
-            return Ok((fused::add(input, &output)?, SavedAddition { before_norm: None }));
+            return Ok((fused::add(input, &self.scaled(&output)?)?, SavedAddition { before_norm: None }));
         };
         let (normed, inverse) = norm.forward(&output)?;
-        Ok((fused::add(input, &normed)?, SavedAddition { before_norm: Some((output, inverse)) }))
+        Ok((fused::add(input, &self.scaled(&normed)?)?, SavedAddition { before_norm: Some((output, inverse)) }))
     }
 
-    /// Runs the backward pass through norm and hooks, but not through the residual connection: returns the gradient of
+    /// `rows` `[tokens, hidden]` times the scale, if there is one.
+    fn scaled(&self, rows: &Tensor) -> Result<Tensor> {
+        Ok(match &self.scale {
+            Some(scale) => fused::scale_columns(rows, scale, None)?,
+            None => rows.clone(),
+        })
+    }
+
+    /// Runs the backward pass through scale, norm and hooks, but not through the residual connection: returns the gradient of
     /// the output `[tokens, hidden]` from `upstream`, that of the stream. Adds the gradient of a trained norm to
     /// `gradients`.
     pub(crate) fn backward(
@@ -174,9 +184,10 @@ impl ResidualAddition {
         saved: &SavedAddition,
         gradients: &GradientSums<'_>,
     ) -> Result<Tensor> {
+        let upstream = self.scaled(upstream)?;
         let upstream = match (&self.norm, &saved.before_norm) {
-            (Some(norm), Some((rows, inverse))) => norm.backward(upstream, rows, inverse, None, gradients)?,
-            _ => upstream.clone(),
+            (Some(norm), Some((rows, inverse))) => norm.backward(&upstream, rows, inverse, None, gradients)?,
+            _ => upstream,
         };
         self.hooks.backward(upstream)
     }

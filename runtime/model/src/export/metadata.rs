@@ -23,7 +23,7 @@ const REPLACED: [&str; 3] = ["general.alignment", "general.file_type", "general.
 const DROPPED: [&str; 2] = ["quantize.", "split."];
 
 /// The families for which metadata is written. llama.cpp needs more keys, or another kind of tokenizer, for the others.
-const FAMILIES: [&str; 7] = ["llama", "qwen2", "qwen3", "qwen3_moe", "olmoe", "olmo2", "olmo3"];
+const FAMILIES: [&str; 8] = ["llama", "qwen2", "qwen3", "qwen3_moe", "olmoe", "olmo2", "olmo3", "granite"];
 
 /// The metadata of the GGUF file `path`, with the number format of the new file. Sorted by key, so that equal models
 /// are equal bytes.
@@ -139,7 +139,7 @@ fn refusal(model: &Model, why: impl Into<String>) -> Error {
     Explanation::new("export", what).with_why(why).with_hint(hint).into()
 }
 
-/// The keys of the sizes of a model, without the architecture before them. Errors: a size above 32 bits.
+/// The keys of the sizes and multipliers of a model, without the architecture before them. Errors: a size above 32 bits.
 fn sizes(configuration: &Configuration) -> Result<Vec<(&'static str, Value)>> {
     let whole = [
         ("context_length", configuration.max_positions),
@@ -169,6 +169,14 @@ fn sizes(configuration: &Configuration) -> Result<Vec<(&'static str, Value)>> {
         keys.push((key, Value::U32(u32::try_from(size).map_err(|_| large())?)));
     }
     keys.push(("attention.layer_norm_rms_epsilon", Value::F32(configuration.norm_epsilon as f32)));
+    if configuration.family == "granite" {
+        keys.extend([
+            ("embedding_scale", Value::F32(configuration.embedding_scale)),
+            ("attention.scale", Value::F32(configuration.attention_scale)),
+            ("residual_scale", Value::F32(configuration.residual_scale)),
+            ("logit_scale", Value::F32(configuration.logit_divisor)),
+        ]);
+    }
     Ok(keys)
 }
 

@@ -64,7 +64,7 @@ fn trained(model: &Arc<Model>, settings: &AdapterSettings) -> Policy {
 
 #[test]
 fn a_merged_gguf_file_from_a_folder_is_the_same_model_in_every_family_that_is_written() {
-    let dense = [tiny::llama(), llama3(), tiny::qwen2(), tiny::qwen3(), tiny::olmo2(), tiny::olmo3()];
+    let dense = [tiny::llama(), llama3(), tiny::qwen2(), tiny::qwen3(), tiny::olmo2(), tiny::olmo3(), tiny::granite()];
     for configuration in dense.into_iter().chain([tiny::qwen3_moe(), olmoe()]) {
         let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let model = model(wide(configuration), folder.path());

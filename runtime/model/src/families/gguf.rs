@@ -197,6 +197,11 @@ impl<'a> Keys<'a> {
         self.metadata.string(&self.full(key))
     }
 
+    /// The boolean of a key; `None` if it is missing or not one.
+    pub(super) fn boolean(&self, key: &str) -> Option<bool> {
+        self.metadata.bool(&self.full(key))
+    }
+
     /// The list of numbers, or of booleans as 0 and 1, of a key; `None` if it is missing or not such a list.
     pub(super) fn numbers(&self, key: &str) -> Option<&'a [f64]> {
         match self.metadata.value(&self.full(key))? {

@@ -156,6 +156,37 @@ fn olmo_2_and_3_read_as_published() {
     assert_eq!(found.ropes[1], RopeSetting::plain(500_000.0));
 }
 
+/// Granite 3.1 8B.
+fn granite() -> Value {
+    json!({"model_type": "granite", "hidden_size": 4096, "intermediate_size": 12_800, "num_hidden_layers": 40,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 49_155, "hidden_act": "silu",
+        "attention_bias": false, "mlp_bias": false, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5,
+        "rope_scaling": null, "rope_theta": 10_000_000.0, "tie_word_embeddings": true, "attention_multiplier": 0.007_812_5,
+        "embedding_multiplier": 12.0, "logits_scaling": 16.0, "residual_multiplier": 0.22, "eos_token_id": 0})
+}
+
+#[test]
+fn granite_3_reads_as_published_and_writes_the_same_multipliers() {
+    let found = read(granite()).unwrap();
+    assert_eq!((found.embedding_scale, found.attention_scale), (12.0, 1.0 / 128.0));
+    assert_eq!((found.residual_scale, found.logit_divisor), (0.22, 16.0));
+    assert_eq!(found.parameter_count(), 8_170_848_256);
+    let written = with(granite(), "logits_scaling", json!(7.0));
+    let written = read(written).unwrap().to_hugging_face();
+    for (key, value) in [("residual_multiplier", 0.22), ("attention_multiplier", 0.007_812_5), ("logits_scaling", 7.0)]
+    {
+        assert_eq!(written[key], json!(value), "`{key}`");
+    }
+}
+
+#[test]
+fn multipliers_of_granite_that_are_not_positive_are_refused() {
+    for key in ["embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"] {
+        let error = read(with(granite(), key, json!(0.0))).unwrap_err();
+        assert_eq!(error.to_string(), format!("`{key}` is `0.0`"));
+    }
+}
+
 fn smollm3() -> Value {
     json!({"model_type": "smollm3", "hidden_size": 2048, "intermediate_size": 11_008, "num_hidden_layers": 36,
         "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 128_256, "hidden_act": "silu",
@@ -294,8 +325,7 @@ fn multimodal_gemma_3_takes_its_text_model_and_its_defaults() {
 fn a_family_that_is_not_known_lists_those_that_are() {
     let error = read(with(llama(), "model_type", json!("rwkv"))).unwrap_err();
     let Error::Key { key, why, .. } = error else { panic!("{error}") };
-    let known =
-        "llama, mistral, smollm3, qwen2, qwen3, qwen3_moe, olmoe, olmo2, olmo3, gemma2, gemma3_text, gemma3, phi3";
+    let known = "llama, mistral, smollm3, qwen2, qwen3, qwen3_moe, olmoe, olmo2, olmo3, granite, gemma2, gemma3_text, gemma3, phi3";
     assert_eq!((key.as_str(), why), ("model_type", format!("expected one of {known}")));
 }
 
@@ -331,7 +361,7 @@ fn a_written_configuration_reads_as_the_same() {
         "num_attention_heads": 4, "vocab_size": 272, "num_key_value_heads": 4, "sliding_window": null});
     let smollm3 = with(with(smollm3(), "use_sliding_window", json!(true)), "sliding_window", json!(16));
     let experts = [qwen3_moe(), olmoe()];
-    let dense = [llama(), phi4_mini(), smollm3, gemma2(), gemma, qwen2, qwen3, mistral, olmo2(), olmo3()];
+    let dense = [llama(), phi4_mini(), smollm3, gemma2(), gemma, qwen2, qwen3, mistral, olmo2(), olmo3(), granite()];
     for config in dense.into_iter().chain(experts) {
         let first = read(config).unwrap();
         assert_eq!(read(first.to_hugging_face()).unwrap(), first);

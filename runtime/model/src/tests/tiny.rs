@@ -95,6 +95,19 @@ pub(crate) fn olmo3() -> Configuration {
     }
 }
 
+/// Multipliers on embeddings, scores, what is added to the residual stream, and logits.
+pub(crate) fn granite() -> Configuration {
+    Configuration {
+        family: "granite".into(),
+        tied: true,
+        embedding_scale: 3.0,
+        attention_scale: 0.2,
+        residual_scale: 0.6,
+        logit_divisor: 0.8,
+        ..llama()
+    }
+}
+
 /// Four norms of 1 + weight, two rotations, a window, a scaled embedding.
 pub(crate) fn gemma3() -> Configuration {
     Configuration {
@@ -161,9 +174,9 @@ pub(crate) fn phi3(original: usize) -> Configuration {
 
 /// All test configurations with their names.
 pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
-    // Soft caps on scores and logits, and a scale on logits.
+    // Soft caps on scores and logits, and a divisor of logits.
     let capped =
-        Configuration { attention_soft_cap: Some(1.5), logit_soft_cap: Some(2.0), logit_scale: 0.7, ..llama() };
+        Configuration { attention_soft_cap: Some(1.5), logit_soft_cap: Some(2.0), logit_divisor: 1.4, ..llama() };
     vec![
         ("llama", llama()),
         ("qwen2", qwen2()),
@@ -171,6 +184,7 @@ pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
         ("qwen3_moe", qwen3_moe()),
         ("olmoe", olmoe()),
         ("olmo2", olmo2()),
+        ("granite", granite()),
         ("gemma2", gemma2()),
         ("gemma3", gemma3()),
         ("capped", capped),

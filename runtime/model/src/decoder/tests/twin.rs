@@ -206,9 +206,10 @@ impl Twin {
         let norms = self.configuration.norms;
         let normed = |norm: Option<&str>, x: &Tensor| norm.map_or(x.clone(), |norm| self.norm(&name(norm), x));
         let attention = self.attention(layer, &normed(norms.attention_input, input));
-        let x = (input + normed(norms.attention_output, &attention)).unwrap();
+        let scale = f64::from(self.configuration.residual_scale);
+        let x = (input + (normed(norms.attention_output, &attention) * scale).unwrap()).unwrap();
         let mlp = self.feed_forward(layer, &normed(norms.feed_forward_input, &x));
-        let moved = normed(norms.feed_forward_output, &mlp);
+        let moved = (normed(norms.feed_forward_output, &mlp) * scale).unwrap();
         [
             (Site::ResidualBefore, input.clone()),
             (Site::AttentionOutput, attention),
@@ -236,7 +237,7 @@ impl Twin {
         let x = self.norm("model.norm", &x);
         let head = if self.configuration.tied { "model.embed_tokens.weight" } else { "lm_head.weight" };
         let head = self.weight(head);
-        let logits = (x.matmul(&head.t().unwrap()).unwrap() * f64::from(self.configuration.logit_scale)).unwrap();
+        let logits = (x.matmul(&head.t().unwrap()).unwrap() / f64::from(self.configuration.logit_divisor)).unwrap();
         (cap(logits, self.configuration.logit_soft_cap) / temperature).unwrap()
     }
 

@@ -147,7 +147,7 @@ fn divisors_of_another_width_are_refused() {
 fn an_architecture_that_is_not_known_lists_those_that_are() {
     let error = Configuration::from_gguf(&metadata("mamba", &[]), facts()).unwrap_err();
     let Error::Key { key, why, .. } = error else { panic!("{error}") };
-    let known = "llama, smollm3, qwen2, qwen3, qwen3moe, olmoe, olmo2, gemma2, gemma3, phi3";
+    let known = "llama, smollm3, qwen2, qwen3, qwen3moe, olmoe, olmo2, granite, gemma2, gemma3, phi3";
     assert_eq!((key.as_str(), why), ("general.architecture", format!("expected one of {known}")));
 }
 
@@ -160,6 +160,20 @@ fn a_window_in_gguf_tells_olmo_3_from_olmo_2() {
     let none = [("olmo2.attention.sliding_window", Stored::Number(0.0))];
     let found = Configuration::from_gguf(&metadata("olmo2", &none), facts()).unwrap();
     assert_eq!((found.family.as_str(), found.ropes.len(), found.layer_kinds[0]), ("olmo2", 1, LayerKind::FULL));
+}
+
+#[test]
+fn granite_in_gguf_needs_its_divisor_of_logits_and_positions() {
+    let divisor = ("granite.logit_scale", Stored::Number(16.0));
+    let scales = [divisor.clone(), ("granite.residual_scale", Stored::Number(0.25))];
+    let found = Configuration::from_gguf(&metadata("granite", &scales), facts()).unwrap();
+    let multipliers = (found.embedding_scale, found.attention_scale, found.residual_scale, found.logit_divisor);
+    assert_eq!(multipliers, (1.0, 0.25, 0.25, 16.0));
+    let error = Configuration::from_gguf(&metadata("granite", &[]), facts()).unwrap_err();
+    assert_eq!(error.to_string(), "`granite.logit_scale` is `missing`");
+    let bare = [divisor, ("granite.rope.scaling.finetuned", Stored::Boolean(false))];
+    let error = Configuration::from_gguf(&metadata("granite", &bare), facts()).unwrap_err();
+    assert_eq!(error.to_string(), "`granite.rope.scaling.finetuned` is `false`");
 }
 
 #[test]
