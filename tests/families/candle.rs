@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use candle_nn::VarBuilder;
 use candle_transformers::models::{
-    gemma2, gemma3, granite, llama, mistral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smol::smollm3,
+    gemma2, gemma3, granite, llama, mistral, mixtral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smol::smollm3,
 };
 use serde_json::{Value, json};
 use tunebox_compute::{DType, Device, Tensor};
@@ -75,6 +75,7 @@ fn build(family: &str, config: Value, weights: impl FnOnce() -> VarBuilder<'stat
         "qwen2" => model!(qwen2::Config, qwen2::ModelForCausalLM::new),
         "qwen3" => model!(qwen3::Config, qwen3::ModelForCausalLM::new),
         "qwen3_moe" => model!(qwen3_moe::Config, qwen3_moe::ModelForCausalLM::new),
+        "mixtral" => model!(mixtral::Config, mixtral::Model::new),
         "olmo2" => model!(olmo2::Config, olmo2::Model::new),
         "smollm3" => model!(smollm3::Config, smollm3::ModelForCausalLM::new),
         "phi3" => model!(phi3::Config, phi3::Model::new),
@@ -123,6 +124,11 @@ fn configurations() -> Vec<Value> {
         ("qwen3_moe", vec![qwen.clone(), experts(true), json!({"num_experts": 10})]),
         ("qwen3_moe", vec![qwen.clone(), experts(false), json!({"num_experts": 6})]),
         ("qwen3", vec![qwen, json!({"tie_word_embeddings": false, "head_dim": 32, "attention_bias": false})]),
+        (
+            "mixtral",
+            vec![json!({"tie_word_embeddings": false, "num_local_experts": 6, "num_experts_per_tok": 2,
+            "sliding_window": 4096, "use_flash_attn": false})],
+        ),
         // Candle has no multipliers.
         ("granite", vec![json!({"tie_word_embeddings": false, "attention_multiplier": 0.25})]),
         ("olmo2", vec![json!({"tie_word_embeddings": false, "attention_bias": false})]),

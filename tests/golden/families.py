@@ -38,6 +38,9 @@ CASES = {
     "qwen2_yarn": dict(model_type="qwen2", tie_word_embeddings=False, rope_theta=1e4, rope_scaling=dict(
         type="yarn", factor=4.0, original_max_position_embeddings=256, beta_fast=4.0)),
     "qwen3": dict(model_type="qwen3", head_dim=32, rope_theta=1e6, tie_word_embeddings=True),
+    # Mixtral: experts under other names, weights of a token's experts that add up to 1.
+    "mixtral": dict(model_type="mixtral", rope_theta=1e6, tie_word_embeddings=False, num_local_experts=6,
+                    num_experts_per_tok=2),
     # Qwen3-MoE: weights of a token's experts that add up to 1, experts narrower than the width that no block uses.
     "qwen3_moe": dict(model_type="qwen3_moe", head_dim=24, rope_theta=1e6, tie_word_embeddings=False, num_experts=10,
                       num_experts_per_tok=3, moe_intermediate_size=40, norm_topk_prob=True),
@@ -77,7 +80,7 @@ CASES = {
                    sliding_window=8, sliding_window_pattern=2, rope_theta=1e6, rope_local_base_freq=1e4,
                    final_logit_softcapping=20.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
 }
-WITH_GRADIENTS = ["gemma2", "smollm3", "phi3", "phi4_mini", "qwen3_moe", "olmoe", "olmo2", "granite"]
+WITH_GRADIENTS = ["gemma2", "smollm3", "phi3", "phi4_mini", "mixtral", "qwen3_moe", "olmoe", "olmo2", "granite"]
 
 
 def noise(name, count):
@@ -103,10 +106,11 @@ def weight(name, shape, unit_offset):
 def expert_weights(name, shape):
     """All experts' matrices of one parameter of transformers, which joins gate and up; files hold each alone."""
     path, count = name.rpartition(".")[0], shape[0]
+    gate, up, down = ("w1", "w3", "w2") if "block_sparse_moe" in name else ("gate_proj", "up_proj", "down_proj")
     if name.endswith("down_proj"):
-        maps = [("down_proj", shape[1:])]
+        maps = [(down, shape[1:])]
     else:
-        maps = [("gate_proj", (shape[1] // 2, shape[2])), ("up_proj", (shape[1] // 2, shape[2]))]
+        maps = [(gate, (shape[1] // 2, shape[2])), (up, (shape[1] // 2, shape[2]))]
     one = lambda expert: [weight(f"{path}.{expert}.{part}.weight", sides, False) for part, sides in maps]
     return np.stack([np.concatenate(one(expert)) for expert in range(count)])
 
@@ -116,6 +120,8 @@ def fill(model, unit_offset):
     for name, parameter in model.named_parameters():
         assert not (tied and name == "lm_head.weight"), "a tied head is no parameter"
         shape = tuple(parameter.shape)
+        if model.config.model_type == "mixtral":
+            name = name.replace(".mlp.", ".block_sparse_moe.")
         values = expert_weights(name, shape) if len(shape) == 3 else weight(name, shape, unit_offset)
         parameter.data.copy_(torch.from_numpy(values))
 

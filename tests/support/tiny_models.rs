@@ -64,7 +64,7 @@ impl Golden {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/families");
         let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        assert_eq!(files.len(), 17, "a golden file is missing");
+        assert_eq!(files.len(), 18, "a golden file is missing");
         files.iter().map(|path| Self::read(path)).collect()
     }
 
@@ -128,7 +128,7 @@ pub(crate) fn write_gguf(path: &Path, golden: &Golden) {
     let configuration = golden.configuration();
     let architecture = match configuration.family.as_str() {
         "gemma3_text" => "gemma3",
-        "mistral" => "llama",
+        "mistral" | "mixtral" => "llama",
         "qwen3_moe" => "qwen3moe",
         "olmo3" => "olmo2",
         family => family,
@@ -164,7 +164,8 @@ pub(crate) fn write_gguf(path: &Path, golden: &Golden) {
     gguf_file::write(&mut std::fs::File::create(path).unwrap(), &metadata, &tensors).unwrap();
 }
 
-/// The weights with the matrices of all experts of a block in one tensor: `model.layers.0.mlp.gate_proj_exps.weight`.
+/// The weights with the matrices of all experts of a block in one tensor: `model.layers.0.mlp.gate_proj_exps.weight`, or
+/// for Mixtral `model.layers.0.block_sparse_moe.w1_exps.weight`.
 fn with_stacked_experts(weights: BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
     let mut stacks: BTreeMap<String, BTreeMap<usize, Tensor>> = BTreeMap::new();
     let mut all = BTreeMap::new();
@@ -293,6 +294,10 @@ fn gguf_name(name: &str, architecture: &str) -> String {
         ("self_attn.q_norm", "attn_q_norm"),
         ("self_attn.k_norm", "attn_k_norm"),
         ("self_attn.qkv_proj", "attn_qkv"),
+        ("block_sparse_moe.w1_exps", "ffn_gate_exps"),
+        ("block_sparse_moe.w3_exps", "ffn_up_exps"),
+        ("block_sparse_moe.w2_exps", "ffn_down_exps"),
+        ("block_sparse_moe.gate.", "ffn_gate_inp."),
         ("mlp.gate_proj_exps", "ffn_gate_exps"),
         ("mlp.up_proj_exps", "ffn_up_exps"),
         ("mlp.down_proj_exps", "ffn_down_exps"),

@@ -2,12 +2,14 @@
 //! before any size is computed from them.
 //! `families` reads and writes the files, and knows what each family means by their keys.
 
+mod experts;
 mod norms;
 pub mod rope;
 
 use std::fmt::Display;
 use std::path::Path;
 
+pub use experts::{ExpertNames, Experts};
 pub use norms::BlockNorms;
 pub use rope::{RopeScaling, RopeSetting};
 use tunebox_compute::Device;
@@ -19,8 +21,8 @@ use crate::error::{Error, Result};
 /// Everything about a model but its weights.
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Configuration {
-    /// The family by its Hugging Face name: `llama`, `mistral`, `smollm3`, `qwen2`, `qwen3`, `qwen3_moe`, `olmoe`,
-    /// `olmo2`, `olmo3`, `granite`, `gemma2`, `gemma3_text`, `phi3`.
+    /// The family by its Hugging Face name: `llama`, `mistral`, `mixtral`, `smollm3`, `qwen2`, `qwen3`, `qwen3_moe`,
+    /// `olmoe`, `olmo2`, `olmo3`, `granite`, `gemma2`, `gemma3_text`, `phi3`.
     pub family: String,
     /// Width of the residual stream (hidden dimension).
     pub hidden: usize,
@@ -28,6 +30,8 @@ pub struct Configuration {
     pub intermediate: usize,
     /// The experts of every block; `None` for blocks without experts.
     pub experts: Option<Experts>,
+    /// What files call the modules of a mixture of experts.
+    pub expert_names: ExpertNames,
     /// Number of blocks.
     pub layers: usize,
     /// Query heads of each block.
@@ -87,19 +91,6 @@ pub struct Configuration {
     pub bos: Option<u32>,
     /// The padding token.
     pub pad: Option<u32>,
-}
-
-/// The experts of a block's feed-forward part (mixture of experts).
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Experts {
-    /// The number of experts.
-    pub count: usize,
-    /// The number of experts that each token runs through.
-    pub active: usize,
-    /// Width inside an expert.
-    pub intermediate: usize,
-    /// Whether the weights of a token's experts are divided by their sum.
-    pub normalized: bool,
 }
 
 /// The attention window and the rotation of one block.

@@ -31,9 +31,10 @@ use crate::weights::gguf::Metadata;
 use family::Family;
 
 /// All families that are read. The first is the default of [`family_of`].
-const FAMILIES: [&Family; 13] = [
+const FAMILIES: [&Family; 14] = [
     &llama::LLAMA,
     &llama::MISTRAL,
+    &moe::MIXTRAL,
     &llama::SMOLLM3,
     &llama::QWEN2,
     &llama::QWEN3,

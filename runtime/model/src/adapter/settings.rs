@@ -9,7 +9,7 @@ use super::initial::Initialization;
 use super::pattern::Pattern;
 use super::whole::whole_weights;
 use crate::configuration::Configuration;
-use crate::decoder::site::{EXPERT_MAPS, ROUTER, Site, expert_module};
+use crate::decoder::site::Site;
 use crate::error::{Error, Result};
 
 /// Kind of adapter, or all weights.
@@ -243,8 +243,8 @@ fn refuse_experts(
     if configuration.experts.is_none() {
         return Ok(());
     }
-    let experts = EXPERT_MAPS.map(|map| expert_module(0, map));
-    for module in experts.iter().map(String::as_str).chain([ROUTER]) {
+    let names = configuration.expert_names;
+    for module in names.of_expert(0).into_iter().chain([names.router()]) {
         if selects(&format!("model.layers.0.{module}"))? {
             let what = format!("`{name}` matches `{module}`; in a model with experts, adapters are for its attention");
             return Err(Error::AdapterSetting { key, what });

@@ -1,7 +1,7 @@
 //! The linear maps of a block: the names of their modules, and their shapes; and the names of router and experts.
 //! Leaves the weights themselves to `weights` and what is trained on them to `adapter`.
 
-use crate::configuration::Configuration;
+use crate::configuration::{Configuration, ExpertNames};
 
 /// A linear map inside a block.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Hash, PartialOrd, Ord)]
@@ -98,19 +98,28 @@ impl Site {
     }
 }
 
-/// The path, inside its block, of the router of a model with experts.
-pub(crate) const ROUTER: &str = "mlp.gate";
-
 /// The linear maps of an expert, in the order of a forward pass.
 pub(crate) const EXPERT_MAPS: [Site; 3] = [Site::Gate, Site::Up, Site::Down];
 
-/// The path of a map of one expert inside its block, as Hugging Face names it: `mlp.experts.3.gate_proj`.
-pub(crate) fn expert_module(expert: usize, map: Site) -> String {
-    format!("mlp.experts.{expert}.{}", map.short_name())
+impl ExpertNames {
+    /// The path of the router inside its block: `mlp.gate`.
+    pub(crate) fn router(&self) -> String {
+        format!("{}.gate", self.parent)
+    }
+
+    /// The paths of the maps of one expert inside its block, in the order of [`EXPERT_MAPS`]: `mlp.experts.3.gate_proj`.
+    pub(crate) fn of_expert(&self, expert: usize) -> [String; 3] {
+        self.maps.map(|map| format!("{}.experts.{expert}.{map}", self.parent))
+    }
 }
 
 /// The index of the expert to which the weight of this Hugging Face name belongs; `None` for another weight.
 pub(crate) fn expert_of(name: &str) -> Option<usize> {
-    let (_, rest) = name.split_once(".mlp.experts.")?;
+    let (_, rest) = name.split_once(".experts.")?;
     rest.split_once('.')?.0.parse().ok()
+}
+
+/// Whether the weight of this Hugging Face name is that of a router.
+pub(crate) fn is_router(name: &str) -> bool {
+    name.ends_with(".gate.weight")
 }

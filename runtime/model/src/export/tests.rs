@@ -36,9 +36,8 @@ fn llama3() -> Configuration {
     }
 }
 
-/// OLMoE, whose experts are as wide as its files say of the feed-forward part.
-fn olmoe() -> Configuration {
-    let like = tiny::olmoe();
+/// A model whose experts are as wide as the feed-forward part of [`wide`], whose width its files give.
+fn with_wide_experts(like: Configuration) -> Configuration {
     Configuration { experts: like.experts.map(|experts| Experts { intermediate: 96, ..experts }), ..like }
 }
 
@@ -65,7 +64,8 @@ fn trained(model: &Arc<Model>, settings: &AdapterSettings) -> Policy {
 #[test]
 fn a_merged_gguf_file_from_a_folder_is_the_same_model_in_every_family_that_is_written() {
     let dense = [tiny::llama(), llama3(), tiny::qwen2(), tiny::qwen3(), tiny::olmo2(), tiny::olmo3(), tiny::granite()];
-    for configuration in dense.into_iter().chain([tiny::qwen3_moe(), olmoe()]) {
+    let experts = [with_wide_experts(tiny::mixtral()), tiny::qwen3_moe(), with_wide_experts(tiny::olmoe())];
+    for configuration in dense.into_iter().chain(experts) {
         let (folder, out) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
         let model = model(wide(configuration), folder.path());
         for kind in KINDS {

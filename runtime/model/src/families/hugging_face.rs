@@ -190,14 +190,12 @@ pub(super) fn write(configuration: &Configuration, family: &Family) -> Value {
 }
 
 /// Reads the experts of a model: `num_experts`, or `num_local_experts` as transformers 5 may write it, of which each
-/// token runs through `num_experts_per_tok`, and `norm_topk_prob`. Missing keys get `count`, 8 and false.
-/// `intermediate` is the width inside an expert.
-pub(super) fn experts(fields: &Fields<'_>, count: usize, intermediate: usize) -> Result<Experts> {
+/// token runs through `num_experts_per_tok`. Missing keys get the numbers of `usual`, from which the rest is taken.
+pub(super) fn experts(fields: &Fields<'_>, usual: Experts) -> Result<Experts> {
     Ok(Experts {
-        count: fields.get("num_local_experts")?.map_or_else(|| fields.get_or("num_experts", Some(count)), Ok)?,
-        active: fields.get_or("num_experts_per_tok", Some(8))?,
-        intermediate,
-        normalized: fields.get_or("norm_topk_prob", Some(false))?,
+        count: fields.get("num_local_experts")?.map_or_else(|| fields.get_or("num_experts", Some(usual.count)), Ok)?,
+        active: fields.get_or("num_experts_per_tok", Some(usual.active))?,
+        ..usual
     })
 }
 

@@ -7,12 +7,12 @@ use serde_json::{Value, json};
 
 use super::family::Family;
 use super::gguf::Keys;
-use super::hugging_face;
+use super::{hugging_face, moe};
 use crate::configuration::Configuration;
 use crate::error::Result;
 use crate::fields::Fields;
 
-/// Llama. GGUF files of Mistral have the architecture `llama` as well.
+/// Llama. GGUF files of Mistral and Mixtral have the architecture `llama` as well.
 pub(super) const LLAMA: Family = Family {
     name: "llama",
     model_types: &["llama"],
@@ -25,20 +25,26 @@ pub(super) const LLAMA: Family = Family {
     ..Family::PLAIN
 };
 
-/// Sets the window of all layers from the GGUF key `attention.sliding_window`. If it is missing or 0, sets nothing;
-/// else also makes the family Mistral, because `config.json` of a Llama cannot express a window. Errors: a model with
-/// experts, or with a window and biases.
+/// Sets the window of all layers from the GGUF key `attention.sliding_window`; a missing one or 0 is none. Makes a model
+/// with experts Mixtral, and else one with a window Mistral, because `config.json` of a Llama cannot express them.
+/// Errors: a window or experts in a model with biases.
 fn llama_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
-    if keys.optional_size("expert_count")?.is_some_and(|experts| experts > 0) {
-        return Err(keys.value_error("expert_count", "a model without experts"));
-    }
     const WINDOW: &str = "attention.sliding_window";
-    let Some(window) = keys.optional_size(WINDOW)?.filter(|window| *window > 0) else { return Ok(()) };
-    if configuration.attention_bias || configuration.output_bias || configuration.feed_forward_bias {
-        return Err(keys.value_error(WINDOW, "0 in a model with biases"));
+    const EXPERTS: &str = "expert_count";
+    let size = |key| keys.optional_size(key).map(|size| size.filter(|size| *size > 0));
+    let (window, experts) = (size(WINDOW)?, size(EXPERTS)?);
+    let has_biases = configuration.attention_bias || configuration.output_bias || configuration.feed_forward_bias;
+    if has_biases && (window.is_some() || experts.is_some()) {
+        let key = if window.is_some() { WINDOW } else { EXPERTS };
+        return Err(keys.value_error(key, "0 in a model with biases"));
     }
-    MISTRAL.name.clone_into(&mut configuration.family);
-    configuration.set_window(Some(window));
+    configuration.set_window(window);
+    if experts.is_some() {
+        return moe::set_mixtral(keys, configuration);
+    }
+    if window.is_some() {
+        MISTRAL.name.clone_into(&mut configuration.family);
+    }
     Ok(())
 }
 

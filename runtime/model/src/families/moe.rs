@@ -1,15 +1,46 @@
-//! Families with a mixture of experts in the feed-forward part of every block: Qwen3-MoE, with the attention of Qwen3;
-//! and OLMoE, with norms over all features of queries and keys.
+//! Families with a mixture of experts in the feed-forward part of every block: Mixtral, with the attention of Mistral;
+//! Qwen3-MoE, with that of Qwen3; and OLMoE, with norms over all features of queries and keys.
 
 use serde_json::{Value, json};
 
 use super::family::Family;
 use super::gguf::Keys;
 use super::hugging_face;
-use super::llama::QWEN3;
-use crate::configuration::{Configuration, Experts};
+use super::llama::{MISTRAL, QWEN3};
+use crate::configuration::{Configuration, ExpertNames, Experts};
 use crate::error::Result;
 use crate::fields::Fields;
+
+/// Mixtral. Its GGUF files have the architecture `llama` as well.
+pub(super) const MIXTRAL: Family = Family {
+    name: "mixtral",
+    model_types: &["mixtral"],
+    class: "MixtralForCausalLM",
+    heads: Some(32),
+    vocabulary: Some(32_000),
+    norm_epsilon: 1e-5,
+    theta: 1_000_000.0,
+    set_architecture: |configuration| configuration.expert_names = ExpertNames::MIXTRAL,
+    from_hugging_face: |fields, configuration| {
+        let usual = Experts { count: 8, active: 2, intermediate: configuration.intermediate, normalized: true };
+        configuration.experts = Some(hugging_face::experts(fields, usual)?);
+        configuration.set_window(fields.get("sliding_window")?);
+        Ok(())
+    },
+    to_hugging_face: |configuration, config| {
+        hugging_face::write_one_window(configuration, config);
+        config["num_local_experts"] = json!(configuration.experts.map(|experts| experts.count));
+        config["num_experts_per_tok"] = json!(configuration.experts.map(|experts| experts.active));
+    },
+    ..MISTRAL
+};
+
+/// Makes a GGUF file of the architecture `llama` Mixtral and sets its experts.
+pub(super) fn set_mixtral(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
+    MIXTRAL.name.clone_into(&mut configuration.family);
+    (MIXTRAL.set_architecture)(configuration);
+    from_gguf(keys, configuration, true)
+}
 
 pub(super) const QWEN3_MOE: Family = Family {
     name: "qwen3_moe",
@@ -31,8 +62,10 @@ pub(super) const QWEN3_MOE: Family = Family {
 fn qwen3_from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     fields.only("mlp_only_layers", &json!([]))?;
     fields.only("decoder_sparse_step", &json!(1))?;
-    let width = fields.get_or("moe_intermediate_size", Some(768))?;
-    configuration.experts = Some(hugging_face::experts(fields, 128, width)?);
+    let intermediate = fields.get_or("moe_intermediate_size", Some(768))?;
+    let normalized = fields.get_or("norm_topk_prob", Some(false))?;
+    let usual = Experts { count: 128, active: 8, intermediate, normalized };
+    configuration.experts = Some(hugging_face::experts(fields, usual)?);
     configuration.set_window(hugging_face::window_in_use(fields, Some(hugging_face::WINDOW))?);
     Ok(())
 }
@@ -61,7 +94,9 @@ pub(super) const OLMOE: Family = Family {
     },
     from_hugging_face: |fields, configuration| {
         fields.only("clip_qkv", &Value::Null)?;
-        configuration.experts = Some(hugging_face::experts(fields, 64, configuration.intermediate)?);
+        let normalized = fields.get_or("norm_topk_prob", Some(false))?;
+        let usual = Experts { count: 64, active: 8, intermediate: configuration.intermediate, normalized };
+        configuration.experts = Some(hugging_face::experts(fields, usual)?);
         Ok(())
     },
     from_gguf: |keys, configuration| from_gguf(keys, configuration, false),

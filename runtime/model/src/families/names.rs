@@ -1,7 +1,7 @@
 //! The weights that a configuration calls for, by their Hugging Face names, and the names that files give them.
 
 use crate::configuration::Configuration;
-use crate::decoder::site::{EXPERT_MAPS, ROUTER, Site, expert_module, expert_of};
+use crate::decoder::site::{EXPERT_MAPS, Site, expert_of, is_router};
 
 /// The Hugging Face name of the token embedding.
 pub(crate) const EMBEDDING: &str = "model.embed_tokens.weight";
@@ -49,10 +49,12 @@ fn block(configuration: &Configuration) -> Vec<(String, Vec<usize>)> {
         }
     }
     if let Some(experts) = &configuration.experts {
-        list.push((format!("{ROUTER}.weight"), vec![experts.count, hidden]));
-        for (expert, map) in (0..experts.count).flat_map(|expert| EXPERT_MAPS.map(|map| (expert, map))) {
-            let (inner, name) = (experts.intermediate, format!("{}.weight", expert_module(expert, map)));
-            list.push((name, if map == Site::Down { vec![hidden, inner] } else { vec![inner, hidden] }));
+        let (names, inner) = (configuration.expert_names, experts.intermediate);
+        list.push((format!("{}.weight", names.router()), vec![experts.count, hidden]));
+        for (module, map) in (0..experts.count).flat_map(|expert| names.of_expert(expert).into_iter().zip(EXPERT_MAPS))
+        {
+            let shape = if map == Site::Down { vec![hidden, inner] } else { vec![inner, hidden] };
+            list.push((format!("{module}.weight"), shape));
         }
     }
     if configuration.query_key_norm {
@@ -92,8 +94,12 @@ pub(crate) fn gguf_name(name: &str, configuration: &Configuration) -> Option<Str
     let (layer, rest) = name.strip_prefix("model.layers.")?.split_once('.')?;
     let (module, kind) = rest.rsplit_once('.')?;
     if expert_of(name).is_some() {
-        let map = module.rsplit('.').next()?.strip_suffix("_proj")?;
-        return Some(format!("blk.{layer}.ffn_{map}_exps.{kind}"));
+        let map = module.rsplit('.').next()?;
+        let at = configuration.expert_names.maps.iter().position(|name| *name == map)?;
+        return Some(format!("blk.{layer}.ffn_{}_exps.{kind}", ["gate", "up", "down"][at]));
+    }
+    if is_router(name) {
+        return Some(format!("blk.{layer}.ffn_gate_inp.{kind}"));
     }
     let short = match module {
         "self_attn.q_proj" => "attn_q",
@@ -103,7 +109,6 @@ pub(crate) fn gguf_name(name: &str, configuration: &Configuration) -> Option<Str
         "self_attn.o_proj" => "attn_output",
         "self_attn.q_norm" => "attn_q_norm",
         "self_attn.k_norm" => "attn_k_norm",
-        ROUTER => "ffn_gate_inp",
         "mlp.gate_proj" => "ffn_gate",
         "mlp.up_proj" => "ffn_up",
         // Gate first, as in the other files.

@@ -74,6 +74,14 @@ fn qwen3_moe() -> Value {
         "use_sliding_window": false, "max_window_layers": 48, "attention_bias": false, "tie_word_embeddings": false})
 }
 
+/// Mixtral-8x7B-v0.1.
+fn mixtral() -> Value {
+    json!({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14_336, "num_hidden_layers": 32,
+        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32_000, "rms_norm_eps": 1e-5,
+        "num_local_experts": 8, "num_experts_per_tok": 2, "rope_theta": 1e6, "sliding_window": null, "hidden_act": "silu",
+        "max_position_embeddings": 32_768, "tie_word_embeddings": false, "eos_token_id": 2, "bos_token_id": 1})
+}
+
 /// OLMoE-1B-7B.
 fn olmoe() -> Value {
     json!({"model_type": "olmoe", "hidden_size": 2048, "intermediate_size": 1024, "num_hidden_layers": 16,
@@ -88,6 +96,15 @@ fn families_with_experts_read_as_published() {
     let experts = Experts { count: 128, active: 8, intermediate: 768, normalized: true };
     assert_eq!((found.experts, found.query_key_norm, found.joint_query_key_norm), (Some(experts), true, false));
     assert_eq!(found.parameter_count(), 30_532_122_624);
+    let found = read(mixtral()).unwrap();
+    let experts = Experts { count: 8, active: 2, intermediate: 14_336, normalized: true };
+    assert_eq!((found.experts, found.layer_kinds[0]), (Some(experts), LayerKind::FULL));
+    assert_eq!(found.parameter_count(), 46_702_792_704);
+    let (name, shape) = &weight_shapes(&found)[8];
+    assert_eq!(
+        (name.as_str(), shape.as_slice()),
+        ("model.layers.0.block_sparse_moe.experts.0.w3.weight", &[14_336, 4096][..])
+    );
     let found = read(olmoe()).unwrap();
     let experts = Experts { count: 64, active: 8, intermediate: 1024, normalized: false };
     assert_eq!((found.experts, found.query_key_norm, found.joint_query_key_norm), (Some(experts), true, true));
@@ -325,7 +342,7 @@ fn multimodal_gemma_3_takes_its_text_model_and_its_defaults() {
 fn a_family_that_is_not_known_lists_those_that_are() {
     let error = read(with(llama(), "model_type", json!("rwkv"))).unwrap_err();
     let Error::Key { key, why, .. } = error else { panic!("{error}") };
-    let known = "llama, mistral, smollm3, qwen2, qwen3, qwen3_moe, olmoe, olmo2, olmo3, granite, gemma2, gemma3_text, gemma3, phi3";
+    let known = "llama, mistral, mixtral, smollm3, qwen2, qwen3, qwen3_moe, olmoe, olmo2, olmo3, granite, gemma2, gemma3_text, gemma3, phi3";
     assert_eq!((key.as_str(), why), ("model_type", format!("expected one of {known}")));
 }
 
@@ -360,7 +377,7 @@ fn a_written_configuration_reads_as_the_same() {
     let mistral = json!({"model_type": "mistral", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1,
         "num_attention_heads": 4, "vocab_size": 272, "num_key_value_heads": 4, "sliding_window": null});
     let smollm3 = with(with(smollm3(), "use_sliding_window", json!(true)), "sliding_window", json!(16));
-    let experts = [qwen3_moe(), olmoe()];
+    let experts = [mixtral(), qwen3_moe(), olmoe()];
     let dense = [llama(), phi4_mini(), smollm3, gemma2(), gemma, qwen2, qwen3, mistral, olmo2(), olmo3(), granite()];
     for config in dense.into_iter().chain(experts) {
         let first = read(config).unwrap();

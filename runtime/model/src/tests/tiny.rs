@@ -11,7 +11,7 @@ use tunebox_compute::random::Stream;
 use tunebox_compute::{DType, Device, Tensor};
 use tunebox_foundation::explain::Explain;
 
-use crate::configuration::{BlockNorms, Configuration, Experts, LayerKind, RopeScaling, RopeSetting};
+use crate::configuration::{BlockNorms, Configuration, ExpertNames, Experts, LayerKind, RopeScaling, RopeSetting};
 use crate::families;
 use crate::rows::Rows;
 use crate::{Model, Weights};
@@ -47,6 +47,13 @@ pub(crate) fn qwen2() -> Configuration {
 /// Norms on the heads of queries and keys.
 pub(crate) fn qwen3() -> Configuration {
     Configuration { family: "qwen3".into(), query_key_norm: true, ..llama() }
+}
+
+/// Four experts, two of them for each token, with weights of sum 1, under names of their own.
+pub(crate) fn mixtral() -> Configuration {
+    let experts = Experts { count: 4, active: 2, intermediate: 24, normalized: true };
+    let expert_names = ExpertNames::MIXTRAL;
+    Configuration { family: "mixtral".into(), experts: Some(experts), expert_names, ..llama() }
 }
 
 /// Six experts, two of them for each token, with weights of sum 1.
@@ -181,6 +188,7 @@ pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
         ("llama", llama()),
         ("qwen2", qwen2()),
         ("qwen3", qwen3()),
+        ("mixtral", mixtral()),
         ("qwen3_moe", qwen3_moe()),
         ("olmoe", olmoe()),
         ("olmo2", olmo2()),

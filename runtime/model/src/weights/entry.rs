@@ -9,7 +9,7 @@ use tunebox_compute::{DType, Device, Weight};
 
 use super::location::Location;
 use super::reading::Repair;
-use crate::decoder::site::ROUTER;
+use crate::decoder::site::is_router;
 use crate::error::{Error, Result};
 
 /// A weight and where it is.
@@ -142,10 +142,9 @@ impl Entry {
     /// What the weight is used for: a matrix of a block is [`Purpose::Linear`], another matrix (embedding, output head
     /// or router) [`Purpose::Vocabulary`], everything else (norms and biases) [`Purpose::Vector`].
     pub(super) fn purpose(&self, name: &str) -> Purpose {
-        // The router is small, and rounding it would send tokens to other experts.
-        let is_router = name.strip_suffix(".weight").is_some_and(|module| module.ends_with(ROUTER));
         match self.shape.len() {
-            2 if name.starts_with("model.layers.") && !is_router => Purpose::Linear,
+            // The router is small, and rounding it would send tokens to other experts.
+            2 if name.starts_with("model.layers.") && !is_router(name) => Purpose::Linear,
             2 => Purpose::Vocabulary,
             _ => Purpose::Vector,
         }

@@ -6,7 +6,6 @@ use crate::decoder::experts::{Expert, ExpertFeedForward};
 use crate::decoder::linear::{Learned, Linear};
 use crate::decoder::norm::InputNorm;
 use crate::decoder::projection::{Projection, ResidualAddition};
-use crate::decoder::site::{ROUTER, Site, expert_module};
 use crate::error::Result;
 
 impl Network<'_> {
@@ -20,14 +19,15 @@ impl Network<'_> {
         addition: ResidualAddition,
     ) -> Result<ExpertFeedForward> {
         let linear = |module: &str| self.build_plain_linear(&format!("model.layers.{layer}.{module}"));
+        let names = self.model.configuration.expert_names;
         let expert = |expert| {
-            let map = |site| linear(&expert_module(expert, site));
-            let linears = vec![map(Site::Gate)?, map(Site::Up)?];
-            Ok(Expert { projection: Projection { linears, widths: Vec::new() }, down: map(Site::Down)? })
+            let [gate, up, down] = names.of_expert(expert);
+            let linears = vec![linear(&gate)?, linear(&up)?];
+            Ok(Expert { projection: Projection { linears, widths: Vec::new() }, down: linear(&down)? })
         };
         Ok(ExpertFeedForward {
             input_norm,
-            router: linear(ROUTER)?,
+            router: linear(&names.router())?,
             experts: (0..sizes.count).map(expert).collect::<Result<_>>()?,
             active: sizes.active,
             normalized: sizes.normalized,

@@ -160,8 +160,11 @@ impl Twin {
     }
 
     fn feed_forward(&self, layer: usize, x: &Tensor) -> Tensor {
-        let path = format!("model.layers.{layer}.mlp");
-        let Some(experts) = self.configuration.experts else { return self.gated(&path, x) };
+        let names = self.configuration.expert_names;
+        let path = format!("model.layers.{layer}.{}", names.parent);
+        let Some(experts) = self.configuration.experts else {
+            return self.gated(&path, ["gate_proj", "up_proj", "down_proj"], x);
+        };
         let shares = log_softmax(&self.linear(&format!("{path}.gate"), x)).exp().unwrap();
         // A share of the chosen ones is above that of every other expert.
         let order = shares.detach().arg_sort_last_dim(false).unwrap();
@@ -172,21 +175,21 @@ impl Twin {
             weights = weights.broadcast_div(&weights.sum_keepdim(1).unwrap()).unwrap();
         }
         let weighted = |expert| {
-            let output = self.gated(&format!("{path}.experts.{expert}"), x);
+            let output = self.gated(&format!("{path}.experts.{expert}"), names.maps, x);
             output.broadcast_mul(&weights.narrow(1, expert, 1).unwrap()).unwrap()
         };
         (0..experts.count).map(weighted).reduce(|sum, output| (sum + output).unwrap()).unwrap()
     }
 
-    /// The maps gate, up and down below `path`.
-    fn gated(&self, path: &str, x: &Tensor) -> Tensor {
+    /// The maps gate, up and down, with these names below `path`.
+    fn gated(&self, path: &str, [gate, up, down]: [&str; 3], x: &Tensor) -> Tensor {
         let path = |part: &str| format!("{path}.{part}");
         let inner = self.configuration.intermediate;
         let (gate, up) = if self.configuration.fused_projections {
             let both = self.linear(&path("gate_up_proj"), x);
             (both.narrow(1, 0, inner).unwrap(), both.narrow(1, inner, inner).unwrap())
         } else {
-            (self.linear(&path("gate_proj"), x), self.linear(&path("up_proj"), x))
+            (self.linear(&path(gate), x), self.linear(&path(up), x))
         };
         let active = match self.configuration.activation {
             Activation::Silu => (&gate / (gate.neg().unwrap().exp().unwrap() + 1.0).unwrap()).unwrap(),
@@ -197,7 +200,7 @@ impl Twin {
                 ((&gate * 0.5).unwrap() * (inner.tanh().unwrap() + 1.0).unwrap()).unwrap()
             }
         };
-        self.linear(&path("down_proj"), &(active * up).unwrap())
+        self.linear(&path(down), &(active * up).unwrap())
     }
 
     /// The activations of a block, `[tokens, hidden]` each, at the sites in their order; the last one is its output.

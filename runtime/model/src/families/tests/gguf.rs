@@ -178,18 +178,22 @@ fn granite_in_gguf_needs_its_divisor_of_logits_and_positions() {
 
 #[test]
 fn experts_in_gguf_are_those_of_their_family() {
-    for (architecture, width, normalized) in [("qwen3moe", 96, true), ("olmoe", 128, false)] {
+    for (architecture, width, normalized) in [("llama", 128, true), ("qwen3moe", 96, true), ("olmoe", 128, false)] {
         let keys = [("expert_count", 8), ("expert_used_count", 2), ("expert_feed_forward_length", 96)];
         let keys = keys.map(|(key, size)| (format!("{architecture}.{key}"), Stored::Number(f64::from(size))));
-        // OLMoE's files give the width of an expert as that of the feed-forward part.
-        let count = if architecture == "olmoe" { 2 } else { 3 };
+        // Files of OLMoE and Mixtral give the width of an expert as that of the feed-forward part.
+        let count = if architecture == "qwen3moe" { 3 } else { 2 };
         let keys: Vec<(&str, Stored)> =
             keys[..count].iter().map(|(key, value)| (key.as_str(), value.clone())).collect();
         let found = Configuration::from_gguf(&metadata(architecture, &keys), facts()).unwrap();
         let experts = crate::configuration::Experts { count: 8, active: 2, intermediate: width, normalized };
-        assert_eq!((found.experts, found.query_key_norm), (Some(experts), true));
+        assert_eq!((found.experts, found.query_key_norm), (Some(experts), architecture != "llama"));
+        let written = read(found.to_hugging_face()).unwrap();
+        assert_eq!((written.family.as_str(), written.experts), (found.family.as_str(), found.experts));
     }
-    let keys = [("llama.expert_count", Stored::Number(8.0))];
-    let error = Configuration::from_gguf(&metadata("llama", &keys), facts()).unwrap_err();
+    let keys = [("llama.expert_count", 8), ("llama.attention.sliding_window", 0)];
+    let keys = keys.map(|(key, size)| (key, Stored::Number(f64::from(size))));
+    let facts = TensorFacts { attention_bias: true, ..facts() };
+    let error = Configuration::from_gguf(&metadata("llama", &keys), facts).unwrap_err();
     assert_eq!(error.to_string(), "`llama.expert_count` is `8`");
 }
