@@ -85,7 +85,7 @@ fn adapters_have_the_names_and_the_gradients_of_peft() {
         assert_gradients(&golden, wanted, &policy);
         compared += 1;
     }
-    assert_eq!(compared, 9, "families with gradients");
+    assert_eq!(compared, 10, "families with gradients");
 }
 
 /// The gradients of the sum of all log-probabilities: their lengths, and their products with noise.

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 
 use candle_nn::VarBuilder;
 use candle_transformers::models::{
-    gemma2, gemma3, granite, llama, mistral, mixtral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smol::smollm3,
+    gemma2, gemma3, glm4_new, granite, llama, mistral, mixtral, olmo2, phi3, qwen2, qwen3, qwen3_moe, smol::smollm3,
 };
 use serde_json::{Value, json};
 use tunebox_compute::{DType, Device, Tensor};
@@ -65,6 +65,7 @@ fn build(family: &str, config: Value, weights: impl FnOnce() -> VarBuilder<'stat
             let model = llama::Llama::load(weights(), &config).map_err(|error| error.to_string())?;
             Box::new(move |ids, at| model.forward(ids, at, &mut cache))
         }
+        "glm4" => model!(glm4_new::Config, glm4_new::ModelForCausalLM::new),
         "granite" => {
             let config = read::<granite::GraniteConfig>(config)?.into_config(false);
             let mut cache = granite::Cache::new(true, DType::F32, &config, &Device::Cpu).unwrap();
@@ -128,6 +129,11 @@ fn configurations() -> Vec<Value> {
             "mixtral",
             vec![json!({"tie_word_embeddings": false, "num_local_experts": 6, "num_experts_per_tok": 2,
             "sliding_window": 4096, "use_flash_attn": false})],
+        ),
+        (
+            "glm4",
+            vec![json!({"tie_word_embeddings": false, "head_dim": 32, "partial_rotary_factor": 0.5,
+            "attention_bias": true})],
         ),
         // Candle has no multipliers.
         ("granite", vec![json!({"tie_word_embeddings": false, "attention_multiplier": 0.25})]),

@@ -71,6 +71,9 @@ CASES = {
                       partial_rotary_factor=0.75, original_max_position_embeddings=32, rope_scaling=dict(
                           type="longrope", short_factor=[1.0, 1.05, 1.1, 1.2, 1.3, 1.5],
                           long_factor=[1.1, 1.6, 2.5, 4.0, 8.0, 15.0])),
+    # GLM-4-0414: heads that turn in part, in adjacent pairs, four norms under other names, biases on query, key and value.
+    "glm4": dict(model_type="glm4", head_dim=32, rope_theta=1e4, pad_token_id=0, tie_word_embeddings=False,
+                 partial_rotary_factor=0.5, attention_bias=True),
     # Gemma 2: caps that scores and logits run into, windows smaller than the text, a score scale of its own.
     "gemma2": dict(model_type="gemma2", num_hidden_layers=4, head_dim=32, query_pre_attn_scalar=20, sliding_window=8,
                    attn_logit_softcapping=3.0, final_logit_softcapping=4.0, rope_theta=1e4),
@@ -80,7 +83,7 @@ CASES = {
                    sliding_window=8, sliding_window_pattern=2, rope_theta=1e6, rope_local_base_freq=1e4,
                    final_logit_softcapping=20.0, rope_scaling=dict(rope_type="linear", factor=8.0)),
 }
-WITH_GRADIENTS = ["gemma2", "smollm3", "phi3", "phi4_mini", "mixtral", "qwen3_moe", "olmoe", "olmo2", "granite"]
+WITH_GRADIENTS = ["gemma2", "smollm3", "phi3", "phi4_mini", "glm4", "mixtral", "qwen3_moe", "olmoe", "olmo2", "granite"]
 
 
 def noise(name, count):

@@ -165,24 +165,24 @@ static void norms() {
 }
 
 static void turns() {
-    struct { u32 heads, dim, half; } cases[] = {{3, 6, 3}, {2, 8, 3}, {2, 64, 32}, {2, 48, 16}};
+    struct { u32 heads, dim, half, step, apart; } cases[] = {{3, 6, 3, 1, 3}, {2, 8, 3, 1, 3}, {2, 64, 32, 1, 32}, {2, 48, 16, 1, 16}, {2, 48, 16, 2, 1}};
     for (auto c : cases) {
         u32 tokens = 6, known = 10, width = c.heads * c.dim;
         auto x = normals<act>(tokens * width);
         u32 positions[] = {0, 1, 2, 0, 9, 5};
         vector<float> cosines(known * c.half), sines(known * c.half);
         for (u32 p = 0; p < known; ++p) for (u32 i = 0; i < c.half; ++i) cosines[p * c.half + i] = cos(p * pow(0.1, i)), sines[p * c.half + i] = sin(p * pow(0.1, i));
-        bool eights = c.half % 8 == 0;
+        bool eights = c.half % 8 == 0 && c.step == 1;
         vector<act> y(tokens * width), back(tokens * width);
         auto run = eights ? rope_eights : rope;
         u32 pieces = eights ? c.half / 8 : c.half;
         Three grid = {(tokens * c.heads * pieces + 255) / 256};
-        launch(grid, 256, 0, [&] { run(y.data(), x.data(), positions, cosines.data(), sines.data(), tokens, c.heads, c.dim, c.half, width, width, known, 1.0f, &word); });
+        launch(grid, 256, 0, [&] { run(y.data(), x.data(), positions, cosines.data(), sines.data(), tokens, c.heads, c.dim, c.half, c.step, c.apart, width, width, known, 1.0f, &word); });
         back = y;
-        launch(grid, 256, 0, [&] { run(back.data(), back.data(), positions, cosines.data(), sines.data(), tokens, c.heads, c.dim, c.half, width, width, known, -1.0f, &word); });
+        launch(grid, 256, 0, [&] { run(back.data(), back.data(), positions, cosines.data(), sines.data(), tokens, c.heads, c.dim, c.half, c.step, c.apart, width, width, known, -1.0f, &word); });
         vector<double> wanted = doubles(x);
         for (u32 t = 0; t < tokens; ++t) for (u32 h = 0; h < c.heads; ++h) for (u32 i = 0; i < c.half; ++i) {
-            size_t a = t * width + h * c.dim + i, b = a + c.half;
+            size_t a = t * width + h * c.dim + i * c.step, b = a + c.apart;
             double low = wide(x[a]), high = wide(x[b]), co = cosines[positions[t] * c.half + i], si = sines[positions[t] * c.half + i];
             wanted[a] = low * co - high * si, wanted[b] = high * co + low * si;
         }

@@ -64,7 +64,7 @@ impl Golden {
         let folder = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../tests/golden/families");
         let mut files: Vec<PathBuf> = std::fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().path()).collect();
         files.sort();
-        assert_eq!(files.len(), 18, "a golden file is missing");
+        assert_eq!(files.len(), 19, "a golden file is missing");
         files.iter().map(|path| Self::read(path)).collect()
     }
 
@@ -309,6 +309,8 @@ fn gguf_name(name: &str, architecture: &str) -> String {
         ("input_layernorm", "attn_norm"),
         ("post_attention_layernorm", after_attention),
         ("pre_feedforward_layernorm", "ffn_norm"),
+        ("post_self_attn_layernorm", "post_attention_norm"),
+        ("post_mlp_layernorm", "post_ffw_norm"),
         ("post_feedforward_layernorm", "post_ffw_norm"),
     ];
     pairs.iter().fold(name.to_owned(), |name, (from, to)| name.replace(from, to))

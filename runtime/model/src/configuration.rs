@@ -22,7 +22,7 @@ use crate::error::{Error, Result};
 #[derive(Debug, Clone, Default, PartialEq)]
 pub struct Configuration {
     /// The family by its Hugging Face name: `llama`, `mistral`, `mixtral`, `smollm3`, `qwen2`, `qwen3`, `qwen3_moe`,
-    /// `olmoe`, `olmo2`, `olmo3`, `granite`, `gemma2`, `gemma3_text`, `phi3`.
+    /// `olmoe`, `olmo2`, `olmo3`, `granite`, `gemma2`, `gemma3_text`, `phi3`, `glm4`.
     pub family: String,
     /// Width of the residual stream (hidden dimension).
     pub hidden: usize,
@@ -42,6 +42,8 @@ pub struct Configuration {
     pub head_dim: usize,
     /// How many features of a head are rotated by position (RoPE), the first ones; even, at most `head_dim`.
     pub rotated: usize,
+    /// Whether features 2i and 2i + 1 of a head are rotated together, not i and i + `rotated`/2.
+    pub adjacent_pairs: bool,
     /// Rows of the embedding, padding rows included.
     pub vocabulary: usize,
     /// The epsilon that norms add to the mean square.
@@ -69,8 +71,10 @@ pub struct Configuration {
     pub output_bias: bool,
     /// Whether gate, up and down have biases.
     pub feed_forward_bias: bool,
-    /// Whether query, key and value are one matrix, and gate and up another.
-    pub fused_projections: bool,
+    /// Whether query, key and value are one matrix.
+    pub fused_query_key_value: bool,
+    /// Whether gate and up are one matrix.
+    pub fused_gate_up: bool,
     /// The soft cap c of attention scores, c·tanh(score/c); `None` for no cap.
     pub attention_soft_cap: Option<f32>,
     /// The soft cap c of logits, c·tanh(logit/c); `None` for no cap.

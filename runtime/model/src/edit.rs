@@ -91,14 +91,13 @@ impl Matrix {
     /// site that is stored alone, returns `site` and 0.
     fn locate_in_stored_map(configuration: &Configuration, site: Site) -> (Site, usize) {
         let rows = |site: Site| site.shape(configuration).0;
-        match site {
-            _ if !configuration.fused_projections => (site, 0),
-            Site::Query => (Site::QueryKeyValue, 0),
-            Site::Key => (Site::QueryKeyValue, rows(Site::Query)),
-            Site::Value => (Site::QueryKeyValue, rows(Site::Query) + rows(Site::Key)),
-            Site::Gate => (Site::GateUp, 0),
-            Site::Up => (Site::GateUp, rows(Site::Gate)),
-            whole => (whole, 0),
+        match (site, configuration.fused_query_key_value, configuration.fused_gate_up) {
+            (Site::Query, true, _) => (Site::QueryKeyValue, 0),
+            (Site::Key, true, _) => (Site::QueryKeyValue, rows(Site::Query)),
+            (Site::Value, true, _) => (Site::QueryKeyValue, rows(Site::Query) + rows(Site::Key)),
+            (Site::Gate, _, true) => (Site::GateUp, 0),
+            (Site::Up, _, true) => (Site::GateUp, rows(Site::Gate)),
+            _ => (site, 0),
         }
     }
 }

@@ -5,6 +5,7 @@
 mod family;
 mod gemma;
 mod gguf;
+mod glm4;
 mod granite;
 mod hugging_face;
 mod llama;
@@ -31,7 +32,7 @@ use crate::weights::gguf::Metadata;
 use family::Family;
 
 /// All families that are read. The first is the default of [`family_of`].
-const FAMILIES: [&Family; 14] = [
+const FAMILIES: [&Family; 15] = [
     &llama::LLAMA,
     &llama::MISTRAL,
     &moe::MIXTRAL,
@@ -46,6 +47,7 @@ const FAMILIES: [&Family; 14] = [
     &gemma::GEMMA2,
     &gemma::GEMMA3,
     &phi3::PHI3,
+    &glm4::GLM4,
 ];
 
 impl Configuration {

@@ -103,8 +103,8 @@ kernels! {
     RMS_NORM_NARROW = Step."rms_norm_narrow"("afafnnxx");
     RMS_NORM_WEIGHT_GRADIENT = Step."rms_norm_weight_gradient"("faafnnn");
     ROOT_SUMS = Step."root_sums"("fffl");
-    ROPE = Step."rope"("aauffnnnnllnxw");
-    ROPE_EIGHTS = Step."rope_eights"("aauffnnnnllnxw");
+    ROPE = Step."rope"("aauffnnnnnnllnxw");
+    ROPE_EIGHTS = Step."rope_eights"("aauffnnnnnnllnxw");
     ROW_DOTS = Step."row_dots"("fffnnxx");
     SCALE_COLUMNS = Step."scale_columns"("aafnn");
     SCALE_ROWS = Step."scale_rows"("affnn");

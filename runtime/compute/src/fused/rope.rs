@@ -1,7 +1,8 @@
-//! Rotary position embedding (Su et al. 2021) in the half-rotation form of Hugging Face models, and its gradient.
+//! Rotary position embedding (Su et al. 2021) and its gradient.
 //!
-//! In each head, the features i and i + half are rotated together by the angle position · frequency(i). The gradient is
-//! the rotation by the negative angle. The model computes the frequencies.
+//! In each head, two features are rotated together by the angle position · frequency(i): i and i + half, the
+//! half-rotation form of most Hugging Face models, or the adjacent ones 2i and 2i + 1. The gradient is the rotation by
+//! the negative angle. The model computes the frequencies.
 
 use std::sync::OnceLock;
 
@@ -32,6 +33,8 @@ pub struct RopeTable {
     sin: Vec<f32>,
     /// The number of frequencies: half of the number of features of a head that are rotated.
     half: usize,
+    /// Whether the features 2i and 2i + 1 of a head are rotated together, not i and i + half.
+    adjacent: bool,
     /// Copies of cosines and sines on the first device that asked.
     copies: OnceLock<[Tensor; 2]>,
 }
@@ -48,8 +51,15 @@ impl RopeTable {
             cos: angles().map(|angle| (angle.cos() * attention_factor) as f32).collect(),
             sin: angles().map(|angle| (angle.sin() * attention_factor) as f32).collect(),
             half: inv_freq.len(),
+            adjacent: false,
             copies: OnceLock::new(),
         }
+    }
+
+    /// Sets whether the features 2i and 2i + 1 of a head are rotated together; else i and i + half are.
+    #[must_use]
+    pub fn with_adjacent_pairs(self, adjacent: bool) -> Self {
+        Self { adjacent, ..self }
     }
 
     /// Appends the rows of `other` to the table: position 0 of `other` becomes the first position after the table's
@@ -83,8 +93,8 @@ impl RopeTable {
 }
 
 /// Rotates each head of `x`, `[tokens, heads · head_dim]`, by the position of its token; `inverse` rotates by the
-/// negative angle, as the backward pass needs. `positions` has a row of `table` for each token. Features i and i + half
-/// of a head are rotated together, for i below the table's `half`; features from `2 · half` on stay as they are. The
+/// negative angle, as the backward pass needs. `positions` has a row of `table` for each token. The table says which
+/// features of a head are rotated together, for i below its `half`; features from `2 · half` on stay as they are. The
 /// result has the type of `x`.
 ///
 /// # Errors
@@ -104,9 +114,11 @@ pub fn rope(x: &Tensor, heads: usize, positions: &Indices, table: &RopeTable, in
         for ((y, x), position) in y.chunks_exact_mut(features).zip(x.chunks_exact(features)).zip(positions) {
             let row = *position as usize * half..(*position as usize + 1) * half;
             let (cos, sin) = (&table.cos[row.clone()], &table.sin[row]);
-            vectorize!(
-                y.chunks_exact_mut(head).zip(x.chunks_exact(head)).for_each(|(y, x)| rotate_head(y, x, cos, sin, sign))
-            );
+            let heads = y.chunks_exact_mut(head).zip(x.chunks_exact(head));
+            match table.adjacent {
+                true => vectorize!(heads.for_each(|(y, x)| rotate_adjacent(y, x, cos, sin, sign))),
+                false => vectorize!(heads.for_each(|(y, x)| rotate_head(y, x, cos, sin, sign))),
+            }
         }
     })?;
     y
@@ -129,11 +141,14 @@ fn rope_on_device(
     }
     let (half, head, known) = (table.half, features / heads, table.positions());
     let (places, (cos, sin)) = (positions.on(x.device())?, table.copies_on(x.device())?);
-    let eights = [half, head].iter().all(|side| side.is_multiple_of(EIGHT)) && is_aligned(x);
+    let eights = !table.adjacent && [half, head].iter().all(|side| side.is_multiple_of(EIGHT)) && is_aligned(x);
     let (kernel, pieces) = if eights { (&kernel::ROPE_EIGHTS, half / EIGHT) } else { (&kernel::ROPE, half) };
     let blocks = extent(tokens * heads * pieces)?.div_ceil(THREADS);
     let (stride, fault) = (features as u64, Argument::FaultWord);
-    let arguments = arguments![x, &places, &cos, &sin, tokens, heads, head, half, stride, stride, known, sign, fault];
+    // From one pair to the next, and from the first feature of a pair to the second.
+    let (step, apart) = if table.adjacent { (2_usize, 1_usize) } else { (1, half) };
+    let arguments =
+        arguments![x, &places, &cos, &sin, tokens, heads, head, half, step, apart, stride, stride, known, sign, fault];
     device.compute(kernel, act, Grid::of(blocks, THREADS), x.dims(), &arguments)
 }
 
@@ -149,6 +164,19 @@ fn rotate_head(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32], sign: f32) {
     for i in 0..half {
         first[i] = low[i] * cos[i] - high[i] * sin[i] * sign;
         second[i] = high[i] * cos[i] + low[i] * sin[i] * sign;
+    }
+}
+
+/// Writes one head of one token, `x`, with adjacent features rotated together, to `y`. `cos` and `sin` are those of the
+/// token's position, `[half]`; features from 2 · half on are copied. A `sign` of −1 rotates back.
+#[inline(always)]
+fn rotate_adjacent(y: &mut [f32], x: &[f32], cos: &[f32], sin: &[f32], sign: f32) {
+    let turned = 2 * cos.len();
+    y[turned..].copy_from_slice(&x[turned..]);
+    let pairs = y[..turned].as_chunks_mut::<2>().0.iter_mut().zip(x[..turned].as_chunks::<2>().0);
+    for (([first, second], [low, high]), (cos, sin)) in pairs.zip(cos.iter().zip(sin)) {
+        *first = low * cos - high * sin * sign;
+        *second = high * cos + low * sin * sign;
     }
 }
 

@@ -38,6 +38,14 @@ impl BlockNorms {
         feed_forward_output: Some("post_feedforward_layernorm"),
     };
 
+    /// All four norms, by the names of GLM-4-0414.
+    pub const GLM4: Self = Self {
+        attention_input: Some("input_layernorm"),
+        attention_output: Some("post_self_attn_layernorm"),
+        feed_forward_input: Some("post_attention_layernorm"),
+        feed_forward_output: Some("post_mlp_layernorm"),
+    };
+
     /// The norms in the order of a forward pass, each with its name in GGUF files, without those that the family does
     /// not have.
     pub(crate) fn with_gguf_names(self) -> impl Iterator<Item = (&'static str, &'static str)> {

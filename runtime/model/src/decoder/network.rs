@@ -123,7 +123,11 @@ impl Network<'_> {
         let rope = kind.rope.map(|number| self.tables.get_or_build(configuration, number, rows)).transpose()?;
         Ok(Attention {
             input_norm: InputNorm(norm(norms.attention_input)?),
-            projection: self.build_projection(layer, &[Site::Query, Site::Key, Site::Value], Site::QueryKeyValue)?,
+            projection: self.build_projection(
+                layer,
+                &[Site::Query, Site::Key, Site::Value],
+                configuration.fused_query_key_value.then_some(Site::QueryKeyValue),
+            )?,
             query_norm: of_features("self_attn.q_norm")?,
             key_norm: of_features("self_attn.k_norm")?,
             output: ResidualOutput {
@@ -155,7 +159,11 @@ impl Network<'_> {
         }
         Ok(FeedForward::Dense(DenseFeedForward {
             input_norm,
-            projection: self.build_projection(layer, &[Site::Gate, Site::Up], Site::GateUp)?,
+            projection: self.build_projection(
+                layer,
+                &[Site::Gate, Site::Up],
+                configuration.fused_gate_up.then_some(Site::GateUp),
+            )?,
             output: ResidualOutput { linear: self.build_linear(layer, Site::Down)?, addition },
             activation: configuration.activation,
         }))
@@ -167,14 +175,11 @@ impl Network<'_> {
     }
 
     /// Builds the linear maps of sites that read the same input: one map for each site in `apart`, or, if the
-    /// checkpoint fuses projections, the one map of `joined` with the output widths of the sites in `apart`.
-    fn build_projection(&self, layer: usize, apart: &[Site], joined: Site) -> Result<Projection> {
-        let configuration = &self.model.configuration;
-        let (sites, widths) = if configuration.fused_projections {
-            (&[joined][..], apart.iter().map(|site| site.shape(configuration).0).collect())
-        } else {
-            (apart, Vec::new())
-        };
+    /// checkpoint fuses them, the one map of `fused` with the output widths of the sites in `apart`.
+    fn build_projection(&self, layer: usize, apart: &[Site], fused: Option<Site>) -> Result<Projection> {
+        let width = |site: &Site| site.shape(&self.model.configuration).0;
+        let widths = if fused.is_some() { apart.iter().map(width).collect() } else { Vec::new() };
+        let sites = fused.as_ref().map_or(apart, std::slice::from_ref);
         let linears = sites.iter().map(|site| self.build_linear(layer, *site)).collect::<Result<_>>()?;
         Ok(Projection { linears, widths })
     }

@@ -20,24 +20,28 @@ pub enum Site {
     Gate,
     /// The up projection of the feed-forward part, whose output the gate multiplies.
     Up,
-    /// Gate and up in one matrix, as Phi-3 stores them.
+    /// Gate and up in one matrix, as Phi-3 and GLM-4 store them.
     GateUp,
     /// The output projection of the feed-forward part.
     Down,
 }
 
 impl Site {
-    /// The linear maps of each block, in the order of a forward pass: four if projections are fused, else seven. In a
-    /// model with experts, the four of the attention: the matrices of router and experts are no sites.
+    /// The linear maps of each block, in the order of a forward pass: seven, or fewer if projections are fused. In a
+    /// model with experts, those of the attention: the matrices of router and experts are no sites.
     #[must_use]
-    pub fn all(configuration: &Configuration) -> &'static [Self] {
-        if configuration.experts.is_some() {
-            &[Self::Query, Self::Key, Self::Value, Self::AttentionOutput]
-        } else if configuration.fused_projections {
-            &[Self::QueryKeyValue, Self::AttentionOutput, Self::GateUp, Self::Down]
-        } else {
-            &[Self::Query, Self::Key, Self::Value, Self::AttentionOutput, Self::Gate, Self::Up, Self::Down]
+    pub fn all(configuration: &Configuration) -> Vec<Self> {
+        let mut all = match configuration.fused_query_key_value {
+            true => vec![Self::QueryKeyValue, Self::AttentionOutput],
+            false => vec![Self::Query, Self::Key, Self::Value, Self::AttentionOutput],
+        };
+        if configuration.experts.is_none() {
+            all.extend_from_slice(match configuration.fused_gate_up {
+                true => &[Self::GateUp, Self::Down],
+                false => &[Self::Gate, Self::Up, Self::Down],
+            });
         }
+        all
     }
 
     /// The module's path inside its block, as Hugging Face names it: `self_attn.q_proj`.

@@ -58,5 +58,6 @@ fn table(setting: &RopeSetting, configuration: &Configuration, rows: usize) -> R
     let frequencies = setting.frequencies(width);
     let table = RopeTable::from_frequencies(&frequencies, short, factor);
     let frequencies = setting.long_frequencies(width).unwrap_or(frequencies);
-    Ok(table.followed_by(RopeTable::from_frequencies(&frequencies, rows - short, factor))?)
+    let table = table.followed_by(RopeTable::from_frequencies(&frequencies, rows - short, factor))?;
+    Ok(table.with_adjacent_pairs(configuration.adjacent_pairs))
 }

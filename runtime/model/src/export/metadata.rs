@@ -23,7 +23,8 @@ const REPLACED: [&str; 3] = ["general.alignment", "general.file_type", "general.
 const DROPPED: [&str; 2] = ["quantize.", "split."];
 
 /// The families for which metadata is written. llama.cpp needs more keys, or another kind of tokenizer, for the others.
-const FAMILIES: [&str; 9] = ["llama", "mixtral", "qwen2", "qwen3", "qwen3_moe", "olmoe", "olmo2", "olmo3", "granite"];
+const FAMILIES: [&str; 10] =
+    ["llama", "mixtral", "qwen2", "qwen3", "qwen3_moe", "olmoe", "olmo2", "olmo3", "granite", "glm4"];
 
 /// The metadata of the GGUF file `path`, with the number format of the new file. Sorted by key, so that equal models
 /// are equal bytes.

@@ -18,9 +18,10 @@ pub(super) struct Family {
     /// Its `general.architecture` in GGUF files. Of several families with the same one, the first in the list is read,
     /// and its `from_gguf` recognizes the others.
     pub(super) architecture: &'static str,
-    /// Whether LongRoPE (`longrope`, `su` or `yarn` in its files) is the only way in which it scales rotations, and
-    /// whether it may rotate only some features of a head.
+    /// Whether LongRoPE (`longrope`, `su` or `yarn` in its files) is the only way in which it scales rotations.
     pub(super) long_rope: bool,
+    /// The share of the features of a head that is rotated by default; `None` for families that rotate all.
+    pub(super) partial_rotation: Option<f64>,
     /// Whether `attention_bias` of `config.json` gives the attention biases.
     pub(super) attention_bias: bool,
     /// Whether `mlp_bias` of `config.json` gives the feed-forward part biases.
@@ -68,6 +69,7 @@ impl Family {
         class: "",
         architecture: "",
         long_rope: false,
+        partial_rotation: None,
         attention_bias: false,
         mlp_bias: false,
         heads: None,

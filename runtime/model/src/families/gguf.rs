@@ -75,11 +75,11 @@ fn shared_keys(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<
 }
 
 /// The number of features of a head that are rotated, from `rope.dimension_count`; `head_dim` if the key is missing.
-/// Errors: another number than `head_dim` in a family without `long_rope`, or one that is 0, odd or above `head_dim`.
+/// Errors: another number than `head_dim` in a family that rotates all features, or one that is 0, odd or above `head_dim`.
 fn rotated_features(keys: &Keys<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     const KEY: &str = "rope.dimension_count";
     let Some(rotated) = keys.optional_size(KEY)? else { return Ok(head_dim) };
-    if rotated != head_dim && !family.long_rope {
+    if rotated != head_dim && family.partial_rotation.is_none() {
         return Err(keys.value_error(KEY, "a rotation of the whole head"));
     }
     if rotated == 0 || rotated > head_dim || !rotated.is_multiple_of(2) {

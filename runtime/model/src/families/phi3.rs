@@ -5,7 +5,7 @@ use serde_json::{Value, json};
 
 use super::family::Family;
 use super::gguf::Keys;
-use super::hugging_face;
+use super::{hugging_face, rope};
 use crate::configuration::rope::longrope_attention_factor;
 use crate::configuration::{Configuration, RopeScaling};
 use crate::error::Result;
@@ -22,7 +22,10 @@ pub(super) const PHI3: Family = Family {
     max_positions: 4096,
     norm_epsilon: 1e-5,
     original: Some(4096.0),
-    set_architecture: |configuration| configuration.fused_projections = true,
+    partial_rotation: Some(1.0),
+    set_architecture: |configuration| {
+        (configuration.fused_query_key_value, configuration.fused_gate_up) = (true, true);
+    },
     from_hugging_face,
     from_gguf,
     to_hugging_face,
@@ -54,7 +57,7 @@ fn from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
 /// from the inferred one by more than the precision of `f32`.
 fn to_hugging_face(configuration: &Configuration, config: &mut Value) {
     hugging_face::write_one_window(configuration, config);
-    config["partial_rotary_factor"] = json!(partial_rotary_factor(configuration.rotated, configuration.head_dim));
+    rope::write_partial(configuration, config);
     let scaling = configuration.ropes.first().map(|rope| &rope.scaling);
     if let Some(RopeScaling::Long { short_factor, long_factor, original, attention_factor }) = scaling {
         config["original_max_position_embeddings"] = json!(original);
@@ -67,11 +70,4 @@ fn to_hugging_face(configuration: &Configuration, config: &mut Value) {
             config["rope_scaling"]["attention_factor"] = json!(attention_factor);
         }
     }
-}
-
-/// The `partial_rotary_factor` that gives `rotated` features again when a reader multiplies it by `head_dim` and rounds
-/// down: their ratio, or the next larger number where the product of the ratio is rounded below `rotated`.
-fn partial_rotary_factor(rotated: usize, head_dim: usize) -> f64 {
-    let share = rotated as f64 / head_dim as f64;
-    if (head_dim as f64 * share) as usize == rotated { share } else { share.next_up() }
 }

@@ -204,6 +204,32 @@ fn multipliers_of_granite_that_are_not_positive_are_refused() {
     }
 }
 
+/// GLM-4-9B-0414.
+fn glm4() -> Value {
+    json!({"model_type": "glm4", "hidden_size": 4096, "intermediate_size": 13_696, "num_hidden_layers": 40,
+        "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128, "vocab_size": 151_552, "hidden_act": "silu",
+        "attention_bias": true, "max_position_embeddings": 32_768, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-5,
+        "rope_theta": 10_000.0, "tie_word_embeddings": false, "eos_token_id": [151_329, 151_336, 151_338]})
+}
+
+#[test]
+fn glm_4_0414_reads_as_published() {
+    let found = read(glm4()).unwrap();
+    assert_eq!((found.rotated, found.adjacent_pairs, found.norms), (64, true, BlockNorms::GLM4));
+    assert!(found.fused_gate_up && !found.fused_query_key_value);
+    assert!(found.attention_bias && !found.output_bias);
+    assert_eq!(found.parameter_count(), 9_400_279_040);
+    let mut missing = glm4();
+    for key in ["partial_rotary_factor", "attention_bias"] {
+        missing.as_object_mut().unwrap().remove(key);
+    }
+    assert_eq!(read(missing).unwrap(), found);
+    let newer =
+        with(with(glm4(), "rope_parameters", json!({"partial_rotary_factor": 0.25})), "attention_bias", json!(false));
+    let newer = read(newer).unwrap();
+    assert_eq!((newer.rotated, newer.attention_bias), (32, false));
+}
+
 fn smollm3() -> Value {
     json!({"model_type": "smollm3", "hidden_size": 2048, "intermediate_size": 11_008, "num_hidden_layers": 36,
         "num_attention_heads": 16, "num_key_value_heads": 4, "vocab_size": 128_256, "hidden_act": "silu",
@@ -280,7 +306,8 @@ fn phi4_mini() -> Value {
 #[test]
 fn phi_4_mini_reads_as_published() {
     let found = read(phi4_mini()).unwrap();
-    assert_eq!((found.head_dim, found.rotated, found.fused_projections, found.tied), (128, 96, true, true));
+    assert_eq!((found.head_dim, found.rotated, found.tied), (128, 96, true));
+    assert!(found.fused_query_key_value && found.fused_gate_up);
     assert_eq!(found.short_context(), Some(4096));
     assert!((found.ropes[0].attention_factor() - 1.190_238_071_423_808).abs() < 1e-12);
     let (short, long) = (found.ropes[0].frequencies(96), found.ropes[0].long_frequencies(96).unwrap());
@@ -342,7 +369,7 @@ fn multimodal_gemma_3_takes_its_text_model_and_its_defaults() {
 fn a_family_that_is_not_known_lists_those_that_are() {
     let error = read(with(llama(), "model_type", json!("rwkv"))).unwrap_err();
     let Error::Key { key, why, .. } = error else { panic!("{error}") };
-    let known = "llama, mistral, mixtral, smollm3, qwen2, qwen3, qwen3_moe, olmoe, olmo2, olmo3, granite, gemma2, gemma3_text, gemma3, phi3";
+    let known = "llama, mistral, mixtral, smollm3, qwen2, qwen3, qwen3_moe, olmoe, olmo2, olmo3, granite, gemma2, gemma3_text, gemma3, phi3, glm4";
     assert_eq!((key.as_str(), why), ("model_type", format!("expected one of {known}")));
 }
 
@@ -378,7 +405,8 @@ fn a_written_configuration_reads_as_the_same() {
         "num_attention_heads": 4, "vocab_size": 272, "num_key_value_heads": 4, "sliding_window": null});
     let smollm3 = with(with(smollm3(), "use_sliding_window", json!(true)), "sliding_window", json!(16));
     let experts = [mixtral(), qwen3_moe(), olmoe()];
-    let dense = [llama(), phi4_mini(), smollm3, gemma2(), gemma, qwen2, qwen3, mistral, olmo2(), olmo3(), granite()];
+    let dense =
+        [llama(), phi4_mini(), smollm3, gemma2(), gemma, qwen2, qwen3, mistral, olmo2(), olmo3(), granite(), glm4()];
     for config in dense.into_iter().chain(experts) {
         let first = read(config).unwrap();
         assert_eq!(read(first.to_hugging_face()).unwrap(), first);

@@ -102,7 +102,7 @@ impl Policy {
         let mut edits = Edits { form, ..Edits::default() };
         for layer in 0..configuration.layers {
             for site in Site::all(configuration) {
-                self.read_factors(path, &mut found, (layer, *site), &mut edits)?;
+                self.read_factors(path, &mut found, (layer, site), &mut edits)?;
             }
         }
         let weights: BTreeMap<String, Vec<usize>> = families::weight_shapes(configuration).into_iter().collect();

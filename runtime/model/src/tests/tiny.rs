@@ -158,7 +158,7 @@ pub(crate) fn biased() -> Configuration {
 
 /// Query, key and value in one matrix, gate and up in another.
 pub(crate) fn joined() -> Configuration {
-    Configuration { fused_projections: true, ..llama() }
+    Configuration { fused_query_key_value: true, fused_gate_up: true, ..llama() }
 }
 
 /// One matrix for query, key and value, partly rotated heads, and LongRoPE with other frequencies for rows longer than
@@ -176,6 +176,20 @@ pub(crate) fn phi3(original: usize) -> Configuration {
         ropes: vec![RopeSetting { theta: 100.0, scaling }],
         layer_kinds: vec![LayerKind { window: Some(7), rope: Some(0) }; 2],
         ..joined()
+    }
+}
+
+/// Four norms under names of their own, partly rotated heads with adjacent pairs, gate and up in one matrix, and biases on
+/// query, key and value.
+pub(crate) fn glm4() -> Configuration {
+    Configuration {
+        family: "glm4".into(),
+        rotated: 4,
+        adjacent_pairs: true,
+        norms: BlockNorms::GLM4,
+        fused_gate_up: true,
+        attention_bias: true,
+        ..llama()
     }
 }
 
@@ -199,6 +213,7 @@ pub(crate) fn families() -> Vec<(&'static str, Configuration)> {
         ("biased", biased()),
         ("joined", joined()),
         ("phi3", phi3(64)),
+        ("glm4", glm4()),
     ]
 }
 

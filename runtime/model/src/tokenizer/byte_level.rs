@@ -126,7 +126,7 @@ const STYLES: [(&[&str], Style); 9] = [
         &["llama3", "llama-v3", "llama-bpe", "falcon3", "falcon-h1", "pixtral", "midm-2.0", "lfm2"],
         Style { whole_words: true, opens_with_bos: true, ..Style::new(Splitting::Pattern(LLAMA_3)) },
     ),
-    (&["dbrx", "smaug-bpe"], Style::new(Splitting::Pattern(LLAMA_3))),
+    (&["dbrx", "smaug-bpe", "chatglm-bpe", "glm4"], Style::new(Splitting::Pattern(LLAMA_3))),
     (&["tekken"], Style { whole_words: true, opens_with_bos: true, ..Style::new(Splitting::Pattern(TEKKEN)) }),
     (
         &["qwen2", "deepseek-r1-qwen", "kormo", "megrez"],

@@ -14,18 +14,28 @@ fn positions() -> Indices {
 }
 
 /// Rotates the heads by plain operations with matrices of cosines and sines, at [`POSITIONS`].
-fn reference(x: &Var, heads: usize, frequencies: &[f64], factor: f64) -> Tensor {
+fn reference(x: &Var, heads: usize, frequencies: &[f64], factor: f64, adjacent: bool) -> Tensor {
     let (tokens, features) = x.dims2().unwrap();
     let half = frequencies.len();
     let angles: Vec<f64> = POSITIONS.iter().flat_map(|p| frequencies.iter().map(|f| f64::from(*p) * f)).collect();
     let angles = Tensor::from_vec(angles, (tokens, 1, half), &Device::Cpu).unwrap();
     let (cos, sin) = ((angles.cos().unwrap() * factor).unwrap(), (angles.sin().unwrap() * factor).unwrap());
     let x = x.reshape((tokens, heads, features / heads)).unwrap();
-    let (a, b) = (x.i((.., .., ..half)).unwrap(), x.i((.., .., half..2 * half)).unwrap());
+    let (a, b) = if adjacent {
+        let pairs = x.i((.., .., ..2 * half)).unwrap().reshape((tokens, heads, half, 2)).unwrap();
+        (pairs.i((.., .., .., 0)).unwrap(), pairs.i((.., .., .., 1)).unwrap())
+    } else {
+        (x.i((.., .., ..half)).unwrap(), x.i((.., .., half..2 * half)).unwrap())
+    };
     let first = (a.broadcast_mul(&cos).unwrap() - b.broadcast_mul(&sin).unwrap()).unwrap();
     let second = (b.broadcast_mul(&cos).unwrap() + a.broadcast_mul(&sin).unwrap()).unwrap();
     let rest = x.i((.., .., 2 * half..)).unwrap();
-    Tensor::cat(&[first, second, rest], 2).unwrap().reshape((tokens, features)).unwrap()
+    let turned = if adjacent {
+        Tensor::stack(&[first, second], 3).unwrap().reshape((tokens, heads, 2 * half)).unwrap()
+    } else {
+        Tensor::cat(&[first, second], 2).unwrap()
+    };
+    Tensor::cat(&[turned, rest], 2).unwrap().reshape((tokens, features)).unwrap()
 }
 
 // In bf16 a result is rounded once, by 2⁻⁸ of itself at most.
@@ -35,11 +45,11 @@ on_each_device! {
         let eights: Vec<f64> = (0..16).map(|at| 0.5_f64.powi(at)).collect();
         let (some, many) = (&FREQUENCIES[..], &eights[..]);
         let layers = [(3, 6, some, 1.0), (2, 8, some, 1.25), (3, 32, many, 1.0), (2, 40, many, 1.25)];
-        for (heads, width, frequencies, factor) in layers {
+        for ((heads, width, frequencies, factor), adjacent) in layers.into_iter().flat_map(|layer| [(layer, false), (layer, true)]) {
             let (x, dy) = (on.normal("x", &[5, heads * width]), on.normal("dy", &[5, heads * width]));
-            let table = RopeTable::from_frequencies(frequencies, 10, factor);
+            let table = RopeTable::from_frequencies(frequencies, 10, factor).with_adjacent_pairs(adjacent);
             let x64 = on.leaf(&x);
-            let expected = reference(&x64, heads, frequencies, factor);
+            let expected = reference(&x64, heads, frequencies, factor, adjacent);
             on.close("y", &rope(&x, heads, &positions(), &table, false).unwrap(), &expected);
             let back = rope(&dy, heads, &positions(), &table, true).unwrap();
             on.close("dx", &back, &gradients(&expected, &on.leaf(&dy), &[&x64])[0]);

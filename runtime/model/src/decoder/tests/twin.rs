@@ -102,11 +102,17 @@ impl Twin {
         let angles: Vec<f64> =
             (0..tokens).flat_map(|token| frequencies.iter().map(move |frequency| token as f64 * frequency)).collect();
         let angles = Tensor::from_vec(angles, (tokens, width / 2), &Device::Cpu).unwrap();
-        let angles = Tensor::cat(&[&angles, &angles], 1).unwrap();
-        let (left, right) = (x.narrow(2, 0, width / 2).unwrap(), x.narrow(2, width / 2, width / 2).unwrap());
-        let turned = Tensor::cat(&[&right.neg().unwrap(), &left], 2).unwrap();
-        let straight = x.broadcast_mul(&angles.cos().unwrap()).unwrap();
-        let turned = (straight + turned.broadcast_mul(&angles.sin().unwrap()).unwrap()).unwrap();
+        let (cos, sin) = (angles.cos().unwrap(), angles.sin().unwrap());
+        // The axis of the two features of a pair.
+        let (axis, heads) = (if self.configuration.adjacent_pairs { 3 } else { 2 }, x.dim(0).unwrap());
+        let shape = if axis == 3 { (heads, tokens, width / 2, 2) } else { (heads, tokens, 2, width / 2) };
+        let pairs = x.contiguous().unwrap().reshape(shape).unwrap();
+        let part = |at| pairs.narrow(axis, at, 1).unwrap().squeeze(axis).unwrap();
+        let times = |x: &Tensor, by: &Tensor| x.broadcast_mul(by).unwrap();
+        let (left, right) = (part(0), part(1));
+        let first = (times(&left, &cos) - times(&right, &sin)).unwrap();
+        let second = (times(&right, &cos) + times(&left, &sin)).unwrap();
+        let turned = Tensor::stack(&[first, second], axis).unwrap().reshape((heads, tokens, width)).unwrap();
         Tensor::cat(&[&(turned * factor).unwrap(), &rest], 2).unwrap()
     }
 
@@ -116,7 +122,7 @@ impl Twin {
         let width = configuration.head_dim;
         let tokens = x.dim(0).unwrap();
         let (queries, keys) = (configuration.heads * width, configuration.kv_heads * width);
-        let (q, k, v) = if configuration.fused_projections {
+        let (q, k, v) = if configuration.fused_query_key_value {
             let all = self.linear(&path("qkv_proj"), x);
             (
                 all.narrow(1, 0, queries).unwrap(),
@@ -185,7 +191,7 @@ impl Twin {
     fn gated(&self, path: &str, [gate, up, down]: [&str; 3], x: &Tensor) -> Tensor {
         let path = |part: &str| format!("{path}.{part}");
         let inner = self.configuration.intermediate;
-        let (gate, up) = if self.configuration.fused_projections {
+        let (gate, up) = if self.configuration.fused_gate_up {
             let both = self.linear(&path("gate_up_proj"), x);
             (both.narrow(1, 0, inner).unwrap(), both.narrow(1, inner, inner).unwrap())
         } else {

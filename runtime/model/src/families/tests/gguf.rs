@@ -147,7 +147,7 @@ fn divisors_of_another_width_are_refused() {
 fn an_architecture_that_is_not_known_lists_those_that_are() {
     let error = Configuration::from_gguf(&metadata("mamba", &[]), facts()).unwrap_err();
     let Error::Key { key, why, .. } = error else { panic!("{error}") };
-    let known = "llama, smollm3, qwen2, qwen3, qwen3moe, olmoe, olmo2, granite, gemma2, gemma3, phi3";
+    let known = "llama, smollm3, qwen2, qwen3, qwen3moe, olmoe, olmo2, granite, gemma2, gemma3, phi3, glm4";
     assert_eq!((key.as_str(), why), ("general.architecture", format!("expected one of {known}")));
 }
 
