@@ -14,6 +14,7 @@ mod names;
 mod olmo;
 mod phi3;
 mod rope;
+mod unread;
 
 use std::path::Path;
 
@@ -113,7 +114,7 @@ impl Configuration {
         let Some(family) = FAMILIES.iter().find(|family| family.architecture == found) else {
             let mut known = FAMILIES.map(|family| family.architecture).to_vec();
             known.dedup();
-            return Err(Error::key(KEY, found, file, format!("expected one of {}", known.join(", "))));
+            return Err(Error::key(KEY, found, file, unread::explain(found, &known)));
         };
         let configuration = gguf::read(metadata, family, found, facts)?;
         configuration.check(file)?;
@@ -159,7 +160,7 @@ fn find_family(whole: &Fields<'_>) -> Result<&'static Family> {
     let family = FAMILIES.into_iter().find(|family| family.model_types.contains(&found));
     family.ok_or_else(|| {
         let known: Vec<&str> = FAMILIES.iter().flat_map(|family| family.model_types).copied().collect();
-        whole.value_error("model_type", &format!("one of {}", known.join(", ")))
+        whole.key_error("model_type", unread::explain(found, &known))
     })
 }
 

@@ -97,7 +97,7 @@ impl<'a> Fields<'a> {
     }
 
     /// An error that names the key, its value, the file and the cause.
-    fn key_error(&self, key: &str, why: String) -> Error {
+    pub(crate) fn key_error(&self, key: &str, why: String) -> Error {
         Error::key(key, self.map.get(key).map_or_else(|| "missing".into(), plain), self.file, why)
     }
 }

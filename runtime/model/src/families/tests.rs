@@ -374,6 +374,23 @@ fn a_family_that_is_not_known_lists_those_that_are() {
 }
 
 #[test]
+fn an_architecture_beside_a_family_says_what_of_it_is_not_run() {
+    for (found, part) in [
+        ("granitemoe", "experts that are one tensor"),
+        ("glm4_moe", "a router of sigmoids"),
+        ("qwen3_5", "linear attention"),
+        ("gpt_oss", "attention sinks"),
+    ] {
+        let error = read(with(llama(), "model_type", json!(found))).unwrap_err();
+        let Error::Key { why, .. } = error else { panic!("{error}") };
+        assert!(
+            why.starts_with(&format!("such models have {part}")) && why.contains("; expected one of llama,"),
+            "{why}"
+        );
+    }
+}
+
+#[test]
 fn sizes_that_make_no_model_are_refused_before_anything_is_made_of_them() {
     for (key, value) in [
         ("hidden_size", json!(0)),
