@@ -3,7 +3,8 @@
 //!
 //! Left to the golden files of transformers, because candle 0.11 differs from it there: windows (one token wider, and in
 //! every layer of Gemma 2), the scale of Gemma's attention (from the width of a head, not from `query_pre_attn_scalar`),
-//! Granite's multipliers (it has none), LongRoPE (multiplies where it should divide), and the rotation scalings YaRN and linear.
+//! Granite's multipliers (it has none), LongRoPE (multiplies where it should divide), and the rotation scalings YaRN
+//! and linear.
 
 use std::collections::HashMap;
 use std::path::{Path, PathBuf};

@@ -164,8 +164,8 @@ pub(crate) fn write_gguf(path: &Path, golden: &Golden) {
     gguf_file::write(&mut std::fs::File::create(path).unwrap(), &metadata, &tensors).unwrap();
 }
 
-/// The weights with the matrices of all experts of a block in one tensor: `model.layers.0.mlp.gate_proj_exps.weight`, or
-/// for Mixtral `model.layers.0.block_sparse_moe.w1_exps.weight`.
+/// The weights with the matrices of all experts of a block in one tensor: `model.layers.0.mlp.gate_proj_exps.weight`,
+/// or for Mixtral `model.layers.0.block_sparse_moe.w1_exps.weight`.
 fn with_stacked_experts(weights: BTreeMap<String, Tensor>) -> BTreeMap<String, Tensor> {
     let mut stacks: BTreeMap<String, BTreeMap<usize, Tensor>> = BTreeMap::new();
     let mut all = BTreeMap::new();

@@ -94,8 +94,8 @@ impl Model {
         self.source.as_ref()
     }
 
-    /// The factor on what attention and feed-forward add to the residual stream, once for each feature, `[hidden]`, `f32`,
-    /// on the model's device; `None` if it is 1. Copies it there at the first call.
+    /// The factor on what attention and feed-forward add to the residual stream, once for each feature, `[hidden]`,
+    /// `f32`, on the model's device; `None` if it is 1. Copies it there at the first call.
     pub(crate) fn residual_scale(&self) -> Result<Option<Tensor>> {
         let scale = self.configuration.residual_scale;
         if scale == 1.0 {

@@ -1,8 +1,8 @@
 //! Where the blocks of a family have norms, and what files call them.
 
-/// The norms of a block by their names within it, such as `input_layernorm`; `None` where the family has none. A part of
-/// a block, attention or feed-forward, may have a norm of what it reads from the residual stream (input) and one of what
-/// it adds to the stream (output).
+/// The norms of a block by their names within it, such as `input_layernorm`; `None` where the family has none. A part
+/// of a block, attention or feed-forward, may have a norm of what it reads from the residual stream (input) and one of
+/// what it adds to the stream (output).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct BlockNorms {
     /// The norm of what attention reads.

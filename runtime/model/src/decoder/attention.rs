@@ -1,8 +1,7 @@
 //! The attention half of a block, forward and backward:
-//! x + post(output(attention(rope(norm(q)), rope(norm(k)), v))) with q, k, v = projections(norm(x)). A family may have no
-//! norm of x.
-//! Leaves the arithmetic to `fused`. Decoding with a key-value cache calls `project` and `output`; patches change
-//! what the output projection gives.
+//! x + post(output(attention(rope(norm(q)), rope(norm(k)), v))) with q, k, v = projections(norm(x)). A family may have
+//! no norm of x. Leaves the arithmetic to `fused`. Decoding with a key-value cache calls `project` and `output`;
+//! patches change what the output projection gives.
 
 use std::sync::Arc;
 
@@ -104,9 +103,9 @@ impl Attention {
         Ok((stream, SavedAttention { projected, attended, log_sums, output }))
     }
 
-    /// Applies the input norm, if there is one, to `input` `[tokens, hidden]` and projects it to queries, keys and values. Then applies
-    /// the head norms, if the model has them, and the rotation to queries and keys. `positions` holds each token's row
-    /// in the rotation table. Runs no attention.
+    /// Applies the input norm, if there is one, to `input` `[tokens, hidden]` and projects it to queries, keys and
+    /// values. Then applies the head norms, if the model has them, and the rotation to queries and keys. `positions`
+    /// holds each token's row in the rotation table. Runs no attention.
     pub(crate) fn project(&self, input: &Tensor, positions: &Indices) -> Result<Projected> {
         let (normed, input_inverse) = self.input_norm.forward(input)?;
         let ([query, key, value], linears) = self.projection.forward(&normed)?;

@@ -113,8 +113,9 @@ impl Network<'_> {
         self.matrix(HEAD)
     }
 
-    /// Builds the attention half of a block: projections, the norms that the family has, and the layer's rotation table, with at least `rows` rows, if the layer has a
-    /// rotation. `output_hooks` act on what the output projection gives.
+    /// Builds the attention half of a block: projections, the norms that the family has, and the layer's rotation
+    /// table, with at least `rows` rows, if the layer has a rotation. `output_hooks` act on what the output projection
+    /// gives.
     fn build_attention(&self, layer: usize, rows: usize, output_hooks: SiteHooks) -> Result<Attention> {
         let configuration = &self.model.configuration;
         let (kind, norms) = (&configuration.layer_kinds[layer], configuration.norms);

@@ -133,8 +133,8 @@ impl ResidualOutput {
         Ok((stream, SavedOutput { linear, addition }))
     }
 
-    /// Runs the backward pass through scale, norm, hooks and projection, but not through the residual connection; `upstream`
-    /// `[tokens, hidden]` is the gradient of the stream, `rows` returns the input of the projection, see
+    /// Runs the backward pass through scale, norm, hooks and projection, but not through the residual connection;
+    /// `upstream` `[tokens, hidden]` is the gradient of the stream, `rows` returns the input of the projection, see
     /// [`Linear::backward`]. Adds the gradients of the norm and the projection, if they are trained, to `gradients`.
     /// Returns the gradient of the rows if `want_rows`, else `None`.
     pub(crate) fn backward(
@@ -175,9 +175,9 @@ impl ResidualAddition {
         })
     }
 
-    /// Runs the backward pass through scale, norm and hooks, but not through the residual connection: returns the gradient of
-    /// the output `[tokens, hidden]` from `upstream`, that of the stream. Adds the gradient of a trained norm to
-    /// `gradients`.
+    /// Runs the backward pass through scale, norm and hooks, but not through the residual connection: returns the
+    /// gradient of the output `[tokens, hidden]` from `upstream`, that of the stream. Adds the gradient of a trained
+    /// norm to `gradients`.
     pub(crate) fn backward(
         &self,
         upstream: &Tensor,

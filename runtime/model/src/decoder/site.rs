@@ -111,7 +111,8 @@ impl ExpertNames {
         format!("{}.gate", self.parent)
     }
 
-    /// The paths of the maps of one expert inside its block, in the order of [`EXPERT_MAPS`]: `mlp.experts.3.gate_proj`.
+    /// The paths of the maps of one expert inside its block, in the order of [`EXPERT_MAPS`]:
+    /// `mlp.experts.3.gate_proj`.
     pub(crate) fn of_expert(&self, expert: usize) -> [String; 3] {
         self.maps.map(|map| format!("{}.experts.{expert}.{map}", self.parent))
     }

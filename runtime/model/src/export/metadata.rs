@@ -83,9 +83,9 @@ fn number_format(quantization: Quantization) -> [(String, Value); 2] {
     ]
 }
 
-/// Fails if the keys of the family cannot say everything about the model: the family is none of [`FAMILIES`], or llama.cpp
-/// has other windows or rotations for it ([`refuse_layers`]), normalizes the weights of its experts otherwise, or needs an
-/// output head that the model does not have.
+/// Fails if the keys of the family cannot say everything about the model: the family is none of [`FAMILIES`], or
+/// llama.cpp has other windows or rotations for it ([`refuse_layers`]), normalizes the weights of its experts
+/// otherwise, or needs an output head that the model does not have.
 fn check(model: &Model) -> Result<()> {
     let configuration = &model.configuration;
     let family = configuration.family.as_str();
@@ -103,8 +103,8 @@ fn check(model: &Model) -> Result<()> {
     Err(refusal(model, why))
 }
 
-/// Says why llama.cpp cannot run the windows and rotations of the model's layers: one has an attention window shorter than
-/// the context, they have several rotations, or one has none; or they are not those of OLMo 3. `None` if it can.
+/// Says why llama.cpp cannot run the windows and rotations of the model's layers: one has an attention window shorter
+/// than the context, they have several rotations, or one has none; or they are not those of OLMo 3. `None` if it can.
 fn refuse_layers(configuration: &Configuration) -> Option<&'static str> {
     let kinds = &configuration.layer_kinds;
     let is_windowed = |window: Option<usize>| window.is_some_and(|window| window < configuration.max_positions);
@@ -140,7 +140,8 @@ fn refusal(model: &Model, why: impl Into<String>) -> Error {
     Explanation::new("export", what).with_why(why).with_hint(hint).into()
 }
 
-/// The keys of the sizes and multipliers of a model, without the architecture before them. Errors: a size above 32 bits.
+/// The keys of the sizes and multipliers of a model, without the architecture before them. Errors: a size above 32
+/// bits.
 fn sizes(configuration: &Configuration) -> Result<Vec<(&'static str, Value)>> {
     let whole = [
         ("context_length", configuration.max_positions),

@@ -75,7 +75,8 @@ fn shared_keys(keys: &Keys<'_>, family: &Family, facts: &TensorFacts) -> Result<
 }
 
 /// The number of features of a head that are rotated, from `rope.dimension_count`; `head_dim` if the key is missing.
-/// Errors: another number than `head_dim` in a family that rotates all features, or one that is 0, odd or above `head_dim`.
+/// Errors: another number than `head_dim` in a family that rotates all features, or one that is 0, odd or above
+/// `head_dim`.
 fn rotated_features(keys: &Keys<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     const KEY: &str = "rope.dimension_count";
     let Some(rotated) = keys.optional_size(KEY)? else { return Ok(head_dim) };

@@ -1,5 +1,5 @@
-//! GLM-4-0414: four norms a block, heads of which only some features are rotated, in adjacent pairs, and gate and up in one
-//! matrix.
+//! GLM-4-0414: four norms a block, heads of which only some features are rotated, in adjacent pairs, and gate and up in
+//! one matrix.
 
 use serde_json::json;
 

@@ -1,5 +1,5 @@
-//! Granite: blocks of Llama, with multipliers on embeddings, on attention scores, on what is added to the residual stream,
-//! and on logits.
+//! Granite: blocks of Llama, with multipliers on embeddings, on attention scores, on what is added to the residual
+//! stream, and on logits.
 
 use serde_json::{Value, json};
 

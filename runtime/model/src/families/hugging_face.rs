@@ -118,9 +118,9 @@ pub(super) fn set_windows(
     Ok(())
 }
 
-/// Sets the local rotation on the layers that `layer_types` calls `sliding_attention`, and the global one on the others; if
-/// that key is missing or null, the local one on those for which `slides(layer)` is true. A local layer without a window
-/// has the local rotation too.
+/// Sets the local rotation on the layers that `layer_types` calls `sliding_attention`, and the global one on the
+/// others; if that key is missing or null, the local one on those for which `slides(layer)` is true. A local layer
+/// without a window has the local rotation too.
 pub(super) fn set_local_rotations(
     fields: &Fields<'_>,
     configuration: &mut Configuration,

@@ -25,9 +25,9 @@ pub(super) const LLAMA: Family = Family {
     ..Family::PLAIN
 };
 
-/// Sets the window of all layers from the GGUF key `attention.sliding_window`; a missing one or 0 is none. Makes a model
-/// with experts Mixtral, and else one with a window Mistral, because `config.json` of a Llama cannot express them.
-/// Errors: a window or experts in a model with biases.
+/// Sets the window of all layers from the GGUF key `attention.sliding_window`; a missing one or 0 is none. Makes a
+/// model with experts Mixtral, and else one with a window Mistral, because `config.json` of a Llama cannot express
+/// them. Errors: a window or experts in a model with biases.
 fn llama_from_gguf(keys: &Keys<'_>, configuration: &mut Configuration) -> Result<()> {
     const WINDOW: &str = "attention.sliding_window";
     const EXPERTS: &str = "expert_count";

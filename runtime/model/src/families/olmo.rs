@@ -42,8 +42,8 @@ const THETA: f64 = 500_000.0;
 /// Every fourth layer of OLMo 3 is global.
 pub(crate) const PERIOD: usize = 4;
 
-/// Sets the window `sliding_window` (4,096 tokens by default) and the rotations of local and global layers. `layer_types`
-/// names the local layers; if it is missing, all are local but each fourth.
+/// Sets the window `sliding_window` (4,096 tokens by default) and the rotations of local and global layers.
+/// `layer_types` names the local layers; if it is missing, all are local but each fourth.
 fn from_hugging_face(fields: &Fields<'_>, configuration: &mut Configuration) -> Result<()> {
     let slides = |layer: usize| !(layer + 1).is_multiple_of(PERIOD);
     hugging_face::set_windows(fields, configuration, hugging_face::sliding_window(fields)?, slides)?;

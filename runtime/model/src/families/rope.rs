@@ -17,9 +17,9 @@ pub(super) const GLOBAL: usize = 0;
 /// The index of the rotation of local layers.
 pub(super) const LOCAL: usize = 1;
 
-/// The number of rotated features of each head: `partial_rotary_factor` · `head_dim`, rounded down; if the key is missing,
-/// the share of the family, or all. The key in the JSON object of the rotation wins over that at the top level of `config.json`. Errors:
-/// a factor outside (0, 1], or other than 1 in a family that rotates whole heads.
+/// The number of rotated features of each head: `partial_rotary_factor` · `head_dim`, rounded down; if the key is
+/// missing, the share of the family, or all. The key in the JSON object of the rotation wins over that at the top level
+/// of `config.json`. Errors: a factor outside (0, 1], or other than 1 in a family that rotates whole heads.
 pub(super) fn rotated_features(fields: &Fields<'_>, family: &Family, head_dim: usize) -> Result<usize> {
     const KEY: &str = "partial_rotary_factor";
     let objects = [rotation(fields)?, Some(*fields)];
@@ -157,7 +157,8 @@ pub(super) fn write(configuration: &Configuration, config: &mut Value) {
 }
 
 /// Adds the `partial_rotary_factor` that gives the number of rotated features again when a reader multiplies it by the
-/// width of a head and rounds down: their ratio, or the next larger number where the product of the ratio is rounded below.
+/// width of a head and rounds down: their ratio, or the next larger number where the product of the ratio is rounded
+/// below.
 pub(super) fn write_partial(configuration: &Configuration, config: &mut Value) {
     let (rotated, head_dim) = (configuration.rotated, configuration.head_dim);
     let share = rotated as f64 / head_dim as f64;

@@ -1,12 +1,16 @@
 //! Tests that published `config.json` files are read to the right configuration.
 
+mod blocks;
+mod experts;
 mod gguf;
 mod rotations;
 
+use blocks::{glm4, granite, olmo2, olmo3};
+use experts::{mixtral, olmoe, qwen3_moe};
 use serde_json::json;
 
 use super::*;
-use crate::configuration::{Activation, BlockNorms, Experts, LayerKind, RopeScaling, RopeSetting};
+use crate::configuration::{Activation, BlockNorms, LayerKind, RopeScaling, RopeSetting};
 
 fn read(config: Value) -> Result<Configuration> {
     Configuration::from_hugging_face(&config, Path::new("config.json"))
@@ -63,171 +67,6 @@ fn mistral_without_the_key_has_a_window_and_with_null_has_none() {
     let window = |config| read(config).unwrap().layer_kinds[0].window;
     assert_eq!(window(config.clone()), Some(4096));
     assert_eq!(window(with(config, "sliding_window", Value::Null)), None);
-}
-
-/// Qwen3-30B-A3B.
-fn qwen3_moe() -> Value {
-    json!({"model_type": "qwen3_moe", "hidden_size": 2048, "intermediate_size": 6144, "num_hidden_layers": 48,
-        "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "vocab_size": 151_936, "rms_norm_eps": 1e-6,
-        "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768, "norm_topk_prob": true,
-        "decoder_sparse_step": 1, "mlp_only_layers": [], "rope_theta": 1e6, "sliding_window": null,
-        "use_sliding_window": false, "max_window_layers": 48, "attention_bias": false, "tie_word_embeddings": false})
-}
-
-/// Mixtral-8x7B-v0.1.
-fn mixtral() -> Value {
-    json!({"model_type": "mixtral", "hidden_size": 4096, "intermediate_size": 14_336, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 32_000, "rms_norm_eps": 1e-5,
-        "num_local_experts": 8, "num_experts_per_tok": 2, "rope_theta": 1e6, "sliding_window": null, "hidden_act": "silu",
-        "max_position_embeddings": 32_768, "tie_word_embeddings": false, "eos_token_id": 2, "bos_token_id": 1})
-}
-
-/// OLMoE-1B-7B.
-fn olmoe() -> Value {
-    json!({"model_type": "olmoe", "hidden_size": 2048, "intermediate_size": 1024, "num_hidden_layers": 16,
-        "num_attention_heads": 16, "num_key_value_heads": 16, "vocab_size": 50_304, "rms_norm_eps": 1e-5, "num_experts": 64,
-        "num_experts_per_tok": 8, "norm_topk_prob": false, "clip_qkv": null, "rope_theta": 10_000.0, "hidden_act": "silu",
-        "attention_bias": false, "max_position_embeddings": 4096, "tie_word_embeddings": false, "eos_token_id": 50_279})
-}
-
-#[test]
-fn families_with_experts_read_as_published() {
-    let found = read(qwen3_moe()).unwrap();
-    let experts = Experts { count: 128, active: 8, intermediate: 768, normalized: true };
-    assert_eq!((found.experts, found.query_key_norm, found.joint_query_key_norm), (Some(experts), true, false));
-    assert_eq!(found.parameter_count(), 30_532_122_624);
-    let found = read(mixtral()).unwrap();
-    let experts = Experts { count: 8, active: 2, intermediate: 14_336, normalized: true };
-    assert_eq!((found.experts, found.layer_kinds[0]), (Some(experts), LayerKind::FULL));
-    assert_eq!(found.parameter_count(), 46_702_792_704);
-    let (name, shape) = &weight_shapes(&found)[8];
-    assert_eq!(
-        (name.as_str(), shape.as_slice()),
-        ("model.layers.0.block_sparse_moe.experts.0.w3.weight", &[14_336, 4096][..])
-    );
-    let found = read(olmoe()).unwrap();
-    let experts = Experts { count: 64, active: 8, intermediate: 1024, normalized: false };
-    assert_eq!((found.experts, found.query_key_norm, found.joint_query_key_norm), (Some(experts), true, true));
-    assert_eq!(found.parameter_count(), 6_919_161_856);
-}
-
-#[test]
-fn the_number_of_experts_has_another_name_in_files_of_transformers_5() {
-    let mut config = with(qwen3_moe(), "num_local_experts", json!(64));
-    config.as_object_mut().unwrap().remove("num_experts");
-    assert_eq!(read(config).unwrap().experts.unwrap().count, 64);
-}
-
-#[test]
-fn what_no_model_with_experts_can_be_run_with_is_refused() {
-    for (config, key, value) in [
-        (qwen3_moe(), "mlp_only_layers", json!([0])),
-        (qwen3_moe(), "decoder_sparse_step", json!(2)),
-        (qwen3_moe(), "num_experts_per_tok", json!(129)),
-        (qwen3_moe(), "num_experts_per_tok", json!(0)),
-        (qwen3_moe(), "num_experts", json!(2048)),
-        (qwen3_moe(), "moe_intermediate_size", json!(1u64 << 60)),
-        (olmoe(), "clip_qkv", json!(8.0)),
-    ] {
-        let error = read(with(config, key, value.clone())).unwrap_err();
-        assert_eq!(error.to_string(), format!("`{key}` is `{value}`"));
-    }
-}
-
-/// OLMo-2-1124-7B.
-fn olmo2() -> Value {
-    json!({"model_type": "olmo2", "hidden_size": 4096, "intermediate_size": 11_008, "num_hidden_layers": 32,
-        "num_attention_heads": 32, "num_key_value_heads": 32, "vocab_size": 100_352, "hidden_act": "silu",
-        "max_position_embeddings": 4096, "rms_norm_eps": 1e-6, "rope_scaling": null, "rope_theta": 500_000,
-        "tie_word_embeddings": false, "attention_bias": false, "eos_token_id": 100_257, "pad_token_id": 100_277})
-}
-
-/// OLMo-3-7B.
-fn olmo3() -> Value {
-    let mut config = with(olmo2(), "model_type", json!("olmo3"));
-    for (key, value) in [
-        ("vocab_size", json!(100_278)),
-        ("max_position_embeddings", json!(65_536)),
-        ("sliding_window", json!(4096)),
-        (
-            "rope_scaling",
-            json!({"rope_type": "yarn", "factor": 8.0, "original_max_position_embeddings": 8192,
-            "attention_factor": 1.207_944_154_167_983_6, "beta_fast": 32.0, "beta_slow": 1.0}),
-        ),
-    ] {
-        config[key] = value;
-    }
-    config
-}
-
-#[test]
-fn olmo_2_and_3_read_as_published() {
-    let found = read(olmo2()).unwrap();
-    assert_eq!((found.norms, found.query_key_norm, found.joint_query_key_norm), (BlockNorms::OUTPUTS, true, true));
-    assert_eq!(found.parameter_count(), 7_298_617_344);
-    let found = read(olmo3()).unwrap();
-    assert_eq!(found.norms, BlockNorms::OUTPUTS);
-    assert_eq!(found.layer_kinds[2], LayerKind { window: Some(4096), rope: Some(1) });
-    assert_eq!(found.layer_kinds[3], LayerKind::FULL);
-    assert!((found.ropes[0].attention_factor() - 1.207_944_154_167_983_6).abs() < 1e-12);
-    assert_eq!(found.ropes[1], RopeSetting::plain(500_000.0));
-}
-
-/// Granite 3.1 8B.
-fn granite() -> Value {
-    json!({"model_type": "granite", "hidden_size": 4096, "intermediate_size": 12_800, "num_hidden_layers": 40,
-        "num_attention_heads": 32, "num_key_value_heads": 8, "vocab_size": 49_155, "hidden_act": "silu",
-        "attention_bias": false, "mlp_bias": false, "max_position_embeddings": 131_072, "rms_norm_eps": 1e-5,
-        "rope_scaling": null, "rope_theta": 10_000_000.0, "tie_word_embeddings": true, "attention_multiplier": 0.007_812_5,
-        "embedding_multiplier": 12.0, "logits_scaling": 16.0, "residual_multiplier": 0.22, "eos_token_id": 0})
-}
-
-#[test]
-fn granite_3_reads_as_published_and_writes_the_same_multipliers() {
-    let found = read(granite()).unwrap();
-    assert_eq!((found.embedding_scale, found.attention_scale), (12.0, 1.0 / 128.0));
-    assert_eq!((found.residual_scale, found.logit_divisor), (0.22, 16.0));
-    assert_eq!(found.parameter_count(), 8_170_848_256);
-    let written = with(granite(), "logits_scaling", json!(7.0));
-    let written = read(written).unwrap().to_hugging_face();
-    for (key, value) in [("residual_multiplier", 0.22), ("attention_multiplier", 0.007_812_5), ("logits_scaling", 7.0)]
-    {
-        assert_eq!(written[key], json!(value), "`{key}`");
-    }
-}
-
-#[test]
-fn multipliers_of_granite_that_are_not_positive_are_refused() {
-    for key in ["embedding_multiplier", "attention_multiplier", "residual_multiplier", "logits_scaling"] {
-        let error = read(with(granite(), key, json!(0.0))).unwrap_err();
-        assert_eq!(error.to_string(), format!("`{key}` is `0.0`"));
-    }
-}
-
-/// GLM-4-9B-0414.
-fn glm4() -> Value {
-    json!({"model_type": "glm4", "hidden_size": 4096, "intermediate_size": 13_696, "num_hidden_layers": 40,
-        "num_attention_heads": 32, "num_key_value_heads": 2, "head_dim": 128, "vocab_size": 151_552, "hidden_act": "silu",
-        "attention_bias": true, "max_position_embeddings": 32_768, "partial_rotary_factor": 0.5, "rms_norm_eps": 1e-5,
-        "rope_theta": 10_000.0, "tie_word_embeddings": false, "eos_token_id": [151_329, 151_336, 151_338]})
-}
-
-#[test]
-fn glm_4_0414_reads_as_published() {
-    let found = read(glm4()).unwrap();
-    assert_eq!((found.rotated, found.adjacent_pairs, found.norms), (64, true, BlockNorms::GLM4));
-    assert!(found.fused_gate_up && !found.fused_query_key_value);
-    assert!(found.attention_bias && !found.output_bias);
-    assert_eq!(found.parameter_count(), 9_400_279_040);
-    let mut missing = glm4();
-    for key in ["partial_rotary_factor", "attention_bias"] {
-        missing.as_object_mut().unwrap().remove(key);
-    }
-    assert_eq!(read(missing).unwrap(), found);
-    let newer =
-        with(with(glm4(), "rope_parameters", json!({"partial_rotary_factor": 0.25})), "attention_bias", json!(false));
-    let newer = read(newer).unwrap();
-    assert_eq!((newer.rotated, newer.attention_bias), (32, false));
 }
 
 fn smollm3() -> Value {
@@ -369,7 +208,8 @@ fn multimodal_gemma_3_takes_its_text_model_and_its_defaults() {
 fn a_family_that_is_not_known_lists_those_that_are() {
     let error = read(with(llama(), "model_type", json!("rwkv"))).unwrap_err();
     let Error::Key { key, why, .. } = error else { panic!("{error}") };
-    let known = "llama, mistral, mixtral, smollm3, qwen2, qwen3, qwen3_moe, olmoe, olmo2, olmo3, granite, gemma2, gemma3_text, gemma3, phi3, glm4";
+    let known = "llama, mistral, mixtral, smollm3, qwen2, qwen3, qwen3_moe, olmoe, olmo2, olmo3, granite, gemma2, \
+        gemma3_text, gemma3, phi3, glm4";
     assert_eq!((key.as_str(), why), ("model_type", format!("expected one of {known}")));
 }
 

@@ -179,8 +179,8 @@ pub(crate) fn phi3(original: usize) -> Configuration {
     }
 }
 
-/// Four norms under names of their own, partly rotated heads with adjacent pairs, gate and up in one matrix, and biases on
-/// query, key and value.
+/// Four norms under names of their own, partly rotated heads with adjacent pairs, gate and up in one matrix, and biases
+/// on query, key and value.
 pub(crate) fn glm4() -> Configuration {
     Configuration {
         family: "glm4".into(),

@@ -1,9 +1,9 @@
 // Rotary positions, and the way back. Agrees with fused/rope.rs.
 //
-// In each head, features i · step and i · step + apart turn together, for i below half: i and i + half, or the adjacent ones
-// 2i and 2i + 1. Features past 2 · half stay. cos and sin are [known, half] f32,
-// attention factor included. x is [tokens, heads · head_dim] with rows `x_stride` apart (so it may be a part of a fused
-// product), y likewise; y may be x, in place.
+// In each head, features i · step and i · step + apart turn together, for i below half: i and i + half, or the adjacent
+// ones 2i and 2i + 1. Features past 2 · half stay. cos and sin are [known, half] f32, attention factor included. x is
+// [tokens, heads · head_dim] with rows `x_stride` apart (so it may be a part of a fused product), y likewise; y may be
+// x, in place.
 
 // A thread turns N pairs of features. sign is 1 forward, −1 for the gradient. positions: [tokens]; one of `known` or above
 // is a fault, and turns by 0. Launch: 256 threads; grid x: ⌈tokens · heads · half / N / 256⌉; each head's first thread
@@ -34,8 +34,8 @@ DEVICE void turn(GLOBAL act *y, GLOBAL const act *x, GLOBAL const u32 *positions
     }
 }
 
-// `rope`: one pair a thread, any shape. `rope_eights`: eight pairs; step is 1; half, head_dim and both strides are multiples
-// of 8, all pointers on 16 bytes.
+// `rope`: one pair a thread, any shape. `rope_eights`: eight pairs; step is 1; half, head_dim and both strides are
+// multiples of 8, all pointers on 16 bytes.
 #define ROPE(name, pairs)                                                                                              \
     KERNEL(256) name(GLOBAL act *y, GLOBAL const act *x, GLOBAL const u32 *positions, GLOBAL const float *cosines,     \
                      GLOBAL const float *sines, NUMBER(u32) tokens, NUMBER(u32) heads, NUMBER(u32) head_dim,           \

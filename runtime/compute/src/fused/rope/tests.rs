@@ -45,7 +45,8 @@ on_each_device! {
         let eights: Vec<f64> = (0..16).map(|at| 0.5_f64.powi(at)).collect();
         let (some, many) = (&FREQUENCIES[..], &eights[..]);
         let layers = [(3, 6, some, 1.0), (2, 8, some, 1.25), (3, 32, many, 1.0), (2, 40, many, 1.25)];
-        for ((heads, width, frequencies, factor), adjacent) in layers.into_iter().flat_map(|layer| [(layer, false), (layer, true)]) {
+        let both = layers.into_iter().flat_map(|layer| [(layer, false), (layer, true)]);
+        for ((heads, width, frequencies, factor), adjacent) in both {
             let (x, dy) = (on.normal("x", &[5, heads * width]), on.normal("dy", &[5, heads * width]));
             let table = RopeTable::from_frequencies(frequencies, 10, factor).with_adjacent_pairs(adjacent);
             let x64 = on.leaf(&x);
