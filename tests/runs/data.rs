@@ -2,6 +2,7 @@
 
 use tunebox_foundation::explain::Explain;
 use tunebox_sandbox::Compiling;
+use tunebox_training::data::Dataset;
 use tunebox_training::{RunSettings, verify};
 
 use crate::support::tiny_run::{Workspace, records};

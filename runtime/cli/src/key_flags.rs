@@ -21,13 +21,14 @@ struct KeyFlag {
 }
 
 /// Every flag that sets a key.
-const FLAGS: [KeyFlag; 9] = [
+const FLAGS: [KeyFlag; 10] = [
     KeyFlag { name: "epochs", alias: None, key: "train.epochs", value: "N" },
     KeyFlag { name: "steps", alias: None, key: "train.steps", value: "N" },
     KeyFlag { name: "rate", alias: Some("lr"), key: "train.rate", value: "RATE" },
     KeyFlag { name: "rank", alias: None, key: "train.adapter.rank", value: "N" },
     KeyFlag { name: "batch", alias: None, key: "train.batch", value: "N" },
     KeyFlag { name: "max-length", alias: None, key: "data.max-length", value: "TOKENS" },
+    KeyFlag { name: "validation", alias: None, key: "data.validation", value: "FILE|N" },
     KeyFlag { name: "seed", alias: None, key: "train.seed", value: "N" },
     KeyFlag { name: "out", alias: None, key: "run.folder", value: "FOLDER" },
     KeyFlag { name: "hourly-price", alias: None, key: "run.hourly-price", value: "PRICE" },
@@ -67,9 +68,11 @@ fn is_key_or_table_of(given: &str, key: &str) -> bool {
 
 impl KeyFlag {
     /// Returns the `KEY=VALUE` override for a value as typed, which is not checked here. If the key takes text, the
-    /// value becomes a quoted TOML string.
+    /// value becomes a quoted TOML string, but a number for a key that takes either.
     fn assignment(&self, value: &str) -> String {
-        let is_text = key_schema(self.key)["type"] == "string";
+        let schema = key_schema(self.key);
+        let is_either = schema["anyOf"].is_array() && value.parse::<f64>().is_err();
+        let is_text = schema["type"] == "string" || is_either;
         let value = if is_text { toml::Value::String(value.to_owned()).to_string() } else { value.to_owned() };
         format!("{}={value}", self.key)
     }
@@ -142,6 +145,10 @@ mod tests {
         let given = flags("--steps 5 --lr 1e-4 --out my runs".replace("my runs", "a.b").as_str());
         let overrides = given.overrides(&["train.clip=2".to_owned()]).unwrap();
         assert_eq!(overrides, ["train.steps=5", "train.rate=1e-4", "run.folder=\"a.b\"", "train.clip=2"]);
+        for (value, wanted) in [("0.1", "0.1"), ("200", "200"), ("held.csv", "\"held.csv\"")] {
+            let given = flags(&format!("--validation {value}")).overrides(&[]).unwrap();
+            assert_eq!(given, [format!("data.validation={wanted}")]);
+        }
     }
 
     #[test]

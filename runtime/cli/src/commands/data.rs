@@ -51,6 +51,9 @@ pub(crate) struct Data {
     /// Maximum tokens per example; longer ones are cut at the end
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(2..=1_048_576))]
     max_length: u32,
+    /// Hold back a share of the records, such as 0.1, or a number of them for validation, as a run would
+    #[arg(long, value_name = "N")]
+    validation: Option<f64>,
     /// Assistant messages of a conversation that are learned, if their `weight` is not 0
     #[arg(long, default_value = "all", value_parser = one_of([("all", Answers::All), ("last", Answers::Last)]))]
     answers: Answers,
@@ -85,7 +88,7 @@ impl Data {
         let source = self.model.as_ref().map(|name| find_model(name, None, global.offline)).transpose()?;
         let model = source.map(|source| Model::inspect(&source, &Device::Cpu)).transpose()?;
         let reading = Reading { map, ..Reading::new(self.shapes()?, self.max_length as usize) };
-        let shown = preview(&self.find_files(global)?, &reading, model.as_ref(), self.answers)?;
+        let shown = preview(&self.find_files(global)?, &reading, model.as_ref(), self.answers, self.validation)?;
         terminal.event(json!({ "event": "data", "data": shown }));
         if !terminal.json {
             show_preview(terminal, &shown, model.is_some());
@@ -121,6 +124,13 @@ fn show_preview(terminal: Terminal, shown: &Preview, has_model: bool) {
     terminal.status("Records", format!("{}, each {}", pluralize(shown.records as u64, "record"), shown.shape));
     for line in file_notes(report) {
         terminal.status("File", line);
+    }
+    if report.held_back > 0 {
+        let held_back = pluralize(report.held_back as u64, "record");
+        terminal.status(
+            "Held back",
+            format!("{held_back} for validation, drawn by `train.seed`; the counts are without them"),
+        );
     }
     for wrong in report.skipped.iter().take(SHOWN_SKIPPED) {
         let file = if wrong.file.is_empty() { String::new() } else { format!("{}, ", wrong.file) };

@@ -38,6 +38,10 @@ pub(crate) struct Init {
     /// file in this folder]
     #[arg(long)]
     data: Option<PathBuf>,
+    /// Validation data: a file or folder, or what is held back of the training data: a share, such as 0.1, or a number
+    /// of records
+    #[arg(long, value_name = "FILE|N")]
+    validation: Option<String>,
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
@@ -67,6 +71,7 @@ impl Init {
         let text = NewRunFile {
             model: &self.path_in_run_file(&model),
             data: &self.path_in_run_file(&data.display().to_string()),
+            validation: self.validation.as_ref().map(|value| self.path_in_run_file(value)),
             method: &self.method_in_run_file(&method),
             manifest: &package.manifest,
             imports: &package.imports,

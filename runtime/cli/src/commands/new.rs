@@ -188,6 +188,7 @@ fn rewrite_run_file(name: &str, sample: &str, start: Start<'_>) -> String {
 #[cfg(test)]
 mod tests {
     use tunebox_training::RunSettings;
+    use tunebox_training::configuration::ValidationData;
 
     use super::*;
 
@@ -202,7 +203,11 @@ mod tests {
             let (model, data) = (&settings.file.model.path, &settings.file.data);
             assert!(settings.path("model.path", model).join("config.json").is_file(), "{text}");
             assert!(settings.path("data.path", &data.path).is_file(), "{text}");
-            let validation = data.validation.as_ref().map(|path| settings.path("data.validation", path));
+            let validation = data
+                .validation
+                .as_ref()
+                .and_then(ValidationData::path)
+                .map(|path| settings.path("data.validation", path));
             assert!(validation.is_none_or(|path| path.is_file()), "{text}");
             assert_eq!((settings.file.method.r#use.as_str(), settings.file.run.name), (".", None));
             assert_eq!(settings.file.limits.component_bytes, 32 << 20);

@@ -135,8 +135,8 @@ fn method_text(plan: &PlanSummary, verbose: bool) -> String {
     format!("{} {}, {origin}{imports}", plan.method, plan.method_version)
 }
 
-/// Formats the data file with its records and tokens, and how many of these are targets if weights are trained on
-/// targets.
+/// Formats the data file with its records and tokens, how many of these are targets if weights are trained on targets,
+/// and how many records are held back.
 fn data_text(plan: &PlanSummary) -> String {
     let (records, report) = (pluralize(plan.records as u64, "record"), &plan.report);
     let (targets, all) = (group_digits(report.targets as u64), group_digits(report.tokens as u64));

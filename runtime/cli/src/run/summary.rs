@@ -13,7 +13,7 @@ use tunebox_model::chat::Message;
 use tunebox_model::generate::Sampling;
 use tunebox_model::vectors::Vectors;
 use tunebox_model::{Model, Policy, PolicySettings, Source};
-use tunebox_training::configuration::ENDLESS;
+use tunebox_training::configuration::{ENDLESS, ValidationData};
 use tunebox_training::{
     EvaluationSettings, Outcome, REPORT_FILE, RunSettings, Summary, base_precision, evaluate, newest_checkpoint,
 };
@@ -205,8 +205,8 @@ pub(crate) struct SampleReport {
 type LabeledPolicy = (String, Policy);
 
 impl SampleReport {
-    /// Remembers the model, the teacher, the data and the validation data that the settings of a run name, as resolved
-    /// paths.
+    /// Remembers the model, the teacher, the data and the file of validation data that the settings of a run name, as
+    /// resolved paths.
     pub(crate) fn new(settings: &RunSettings) -> Self {
         let (data, model) = (&settings.file.data, &settings.file.model);
         let teacher = settings.file.teacher.first().filter(|_| model.initialize.is_some());
@@ -214,7 +214,11 @@ impl SampleReport {
             model: settings.path("model.path", &model.path),
             teacher: teacher.map(|teacher| settings.path("teacher.0.path", &teacher.path)),
             data: settings.path("data.path", &data.path),
-            validation: data.validation.as_ref().map(|path| settings.path("data.validation", path)),
+            validation: data
+                .validation
+                .as_ref()
+                .and_then(ValidationData::path)
+                .map(|path| settings.path("data.validation", path)),
         }
     }
 

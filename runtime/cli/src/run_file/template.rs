@@ -20,6 +20,8 @@ pub(crate) struct NewRunFile<'a> {
     pub(crate) model: &'a str,
     /// The data file as the run file is to name it.
     pub(crate) data: &'a str,
+    /// The validation data as the run file is to name it, or how much is held back.
+    pub(crate) validation: Option<String>,
     /// The method as the run file is to name it.
     pub(crate) method: &'a str,
     /// The manifest of the method.
@@ -85,7 +87,13 @@ impl NewRunFile<'_> {
         let line = |key: &str, value: &str| format!("{key} = {}\n", toml::Value::String(value.to_owned()));
         match heading {
             "[model]" => line("path", self.model),
-            "[data]" => line("path", self.data),
+            "[data]" => {
+                let validation = self.validation.as_ref().map(|value| match value.parse::<f64>() {
+                    Ok(_) => format!("validation = {value}\n"),
+                    Err(_) => line("validation", value),
+                });
+                line("path", self.data) + &validation.unwrap_or_default()
+            }
             "[method]" => {
                 let grants = match named_grants(self.imports) {
                     grants if grants.is_empty() => grants,

@@ -32,7 +32,7 @@ pub(crate) use problems::join;
 pub use requests::Requests;
 pub use tables::{
     AdapterTable, DataFile, DataTable, ENDLESS, EnvironmentTable, Grant, Initialize, MethodTable, ModelTable,
-    RUNS_FOLDER, RunFile, RunTable, TrainTable, VerifierTable,
+    RUNS_FOLDER, RunFile, RunTable, TrainTable, ValidationData, VerifierTable,
 };
 
 use crate::error::Error;

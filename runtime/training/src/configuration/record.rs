@@ -5,7 +5,7 @@ use std::path::{Path, PathBuf};
 use tunebox_model::hub::{Hub, Name};
 use tunebox_package::Reference;
 
-use super::{DataFile, RunSettings};
+use super::{DataFile, RunSettings, ValidationData};
 
 impl RunSettings {
     /// Appends `@` and the found version to the name of every package of the store that the run file names without one,
@@ -21,13 +21,14 @@ impl RunSettings {
         }
     }
 
-    /// Replaces the revision in each address of data on a hub by the commit that the cache has under it, so that a commit
-    /// pushed later changes nothing. Leaves addresses of data that the cache does not have.
+    /// Replaces the revision in each address of data on a hub by the commit that the cache has under it, so that a
+    /// commit pushed later changes nothing. Leaves addresses of data that the cache does not have.
     pub(crate) fn pin_data(&mut self) {
         let hub = Hub::from_environment(true);
         let data = &mut self.file.data;
         let files = data.files.iter_mut().map(DataFile::path_mut);
-        for address in files.chain([&mut data.path]).chain(&mut data.validation) {
+        let validation = data.validation.iter_mut().filter_map(ValidationData::path_mut);
+        for address in files.chain([&mut data.path]).chain(validation) {
             if let Some(pinned) = Name::parse_data(address).and_then(|name| hub.pin(&name)) {
                 *address = pinned.to_string();
             }
@@ -58,7 +59,8 @@ impl RunSettings {
         for (number, teacher) in file.teacher.iter_mut().enumerate() {
             make_absolute(&format!("teacher.{number}.path"), &mut teacher.path);
         }
-        file.data.validation.iter_mut().for_each(|written| make_absolute("data.validation", written));
+        let validation = file.data.validation.iter_mut().filter_map(ValidationData::path_mut);
+        validation.for_each(|written| make_absolute("data.validation", written));
         for (found, written) in self.references().into_iter().zip(file.components_mut()) {
             if let Ok(Reference::File(path) | Reference::Folder(path)) = found {
                 *written = absolute(path);

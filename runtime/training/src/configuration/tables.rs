@@ -1,17 +1,16 @@
 //! The tables of a run file: every key with its description, default and range. `tunebox help` shows the descriptions.
 
+mod data;
 mod train;
-
-use std::collections::BTreeMap;
 
 use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use tunebox_compute::precision::Base;
-use tunebox_model::chat::Answers;
 use tunebox_sandbox::Limits;
 
 use super::limits;
+pub use data::{DataFile, DataTable, ValidationData};
 pub use train::{AdapterTable, TrainTable};
 
 /// The folder for runs if `run.folder` is not given.
@@ -117,98 +116,6 @@ impl Reference {
     #[must_use]
     pub fn is_start(&self) -> bool {
         *self == Self::Start
-    }
-}
-
-/// `[data]`: the training and validation data.
-#[derive(Debug, Clone, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct DataTable {
-    /// Training data, required unless `files` is given: a file (JSON, JSONL, CSV, TSV or Parquet; text also with gzip
-    /// or zstd), or a folder of files in the layout of Hugging Face data sets. A file or folder on the hub is
-    /// `hf://datasets/OWNER/NAME[@REVISION][/PATH]`, here and in the keys below.
-    #[serde(default, skip_serializing_if = "String::is_empty")]
-    pub path: String,
-    /// Training data of several files or folders, in the place of `path`: each a path, or a table with `path` and
-    /// `weight`, how often its records count in an epoch. To mix files by probabilities, as `interleave_datasets` does,
-    /// take p × records of all files ÷ records of this one.
-    #[serde(default, skip_serializing_if = "Vec::is_empty")]
-    pub files: Vec<DataFile>,
-    /// Split of the files in a folder of training data; `train` unless given.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub split: Option<String>,
-    /// Columns of other names by the field that they are read as, such as `prompt = "question"`.
-    #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
-    pub map: BTreeMap<String, String>,
-    /// Validation data: a file, or a folder whose split `validation` is read. It is scored every `train.validate-every`
-    /// updates and never trained on. The score is the validation loss, the mean loss of a target token (of
-    /// pairs: of the chosen answer), or for prompts the pass rate.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub validation: Option<String>,
-    /// Maximum length of an example in tokens; longer examples are cut at the end.
-    #[serde(default = "default_max_length")]
-    #[schemars(range(min = 2, max = 1_048_576))]
-    pub max_length: u32,
-    /// Pack as many examples into a micro-batch as fit into `batch` × `max-length` tokens.
-    #[serde(default)]
-    pub packing: bool,
-    /// Skip invalid records and report them, instead of stopping at the first.
-    #[serde(default)]
-    pub skip_bad: bool,
-    /// Shuffle the examples every epoch, in an order drawn from `train.seed`.
-    #[serde(default = "default_true")]
-    pub shuffle: bool,
-    /// Answers of a conversation that are trained on.
-    #[serde(default)]
-    pub answers: Answers,
-}
-
-/// A file or folder of training data.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(untagged)]
-pub enum DataFile {
-    /// Its path; every record counts once in an epoch.
-    Path(String),
-    /// Its path and weight.
-    Weighted(WeightedFile),
-}
-
-/// A file or folder of training data with a weight.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize, JsonSchema)]
-#[serde(rename_all = "kebab-case", deny_unknown_fields)]
-pub struct WeightedFile {
-    /// Path of the file or folder.
-    pub path: String,
-    /// How often every record counts in an epoch; of a fraction, so large a share of the records, drawn by
-    /// `train.seed`.
-    #[serde(default = "default_weight")]
-    #[schemars(range(min = 0.001, max = 1000.0))]
-    pub weight: f64,
-}
-
-impl DataFile {
-    /// The path as it is written.
-    #[must_use]
-    pub fn path(&self) -> &str {
-        match self {
-            Self::Path(path) | Self::Weighted(WeightedFile { path, .. }) => path,
-        }
-    }
-
-    /// The path, for changing it.
-    pub(super) fn path_mut(&mut self) -> &mut String {
-        match self {
-            Self::Path(path) | Self::Weighted(WeightedFile { path, .. }) => path,
-        }
-    }
-
-    /// How often every record counts in an epoch.
-    #[must_use]
-    pub fn weight(&self) -> f64 {
-        match self {
-            Self::Path(_) => 1.0,
-            Self::Weighted(file) => file.weight,
-        }
     }
 }
 
@@ -355,16 +262,6 @@ impl Default for RunTable {
     fn default() -> Self {
         Self { name: None, folder: RUNS_FOLDER.into(), hourly_price: None, tensorboard: false }
     }
-}
-
-/// The default of `data.max-length`, in tokens.
-fn default_max_length() -> u32 {
-    1024
-}
-
-/// The default of settings that are on unless given.
-fn default_true() -> bool {
-    true
 }
 
 /// The default of `environment.max-turns`.

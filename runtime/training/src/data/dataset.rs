@@ -1,5 +1,6 @@
 //! The tokenized examples of data files.
 
+mod hold_back;
 mod problem;
 mod reader;
 
@@ -13,6 +14,7 @@ use super::files::{InputFile, combined_digest};
 use super::layout::FieldMap;
 use super::shape::Shape;
 use crate::error::Error;
+pub(crate) use hold_back::check_amount;
 use problem::no_example;
 use reader::Reader;
 
@@ -32,7 +34,8 @@ pub struct Reading {
 }
 
 impl Reading {
-    /// Reads all records of the shapes `wanted` up to `length` tokens, and stops at the first that is wrong.
+    /// Reads all records of the shapes `wanted` up to `length` tokens, splits longer texts, and stops at the first
+    /// record that is wrong.
     #[must_use]
     pub fn new(wanted: Vec<Shape>, length: usize) -> Self {
         Self { wanted, length, skip_bad: false, map: FieldMap::new(), seed: 0 }
@@ -62,7 +65,7 @@ pub struct FileReport {
     pub name: String,
     /// The layout that was converted, and to what; `None` if the records have the fields of a shape.
     pub layout: Option<String>,
-    /// Number of its records that are learned from.
+    /// Number of its records that are learned from, with those that are held back for validation.
     pub records: u64,
     /// How often each of them counts in an epoch.
     pub weight: f64,
@@ -96,6 +99,23 @@ pub struct Report {
     pub longest: usize,
     /// Maximum length of an example in tokens.
     pub length: usize,
+    /// Examples that are held back for validation, which are not learned from.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub held_back: usize,
+}
+
+impl Report {
+    /// Counts the tokens and targets of `examples`, and the tokens of their longest side.
+    fn count_tokens(&mut self, examples: &[Example]) {
+        self.tokens = examples.iter().map(Example::tokens).sum();
+        self.targets = examples.iter().map(Example::targets).sum();
+        self.longest = examples.iter().flat_map(|example| &example.sides).map(|side| side.ids.len()).max().unwrap_or(0);
+    }
+}
+
+/// Whether a count is 0, and so is not written.
+fn is_zero(count: &usize) -> bool {
+    *count == 0
 }
 
 /// The tokenized examples of one file or several.
@@ -136,7 +156,7 @@ impl Dataset {
     /// `reading.wanted`, or a layout that can be converted to one, sets the shape and the layout of its file.
     /// Records without these fields are wrong, as are those with values that the shape does not permit. Blank lines are
     /// skipped. Wrong records are an error, or with `skip_bad` are listed in the report; examples that do not fit the
-    /// maximum length are cut or dropped and counted there. Without an encoder the examples have no rows.
+    /// maximum length are cut, split or dropped and counted there. Without an encoder the examples have no rows.
     ///
     /// # Errors
     /// A file that cannot be read, the first wrong record unless `reading.skip_bad` is set, more than 100,000 wrong
@@ -149,10 +169,7 @@ impl Dataset {
         }
         let Reader { shape, examples, mut report, wrong_lists, format, first_hint, .. } = reader;
         report.length = reading.length;
-        report.tokens = examples.iter().map(Example::tokens).sum();
-        report.targets = examples.iter().map(Example::targets).sum();
-        report.longest =
-            examples.iter().flat_map(|example| &example.sides).map(|side| side.ids.len()).max().unwrap_or(0);
+        report.count_tokens(&examples);
         let name = name_of(files);
         let Some(shape) = shape.filter(|_| !examples.is_empty()) else {
             return Err(no_example(&name, &report, &reading.wanted, format, first_hint.as_deref()).into());

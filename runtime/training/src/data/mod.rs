@@ -20,6 +20,7 @@ mod source;
 mod window;
 
 pub use beginning::{Beginning, read_beginning};
+pub(crate) use dataset::check_amount;
 pub use dataset::{Dataset, FileReport, Reading, Report, Skipped};
 pub use encode::{Encoder, Example, WrongLength};
 pub(crate) use files::combined_digest;

@@ -79,19 +79,28 @@ pub struct ShownToken {
 
 /// Reads data files as a run would, but lists wrong records instead of stopping at one. `files` are read with
 /// `reading`; with a model, records are tokenized by its tokenizer and chat template, and cut to at most its number of
-/// positions.
+/// positions. `held_back` is the share or number of records that are held back for validation.
 ///
 /// # Errors
-/// A file that cannot be read, files without a record, and a model without a tokenizer.
+/// A file that cannot be read, files without a record, a model without a tokenizer, and no record that is not held
+/// back.
 pub fn preview(
     files: &[PathBuf],
     reading: &Reading,
     model: Option<&Model>,
     answers: Answers,
+    held_back: Option<f64>,
 ) -> Result<Preview, Error> {
     let files: Vec<InputFile> = files.iter().map(|path| InputFile::new(path)).collect();
+    let read = |length, encoder| -> Result<Dataset, Error> {
+        let mut data = Dataset::read(&files, &Reading { skip_bad: true, length, ..reading.clone() }, encoder)?;
+        if let Some(amount) = held_back {
+            data.hold_back(amount, reading.seed).map_err(|fault| *fault)?;
+        }
+        Ok(data)
+    };
     let Some(model) = model else {
-        let data = Dataset::read(&files, &Reading { skip_bad: true, ..reading.clone() }, None)?;
+        let data = read(reading.length, None)?;
         let (shape, records) = (data.shape.to_string(), data.examples.len());
         return Ok(Preview { shape, records, report: data.report, lengths: Vec::new(), samples: Vec::new() });
     };

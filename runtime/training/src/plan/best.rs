@@ -33,7 +33,10 @@ pub(super) fn keeps_best(
     }
     if validation.is_none() {
         let what = format!("`{key}` compares scores of validation data, and the run has none");
-        let hint = format!("name a file that is not trained on: `--set data.validation=FILE`; or remove `{key}`");
+        let hint = format!(
+            "`--set data.validation=0.1` holds back a tenth of the records, `--set data.validation=FILE` names \
+             others; or remove `{key}`"
+        );
         return Err(settings.conflict(key, Underline::Key, &what, &hint));
     }
     Ok(train.keep_best.unwrap_or(default))

@@ -4,8 +4,8 @@ use std::path::PathBuf;
 
 use tunebox_model::hub::is_address;
 
-use crate::configuration::{DataFile, RunSettings, Underline};
-use crate::data::{InputFile, check_fields, combined_digest, find_files};
+use crate::configuration::{DataFile, RunSettings, Underline, ValidationData};
+use crate::data::{InputFile, check_amount, check_fields, combined_digest, find_files};
 use crate::error::Error;
 
 /// The split of a folder of training data if `data.split` is not given.
@@ -31,7 +31,7 @@ fn named_paths(settings: &RunSettings) -> Vec<(String, PathBuf, f64)> {
 
 /// The paths that a run's settings name for its training and validation data, which may be folders, with their keys.
 pub(crate) fn data_paths(settings: &RunSettings) -> Vec<(String, PathBuf)> {
-    let validation = settings.file.data.validation.iter();
+    let validation = settings.file.data.validation.iter().filter_map(ValidationData::path);
     let validation = validation.map(|path| ("data.validation".to_owned(), settings.path("data.validation", path)));
     named_paths(settings).into_iter().map(|(key, path, _)| (key, path)).chain(validation).collect()
 }
@@ -65,13 +65,14 @@ pub(crate) fn training_files(settings: &RunSettings) -> Result<Vec<InputFile>, E
     Ok(files)
 }
 
-/// Finds the files of the validation data of a run; `None` if it has none. Fetches those of a hub that are not present,
-/// unless the run is offline.
+/// Finds the files of the validation data of a run, those of the training data if a part of it is held back; `None` if
+/// the run has no validation data. Fetches those of a hub that are not present, unless the run is offline.
 ///
 /// # Errors
 /// A folder without a file of the split `validation`, and data that cannot be fetched, located at `data.validation`.
 pub(crate) fn validation_files(settings: &RunSettings) -> Result<Option<Vec<InputFile>>, Error> {
-    let Some(written) = &settings.file.data.validation else { return Ok(None) };
+    let Some(validation) = &settings.file.data.validation else { return Ok(None) };
+    let Some(written) = validation.path() else { return training_files(settings).map(Some) };
     let found = find_files(&settings.path("data.validation", written), VALIDATION, settings.offline);
     let found = found.map_err(|error| settings.with_location("data.validation", error))?;
     Ok(Some(found.iter().map(|path| InputFile::new(path)).collect()))
@@ -84,6 +85,12 @@ pub(crate) fn validation_files(settings: &RunSettings) -> Result<Option<Vec<Inpu
 pub(crate) fn digest_files(files: &[InputFile]) -> Result<String, Error> {
     let digest = |file: &InputFile| Ok((tunebox_model::digest(std::slice::from_ref(&file.path))?, file.weight));
     Ok(combined_digest(&files.iter().map(digest).collect::<Result<Vec<_>, Error>>()?))
+}
+
+/// Checks that `data.validation`, if it says how much is held back, is a share or a number of records.
+pub(super) fn check_held_back(settings: &RunSettings) -> Result<(), Error> {
+    let Some(ValidationData::HeldBack(amount)) = settings.file.data.validation else { return Ok(()) };
+    check_amount(amount).map_err(|problem| settings.error("data.validation", Underline::Value, *problem))
 }
 
 /// Checks that every key of `data.map` is a field of a record. Fails for the first that is not, located at it.

@@ -15,7 +15,7 @@ use super::memory::{bytes_beside_weights, free_bytes};
 use super::method::PlannedMethod;
 use super::model::{max_length, open_with_digest};
 use super::teachers::open_teachers;
-use crate::configuration::{RandomRecords, RunSettings, Underline};
+use crate::configuration::{RandomRecords, RunSettings, Underline, ValidationData};
 use crate::data::{Dataset, Encoder, InputFile, Reading, random_dataset};
 use crate::error::Error;
 
@@ -87,9 +87,9 @@ fn generate_dataset(
     })
 }
 
-/// Reads and tokenizes the training data and, if the run file names them, the validation data; returns them in this
-/// order. An error about a file that cannot be read is located at its key in the run file, an error about a record in
-/// the data file.
+/// Reads and tokenizes the training data and, if the run file asks for some, the validation data, which may be held
+/// back of the training data; returns them in this order. An error about a file that cannot be read is located at its
+/// key in the run file, an error about a record in the data file.
 fn read_datasets(
     settings: &RunSettings,
     model: &Model,
@@ -103,7 +103,12 @@ fn read_datasets(
         read => read,
     };
     let key = if table.files.is_empty() { "data.path" } else { "data.files" };
-    let data = read(key, training_files(settings)?)?;
+    let mut data = read(key, training_files(settings)?)?;
+    if let Some(ValidationData::HeldBack(amount)) = table.validation {
+        let held_back = data.hold_back(amount, reading.seed);
+        let held_back = held_back.map_err(|problem| settings.error("data.validation", Underline::Value, *problem))?;
+        return Ok((data, Some(held_back)));
+    }
     let validation = validation_files(settings)?.map(|files| read("data.validation", files));
     Ok((data, validation.transpose()?))
 }

@@ -4,6 +4,7 @@
 use tunebox_package::{Package, Reference, Updates};
 
 use super::adapter::{adapter_problems, check_one_adapter, check_reference};
+use super::data::check_held_back;
 use super::environment::{environment_conflict, environment_problems};
 use super::folder::check_run_name;
 use super::method::{component_problems, imports, own_update_problems};
@@ -28,6 +29,7 @@ pub(crate) fn setting_problems(settings: &RunSettings) -> Vec<Error> {
         check_one_adapter(settings).err(),
         check_reference(settings).err(),
         check_run_name(settings).err(),
+        check_held_back(settings).err(),
     ]
     .into_iter()
     .flatten()

@@ -17,7 +17,7 @@ fn run(bytes: &[u8]) {
     let Some((first, content)) = bytes.split_first() else { return };
     with_file(NAMES[usize::from(*first) % NAMES.len()], content, |path, _| {
         let reading = Reading::new(Shape::all().collect(), 64);
-        match preview(&[path.to_owned()], &reading, None, Answers::All) {
+        match preview(&[path.to_owned()], &reading, None, Answers::All, None) {
             Ok(shown) => assert!(shown.records > 0 && shown.report.skipped.iter().all(|one| !one.reason.is_empty())),
             Err(error) => drop(error.explanation()),
         }

@@ -70,10 +70,7 @@ pub(super) const ADVICE: &[(&str, &[&str])] = &[
         "the tokenizer is that of the model's files, and its vocabulary stays as it is",
         &["tokenizer-*", "special-tokens", "tokens", "added-tokens*", "add-tokens", "resize-vocab", "eos-token"],
     ),
-    (
-        "put records that are not trained on into a file of their own, and name it as `data.validation`",
-        &["val-set-size", "val-size", "test-size", "validation-split", "split-dataset-ratio", "do-eval"],
-    ),
+    ("`data.validation = 0.1` holds back a tenth of the records for validation; it may also name a file", &["do-eval"]),
     (
         "`tunebox train runs/NAME/run.toml --resume` resumes a run",
         &["resume-from-checkpoint", "auto-resume-from-checkpoints"],

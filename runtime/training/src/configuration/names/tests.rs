@@ -52,6 +52,7 @@ fn a_name_is_found_in_the_spelling_of_the_other_trainer() {
         ("max_length", Some("data.max-length")),
         ("early_stopping_patience", Some("train.patience")),
         ("load_in_4bit", Some("model.precision")),
+        ("val_set_size", Some("data.validation")),
         ("dpo_beta", Some("method.beta")),
         ("nothing", None),
     ] {
@@ -67,7 +68,7 @@ fn a_key_without_a_counterpart_gets_what_to_do_instead() {
         ("flash_attn", "attention is fused"),
         ("wandb_project", "metrics.jsonl"),
         ("deepspeed", "mpirun"),
-        ("val_set_size", "data.validation"),
+        ("do_eval", "data.validation"),
         ("trust_remote_code", "no code"),
         ("hub_model_id", "tunebox export"),
     ] {
