@@ -19,7 +19,7 @@ use tunebox_training::{data_files, find_model, model_files, package_files};
 
 use crate::access::Access;
 use crate::arguments::{Global, one_of};
-use crate::run::plan::file_notes;
+use crate::run::plan::{file_notes, split_note};
 use crate::terminal::{CommandResult, ExitStatus, Failure, Terminal, escape};
 
 /// Characters of the longest bar of the histogram.
@@ -48,7 +48,7 @@ pub(crate) struct Data {
     /// Split of the files in a folder
     #[arg(long, default_value = "train")]
     split: String,
-    /// Maximum tokens per example; longer ones are cut at the end
+    /// Maximum tokens per example; longer ones are cut at the end, plain texts split
     #[arg(long, default_value_t = 1024, value_parser = clap::value_parser!(u32).range(2..=1_048_576))]
     max_length: u32,
     /// Hold back a share of the records, such as 0.1, or a number of them for validation, as a run would
@@ -154,6 +154,9 @@ fn show_preview(terminal: Terminal, shown: &Preview, has_model: bool) {
         if count > 0 {
             terminal.status("Cut", format!("{} {what} {} tokens", pluralize(count as u64, "record"), report.length));
         }
+    }
+    if let Some(text) = split_note(report) {
+        terminal.status("Split", text);
     }
     format_lengths(&shown.lengths).iter().for_each(|line| terminal.print_line(line));
     let is_colored = AutoStream::choice(&std::io::stdout()) != ColorChoice::Never;

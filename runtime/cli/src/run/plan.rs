@@ -113,6 +113,9 @@ pub(super) fn show_summary(terminal: Terminal, plan: &PlanSummary, folder: &Path
     for (what, count) in notes.into_iter().filter(|(_, count)| *count > 0) {
         terminal.note(format!("{} {what}", pluralize(count as u64, "record")));
     }
+    if let Some(text) = split_note(report) {
+        terminal.note(text);
+    }
     if let Some(step) = resumed {
         let changed = plan.method_changed.then_some((plan.method.as_str(), plan.method_version.as_str()));
         terminal.status("Resuming", resuming_text(step, changed));
@@ -146,7 +149,18 @@ fn data_text(plan: &PlanSummary) -> String {
         _ if plan.answers_only => format!("trains on {targets} of {all} tokens (answers only)"),
         _ => format!("trains on {targets} of {all} tokens"),
     };
-    format!("{}, {records}, {tokens}", plan.data)
+    let held_back = match report.held_back as u64 {
+        0 => String::new(),
+        count => format!("; {} held back for validation", pluralize(count, "record")),
+    };
+    format!("{}, {records}, {tokens}{held_back}", plan.data)
+}
+
+/// Says how many texts were split, and into what; `None` if none was.
+pub(crate) fn split_note(report: &Report) -> Option<String> {
+    let (texts, pieces) = (pluralize(report.split_texts as u64, "text"), pluralize(report.pieces as u64, "piece"));
+    let length = group_digits(report.length as u64);
+    (report.split_texts > 0).then(|| format!("{texts} split into {pieces} of at most {length} tokens"))
 }
 
 /// The most files of the data that are listed.

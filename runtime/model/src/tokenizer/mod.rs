@@ -9,6 +9,7 @@ mod folder;
 mod gguf;
 mod growth;
 mod merges;
+mod parts;
 mod sentence_piece;
 mod special;
 mod stream;
@@ -111,13 +112,21 @@ impl Tokenizer {
         Ok(ids)
     }
 
+    /// The number of special ids put before a whole text.
+    pub fn leading_count(&self) -> usize {
+        self.leading.len()
+    }
+
     /// Encodes a whole training text with leading and trailing special ids. Adds no trailing ids if the encoded text
-    /// already ends with all of them.
+    /// already ends with all of them. A text of more than 1 MiB is encoded in parts, which end at line ends.
     ///
     /// # Errors
     /// When [`encode`](Self::encode) fails.
     pub fn encode_whole(&self, text: &str) -> Result<Vec<u32>> {
-        let mut ids = self.encode_opening(text)?;
+        let mut ids = self.leading.clone();
+        for part in parts::split_long(text) {
+            ids.extend(self.encode(part, false)?);
+        }
         if !ids.ends_with(&self.trailing) {
             ids.extend_from_slice(&self.trailing);
         }

@@ -31,6 +31,8 @@ pub struct Reading {
     pub map: FieldMap,
     /// Draws the records of files whose weight is no whole number.
     pub seed: u64,
+    /// Split plain texts that are longer than `length` into pieces, instead of cutting them at the end.
+    pub splits_texts: bool,
 }
 
 impl Reading {
@@ -38,7 +40,7 @@ impl Reading {
     /// record that is wrong.
     #[must_use]
     pub fn new(wanted: Vec<Shape>, length: usize) -> Self {
-        Self { wanted, length, skip_bad: false, map: FieldMap::new(), seed: 0 }
+        Self { wanted, length, skip_bad: false, map: FieldMap::new(), seed: 0, splits_texts: true }
     }
 }
 
@@ -89,6 +91,12 @@ pub struct Report {
     pub dropped: Vec<u64>,
     /// Examples that were cut at the maximum length.
     pub truncated: usize,
+    /// Plain texts that were split because they are longer than the maximum length.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub split_texts: usize,
+    /// The examples that they were split into.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub pieces: usize,
     /// Examples in which appending the completion changes the last tokens of the prompt.
     pub merged: usize,
     /// Tokens of all examples.
@@ -134,6 +142,8 @@ pub struct Dataset {
     /// What is wrong with the first list of another length than its row has targets, by the name of its field. Such a
     /// field is no column for tokens.
     pub wrong_lists: BTreeMap<String, String>,
+    /// The tokens of the longest row of each record, before it is cut or split; a copy of a record counts once.
+    pub(super) whole_lengths: Vec<usize>,
     /// Counts of lines and tokens.
     pub report: Report,
     /// The SHA-256 of the file; of several, that of their digests and weights.
@@ -167,7 +177,7 @@ impl Dataset {
         for file in files {
             digests.push((reader.read_file(file)?, file.weight));
         }
-        let Reader { shape, examples, mut report, wrong_lists, format, first_hint, .. } = reader;
+        let Reader { shape, examples, mut report, wrong_lists, whole_lengths, format, first_hint, .. } = reader;
         report.length = reading.length;
         report.count_tokens(&examples);
         let name = name_of(files);
@@ -175,7 +185,7 @@ impl Dataset {
             return Err(no_example(&name, &report, &reading.wanted, format, first_hint.as_deref()).into());
         };
         let digests = (combined_digest(&digests), token_digest(&examples));
-        Ok(Self { wrong_lists, ..Self::of_examples(name, shape, examples, report, digests) })
+        Ok(Self { wrong_lists, whole_lengths, ..Self::of_examples(name, shape, examples, report, digests) })
     }
 
     /// A data set of these examples, with the names of their columns. `digests` are those of the files and of the
@@ -189,8 +199,8 @@ impl Dataset {
     ) -> Self {
         let columns = examples.iter().flat_map(|example| example.columns.keys()).cloned().collect();
         let token_columns = examples.iter().flat_map(|example| example.token_columns.keys()).cloned().collect();
-        let wrong_lists = BTreeMap::new();
-        Self { name, shape, examples, columns, token_columns, wrong_lists, report, digest, token_digest }
+        let (wrong_lists, whole_lengths) = (BTreeMap::new(), Vec::new());
+        Self { name, shape, examples, columns, token_columns, wrong_lists, whole_lengths, report, digest, token_digest }
     }
 
     /// Number of rows of each example, such as 2 for a pair of answers; 1 if there is no example. The rows of an

@@ -87,6 +87,42 @@ impl Example {
     }
 }
 
+impl Example {
+    /// Splits a text of more than `length` tokens into consecutive pieces of at most `length`, so that each of its
+    /// tokens but the first is a target of one piece. A piece after the first begins with the first `leading` tokens of
+    /// the text, those that the tokenizer puts before every text, and with the last token of the piece before it, from
+    /// which its first target is predicted. An example with another number of rows than one is returned as it is.
+    pub(super) fn split(self, length: usize, leading: usize) -> Vec<Self> {
+        let [Encoded { ids, .. }] = self.sides.as_slice() else { return vec![self] };
+        if ids.len() <= length {
+            return vec![self];
+        }
+        let (mut pieces, mut begin) = (Vec::new(), 1);
+        while begin < ids.len() {
+            let head = if begin == 1 { &[][..] } else { &ids[..leading.min(length - 2)] };
+            let end = ids.len().min(begin + length - head.len() - 1);
+            let piece = [head, &ids[begin - 1..end]].concat();
+            let targets = (0..piece.len()).map(|at| at > head.len()).collect();
+            // A list has a number for each target, the first of which is the second token.
+            let part = |list: &Result<Vec<f32>, WrongLength>| match list {
+                Ok(numbers) => Ok(numbers[begin - 1..end - 1].to_vec()),
+                Err(wrong) => Err(*wrong),
+            };
+            let token_columns = self.token_columns.iter().map(|(name, list)| (name.clone(), part(list))).collect();
+            let sides = vec![Encoded { ids: piece, targets, merged: false }];
+            pieces.push(Self {
+                sides,
+                token_columns,
+                columns: self.columns.clone(),
+                question: self.question.clone(),
+                ..self
+            });
+            begin = end;
+        }
+        pieces
+    }
+}
+
 /// Tokenizes records.
 #[derive(Clone, Copy)]
 pub struct Encoder<'a> {

@@ -1,5 +1,5 @@
-//! The files of a data set: one by its path, or those of a split in a folder as Hugging Face lays it out, on this machine
-//! or on a hub.
+//! The files of a data set: one by its path, or those of a split in a folder as Hugging Face lays it out, on this
+//! machine or on a hub.
 
 use std::path::{Path, PathBuf};
 
@@ -13,13 +13,28 @@ use super::source::{extension, unpacked_bytes};
 use crate::error::Error;
 
 /// Extensions of data files, without that of their compression.
-const EXTENSIONS: [&str; 7] = ["csv", "json", "jsonl", "ndjson", "parquet", "tab", "tsv"];
+const EXTENSIONS: [&str; 9] = ["csv", "json", "jsonl", "md", "ndjson", "parquet", "tab", "tsv", "txt"];
+
+/// Extensions of data files that are mostly something else, so that only the user knows whether they are data.
+const COMMON: [&str; 3] = ["json", "md", "txt"];
+
+/// Extensions of plain texts; those beside other data files are not read.
+const TEXTS: [&str; 2] = ["md", "txt"];
 
 /// Extensions of files that hold more text than they have bytes.
 const PACKED: [&str; 4] = ["gz", "zst", "zstd", "parquet"];
 
-/// Files beside the data that describe it, as Hugging Face writes them.
-const DESCRIPTIONS: [&str; 4] = ["config.json", "dataset_dict.json", "dataset_info.json", "dataset_infos.json"];
+/// Files beside the data that describe it, in lower case.
+const DESCRIPTIONS: [&str; 8] = [
+    "config.json",
+    "dataset_dict.json",
+    "dataset_info.json",
+    "dataset_infos.json",
+    "license.md",
+    "license.txt",
+    "readme.md",
+    "readme.txt",
+];
 
 /// The most files of a split.
 const MAX_FILES: usize = 10_000;
@@ -59,18 +74,19 @@ impl InputFile {
 }
 
 /// Whether the name of a file is that of data: one of the extensions of data files, with or without that of a
-/// compression. False for `.json`, which most files with that extension are not.
+/// compression. False for `.json`, `.md` and `.txt`, which most files with these extensions are not.
 #[must_use]
 pub fn has_data_name(path: &Path) -> bool {
-    extension(path).is_some_and(|own| own != "json" && EXTENSIONS.contains(&own.as_str()))
+    extension(path).is_some_and(|own| !COMMON.contains(&own.as_str()) && EXTENSIONS.contains(&own.as_str()))
 }
 
 /// Returns the files of the data at `path`: the file itself, or of a folder the data files of `split` in it. These are
 /// the files in the folder and in its folder `data` whose name has `split` between other characters than letters, such
 /// as `my_train.jsonl`, and all files in a folder of that name. A shard in `data`, such as
 /// `data/train_sft-00000-of-00002.parquet`, is of the split before its number alone. If no file of the folder is named
-/// for any split, all its files are of the split `train`. If no file has the name of the split, its other names count
-/// ([`split_names`]). A path that does not exist is returned as a file, unless it may be a name on a hub.
+/// for any split, all its files are of the split `train`. Plain texts count only if there are no other data files. If
+/// no file has the name of the split, its other names count ([`split_names`]). A path that does not exist is returned
+/// as a file, unless it may be a name on a hub.
 ///
 /// Of an address on a hub (`hf://datasets/…`), returns the paths of the files in the cache, after downloading those
 /// that the cache lacks, unless `offline`.
@@ -154,6 +170,10 @@ fn choose_files<'a>(
     hint: &str,
 ) -> Result<Vec<&'a Path>, Fault> {
     let mut data: Vec<&Path> = names.iter().copied().filter(|name| is_data_file(name)).collect();
+    let is_text = |file: &&Path| extension(file).is_some_and(|own| TEXTS.contains(&own.as_str()));
+    if !data.iter().all(is_text) {
+        data.retain(|file| !is_text(file));
+    }
     data.sort();
     let folders = [folder.to_owned(), folder.join("data")];
     let list = |folder: &Path| data.iter().copied().filter(|file| file.parent() == Some(folder)).collect::<Vec<_>>();
@@ -221,7 +241,7 @@ fn list_files(top: &Path, folder: &Path) -> Vec<PathBuf> {
 fn is_data_file(file: &Path) -> bool {
     let name = file.file_name().unwrap_or_default().to_string_lossy();
     let is_known = extension(file).is_some_and(|own| EXTENSIONS.contains(&own.as_str()));
-    is_known && !name.starts_with('.') && !DESCRIPTIONS.contains(&&*name)
+    is_known && !name.starts_with('.') && !DESCRIPTIONS.contains(&name.to_lowercase().as_str())
 }
 
 /// Whether the name of a file in a folder says that it is of a split.

@@ -9,6 +9,7 @@ mod delimited;
 mod json;
 mod lines;
 mod parquet;
+mod text;
 
 use std::cell::Cell;
 use std::fs::File;
@@ -54,6 +55,8 @@ pub(super) enum Format {
     Delimited(u8),
     /// A Parquet table.
     Parquet,
+    /// Plain text: the whole file is one record with the field `text`.
+    Text,
 }
 
 impl Format {
@@ -63,6 +66,7 @@ impl Format {
             Self::Lines => "line",
             Self::Array => "record",
             Self::Delimited(_) | Self::Parquet => "row",
+            Self::Text => "text",
         }
     }
 
@@ -81,22 +85,27 @@ impl Format {
     /// names, or `file, row 7` for Parquet.
     pub(super) fn location(self, file: &str, number: u64, column: usize) -> String {
         match self {
-            Self::Lines | Self::Array => format!("{file}:{number}:{column}"),
+            Self::Lines | Self::Array | Self::Text => format!("{file}:{number}:{column}"),
             Self::Delimited(_) => format!("{file}:{number}"),
             Self::Parquet => format!("{file}, row {number}"),
         }
     }
 
-    /// Finds the format of a file that is not Parquet by its first bytes and its name: JSON by its first bracket, then
-    /// a table by its extension, else lines.
+    /// Finds the format of a file that is not Parquet by its first bytes and its name: Markdown by its extension, and
+    /// plain text by its extension unless it begins as a record of JSON does; JSON by its first bracket, then a table
+    /// by its extension, else lines.
     fn find(path: &Path, head: &[u8]) -> Self {
         let head = head.strip_prefix(&BYTE_ORDER_MARK).unwrap_or(head);
-        match head.iter().find(|byte| !byte.is_ascii_whitespace()) {
-            Some(b'[') => return Self::Array,
-            Some(b'{') => return Self::Lines,
+        let marks: Vec<u8> = head.iter().copied().filter(|byte| !byte.is_ascii_whitespace()).take(3).collect();
+        let extension = compression::extension(path);
+        match (extension.as_deref(), marks.as_slice()) {
+            (Some("md"), _) => return Self::Text,
+            (Some("txt"), marks) if !marks.starts_with(b"{\"") && marks != b"[{\"" => return Self::Text,
+            (_, [b'[', ..]) => return Self::Array,
+            (_, [b'{', ..]) => return Self::Lines,
             _ => {}
         }
-        match compression::extension(path).as_deref() {
+        match extension.as_deref() {
             Some("csv") => Self::Delimited(delimited::separator(head)),
             Some("tsv" | "tab") => Self::Delimited(b'\t'),
             _ => Self::Lines,
@@ -126,8 +135,8 @@ pub(super) struct FileFacts {
 /// Reads all records of a file and passes them to `sink` in chunks, with the format of the file.
 ///
 /// # Errors
-/// A file that cannot be read or is damaged; a record of 16 MiB or more; a table without named columns or with more
-/// than 1,000; a file that unpacks to more than 64 MiB and 200 times its size; and errors of `sink`.
+/// A file that cannot be read or is damaged; a record or a plain text of 16 MiB or more; a table without named columns
+/// or with more than 1,000; a file that unpacks to more than 64 MiB and 200 times its size; and errors of `sink`.
 pub(super) fn read_records(
     path: &Path,
     sink: &mut dyn FnMut(Format, Vec<Line>) -> Result<(), Error>,
@@ -170,6 +179,7 @@ fn read_text(path: &Path, mut unpacked: Box<dyn Read + '_>, chunks: &mut Chunks<
     match chunks.format {
         Format::Array => json::read(&mut reader, chunks),
         Format::Delimited(separator) => delimited::read(&mut reader, separator, chunks),
+        Format::Text => text::read(&mut reader, chunks),
         Format::Lines | Format::Parquet => lines::read(&mut reader, chunks),
     }
 }
@@ -250,6 +260,7 @@ fn too_long(format: Format, number: u64) -> String {
         Format::Array => "the record at line",
         Format::Delimited(_) => "the row at line",
         Format::Parquet => "row",
+        Format::Text => "the text at line",
     };
     format!("{place} {number} has {MAX_RECORD_BYTES} bytes or more")
 }

@@ -50,6 +50,7 @@ impl Inputs {
             skip_bad: table.skip_bad,
             map: table.map.clone(),
             seed: settings.file.train.seed,
+            splits_texts: table.long_texts.is_split(),
         };
         let (data, validation) = match settings.random {
             Some(sizes) => (generate_dataset(settings, &model, &reading, sizes)?, None),

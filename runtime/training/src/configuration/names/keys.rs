@@ -62,6 +62,7 @@ pub(super) const SYNONYMS: &[(&str, &[&str])] = &[
             "max-tokens-per-example",
         ],
     ),
+    ("data.long-texts", &["excess-length-strategy", "truncation-strategy", "truncation-mode"]),
     ("data.packing", &["sample-packing", "pack", "packed", "neat-packing"]),
     ("train.steps", &["max-steps", "num-steps", "total-steps", "num-train-steps", "iters", "num-iters", "max-iters"]),
     ("train.epochs", &["num-train-epochs", "num-epochs", "n-epochs", "max-epochs", "epoch"]),

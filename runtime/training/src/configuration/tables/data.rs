@@ -34,10 +34,15 @@ pub struct DataTable {
     #[serde(skip_serializing_if = "Option::is_none")]
     #[schemars(with = "Option<ValidationData>")]
     pub validation: Option<ValidationData>,
-    /// Maximum length of an example in tokens; longer examples are cut at the end.
+    /// Maximum length of an example in tokens; longer ones are cut at the end, plain texts split (`long-texts`).
     #[serde(default = "default_max_length")]
     #[schemars(range(min = 2, max = 1_048_576))]
     pub max_length: u32,
+    /// What happens to plain text of more than `max-length` tokens.
+    #[serde(default, skip_serializing_if = "LongTexts::is_split")]
+    // The default is left out of what is serialized, from which the schema takes defaults.
+    #[schemars(extend("default" = "split"))]
+    pub long_texts: LongTexts,
     /// Pack as many examples into a micro-batch as fit into `batch` × `max-length` tokens.
     #[serde(default)]
     pub packing: bool,
@@ -50,6 +55,25 @@ pub struct DataTable {
     /// Answers of a conversation that are trained on.
     #[serde(default)]
     pub answers: Answers,
+}
+
+/// What happens to plain text that is longer than an example may be.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
+#[serde(rename_all = "kebab-case")]
+pub enum LongTexts {
+    /// It is split into consecutive pieces, each an example, so that every token is learned once.
+    #[default]
+    Split,
+    /// It is cut at the end, as other examples are.
+    Cut,
+}
+
+impl LongTexts {
+    /// Whether long texts are split.
+    #[must_use]
+    pub fn is_split(&self) -> bool {
+        *self == Self::Split
+    }
 }
 
 /// Where the validation data comes from.

@@ -28,10 +28,10 @@ pub(super) struct WrongLine<'a> {
 
 impl WrongLine<'_> {
     /// Builds the error about the line, with location, excerpt and hint. `fault` and `column` say what is wrong and
-    /// where; `wanted` are the shapes that the method learns from. A table of text has no excerpt, since its lines do
-    /// not hold the record as JSON. If the file also has valid lines, the hint is the hint of the fault and how to skip
-    /// invalid lines. Otherwise it is the file of the sample that fits the method, if there is one, else the hint of
-    /// the fault.
+    /// where; `wanted` are the shapes that the method learns from. A table of text and a plain text have no excerpt,
+    /// since their lines do not hold the record as JSON. If the file also has valid lines, the hint is the hint of the
+    /// fault and how to skip invalid lines. Otherwise it is the file of the sample that fits the method, if there is
+    /// one, else the hint of the fault.
     pub(super) fn explain(&self, (fault, column): LocatedFault, wanted: &[Shape]) -> Explanation {
         let unit = self.format.unit();
         let hint = fault.hint.clone().unwrap_or(format!("fix the {unit}"));
@@ -44,7 +44,8 @@ impl WrongLine<'_> {
         let text = String::from_utf8_lossy(bytes);
         let place = Place::find(&text, column, self.line);
         let fault = fault.with_location(self.format.location(self.file, place.number, place.column)).with_hint(hint);
-        let snippet = (!bytes.is_empty() && !self.format.is_untyped()).then(|| {
+        let is_json = !self.format.is_untyped() && self.format != Format::Text;
+        let snippet = (!bytes.is_empty() && is_json).then(|| {
             let (text, column) = excerpt(place.text, place.column_in_text);
             let line = usize::try_from(place.number).unwrap_or(usize::MAX);
             Snippet { line, text, column, width: 1, note: None }

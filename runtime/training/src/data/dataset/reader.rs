@@ -32,6 +32,8 @@ pub(super) struct Reader<'a> {
     pub(super) report: Report,
     /// What is wrong with the first list of another length than its row has targets, by the name of its field.
     pub(super) wrong_lists: BTreeMap<String, String>,
+    /// The tokens of the longest row of each record, before it is cut or split.
+    pub(super) whole_lengths: Vec<usize>,
     /// The format of the file that was read last.
     pub(super) format: Format,
     /// What to do about the first line that was skipped.
@@ -58,6 +60,7 @@ impl<'a> Reader<'a> {
             records: 0,
             report: Report::default(),
             wrong_lists: BTreeMap::new(),
+            whole_lengths: Vec::new(),
             format: Format::Lines,
             first_hint: None,
         }
@@ -95,13 +98,14 @@ impl<'a> Reader<'a> {
         }
         let wanted = present.shape.map_or_else(|| self.wanted(), |shape| vec![shape]);
         let (conversion, encoder) = (&present.conversion, self.encoder);
+        let splits = self.reading.splits_texts && present.shape == Some(Shape::Text);
         let read = lines.into_par_iter().map(|line| {
             let example = read_line(&line, &wanted, conversion, encoder);
             (line, example)
         });
         for (line, example) in read.collect::<Vec<_>>() {
             match example {
-                Ok(example) => self.add_example(&present.name, example),
+                Ok(example) => self.add_record(&present.name, example, splits),
                 Err((fault, _)) if self.reading.skip_bad => {
                     if self.report.skipped.is_empty() {
                         self.first_hint = fault.hint;
@@ -150,12 +154,28 @@ impl<'a> Reader<'a> {
         Ok(())
     }
 
-    /// Numbers an example, cuts it to the maximum length and appends it to the examples. Records its line as dropped
-    /// instead if a side has no target left, or if a prompt leaves no room for a completion. Updates the counts of
-    /// truncated and merged examples, and records the first list of each field that has a wrong length.
-    fn add_example(&mut self, file: &str, mut example: Example) {
+    /// Numbers the example of a record and adds it, with `splits` in pieces if it is longer than the maximum length.
+    /// Counts the pieces.
+    fn add_record(&mut self, file: &str, mut example: Example, splits: bool) {
         example.index = self.records;
         self.records = self.records.saturating_add(1);
+        self.whole_lengths.push(example.sides.iter().map(|side| side.ids.len()).max().unwrap_or(0));
+        if !splits {
+            return self.add_example(file, example);
+        }
+        let leading = self.encoder.map_or(0, |encoder| encoder.tokenizer.leading_count());
+        let pieces = example.split(self.reading.length, leading);
+        if pieces.len() > 1 {
+            self.report.split_texts += 1;
+            self.report.pieces += pieces.len();
+        }
+        pieces.into_iter().for_each(|piece| self.add_example(file, piece));
+    }
+
+    /// Cuts an example to the maximum length and appends it to the examples. Records its line as dropped instead if a
+    /// side has no target left, or if a prompt leaves no room for a completion. Updates the counts of truncated and
+    /// merged examples, and records the first list of each field that has a wrong length.
+    fn add_example(&mut self, file: &str, mut example: Example) {
         match example.truncate(self.reading.length) {
             None => self.report.dropped.push(example.line),
             Some(cut) => {

@@ -71,3 +71,33 @@ fn long_examples_keep_their_beginning_and_those_without_a_target_are_dropped() {
     assert_eq!(truncated(row(40, 1)), (Some(true), (0..8).collect()));
     assert_eq!(truncated(row(40, 39)).0, None);
 }
+
+#[test]
+fn every_token_of_a_long_text_is_learned_in_one_piece() {
+    for (tokens, length, leading) in [(21, 8, 0), (21, 8, 1), (22, 8, 1), (9, 8, 1), (8, 8, 1), (5, 2, 1), (40, 3, 2)] {
+        let ids: Vec<u32> = (0..tokens).collect();
+        let row = Encoded { targets: ids.iter().map(|id| *id > 0).collect(), ids, merged: false };
+        let numbers = (1..tokens).map(|id| id as f32).collect();
+        let example = Example {
+            sides: vec![row],
+            index: 7,
+            token_columns: [("weight".to_owned(), Ok(numbers))].into(),
+            ..Example::default()
+        };
+        let pieces = example.split(length, leading);
+        let (mut learned, mut numbers) = (Vec::new(), Vec::new());
+        for (number, piece) in pieces.iter().enumerate() {
+            let Encoded { ids, targets, .. } = &piece.sides[0];
+            assert!(ids.len() <= length && ids.len() == targets.len() && piece.index == 7);
+            let first = targets.iter().position(|target| *target).unwrap();
+            assert_eq!(ids[first - 1] + 1, ids[first], "the token before it predicts it");
+            let head = if number == 0 { 0 } else { leading.min(length - 2) };
+            assert_eq!(ids[..head], (0..head as u32).collect::<Vec<_>>());
+            learned.extend(ids.iter().zip(targets).filter(|(_, target)| **target).map(|(id, _)| *id));
+            numbers.extend(piece.token_columns["weight"].clone().unwrap());
+        }
+        assert_eq!(learned, (1..tokens).collect::<Vec<_>>());
+        assert_eq!(numbers, learned.iter().map(|id| *id as f32).collect::<Vec<_>>());
+        assert_eq!(pieces.len() == 1, tokens as usize <= length);
+    }
+}

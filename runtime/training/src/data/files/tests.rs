@@ -30,6 +30,8 @@ fn the_files_of_a_split_are_found_as_hugging_face_lays_them_out() {
     assert_eq!(found(&["train.jsonl", "test.jsonl", "README.md", ".train.jsonl"], "train"), ["train.jsonl"]);
     assert_eq!(found(&["train/one.csv.gz", "test/two.csv.gz"], "train"), ["train/one.csv.gz"]);
     assert_eq!(found(&["answers.json", "more.json"], "train"), ["answers.json", "more.json"]);
+    assert_eq!(found(&["b.txt", "a.md", "README.md", "LICENSE.txt"], "train"), ["a.md", "b.txt"]);
+    assert_eq!(found(&["notes.txt", "answers.jsonl"], "train"), ["answers.jsonl"]);
     assert_eq!(found(&["training.json", "my_train.json"], "train"), ["my_train.json"]);
 }
 

@@ -269,3 +269,30 @@ fn a_damaged_table_never_ends_the_reader() {
     let long = [b"PAR1".as_slice(), &[0; 8], &u32::MAX.to_le_bytes(), b"PAR1"].concat();
     assert!(error("a.parquet", &long).why.unwrap().starts_with("its description has 4294967295 bytes"));
 }
+
+#[test]
+fn a_plain_text_is_one_record_and_json_under_its_name_is_json() {
+    let text = |name: &str, bytes: &[u8]| records(name, bytes).into_iter().map(|(.., text)| text).collect::<Vec<_>>();
+    for name in ["book.txt", "book.md", "book.TXT.gz"] {
+        let bytes = "# Rhine\r\n\n[It] {flows}.\n".as_bytes();
+        let bytes = if name.ends_with("gz") { gzip(bytes) } else { bytes.to_vec() };
+        assert_eq!(text(name, &bytes), [Ok(r##"{"text":"# Rhine\r\n\n[It] {flows}.\n"}"##.to_owned())]);
+    }
+    assert_eq!(text("a.md", b"[{\"a\": 1}]").len(), 1);
+    assert_eq!(text("a.md", b"[{\"a\": 1}]")[0], Ok(r#"{"text":"[{\"a\": 1}]"}"#.to_owned()));
+    assert_eq!(
+        text("a.txt", b"{\"a\": 1}\n{ \"a\": 2}"),
+        ["{\"a\": 1}", "{ \"a\": 2}"].map(|text| Ok(text.to_owned()))
+    );
+    assert_eq!(text("a.txt", b" [ {\"a\": 1}]"), [Ok("{\"a\": 1}".to_owned())]);
+    assert_eq!(text("a.txt", b"[1] {x}").len(), 1);
+    assert!(text("a.txt", b" \n\n").is_empty());
+    assert_eq!(text("a.txt", b"Rh\xFFne"), [Err("the text is not UTF-8".to_owned())]);
+}
+
+#[test]
+fn a_plain_text_of_sixteen_mebibytes_is_refused() {
+    let problem = error("book.txt", "All work.\n".repeat(1_700_000).as_bytes());
+    assert!(problem.why.unwrap().contains("has 16777216 bytes or more"));
+    assert!(problem.hint.unwrap().contains("each file is one text"));
+}
