@@ -60,6 +60,13 @@ pub(super) fn unwanted_shape(found: Shape, wanted: &[Shape]) -> Fault {
     fault.with_hint(accepted_fields(wanted)).into()
 }
 
+/// The fault about a record whose answer is a list of steps with a label each.
+pub(super) fn labeled_steps() -> Fault {
+    let what = "the record is for a process reward model: the steps `completions` of an answer, with `labels`";
+    let hint = "no method learns from such records; for `kto`, give each answer as `completion` with one `label`";
+    Explanation::new("data", what).with_hint(hint).into()
+}
+
 /// Builds the fault about a record whose fields match no shape and no layout. Lists the fields of the shapes `wanted`,
 /// with an example of `data.map` if the record has fields with text that could be a prompt and its completion.
 pub(super) fn unknown_shape(record: &Map<String, Value>, wanted: &[Shape]) -> Fault {

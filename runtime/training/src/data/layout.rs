@@ -47,6 +47,10 @@ const HISTORY: &str = "history";
 /// What the layout of ShareGPT is known as.
 const SHARE_GPT: &str = "ShareGPT";
 
+/// The columns of a pair of answers in OpenAI's format: an object with the messages of the prompt and the tools, and
+/// the messages of the better and the worse answer.
+const OPEN_AI_PAIR: [&str; 3] = ["input", "preferred_output", "non_preferred_output"];
+
 /// The layout of a file, and how it is converted.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub(super) struct Layout {
@@ -126,7 +130,9 @@ impl Layout {
         if native.is_some_and(|shape| *shape != Shape::Prompts || wanted.len() == 1) {
             return None;
         }
-        wanted.iter().find_map(|shape| find_columns(object, *shape, has_template))
+        // A pair of answers may stand beside a conversation, which is its prompt.
+        let pairs = wanted.iter().filter(|shape| **shape == Shape::Preference);
+        pairs.chain(wanted).find_map(|shape| find_columns(object, *shape, has_template))
     }
 
     /// The shape that the records are converted to.
@@ -151,7 +157,8 @@ impl Layout {
         }
         let columns = columns.join(", ");
         let layout = if self.name.is_empty() { columns } else { format!("{} layout ({columns})", self.name) };
-        let has_texts = self.shape != Shape::Messages && self.conversation().is_none();
+        let is_pair = self.columns.iter().any(|(_, column)| *column == OPEN_AI_PAIR[1]);
+        let has_texts = self.shape != Shape::Messages && self.conversation().is_none() && !is_pair;
         let turns = if self.has_template && has_texts { ", as turns of a chat" } else { "" };
         format!("{layout} read as {}{turns}", join_words(&fields))
     }
@@ -203,6 +210,10 @@ impl Layout {
             let value = match (*field, value) {
                 ("messages" | "prompt", Value::Array(items)) if CONVERSATIONS.contains(column) => {
                     read_conversation(column, items, system.as_deref())?
+                }
+                ("prompt", Value::Object(mut input)) if *column == OPEN_AI_PAIR[0] => {
+                    object.extend(input.remove_entry("tools"));
+                    input.remove("messages").unwrap_or_default()
                 }
                 ("chosen" | "rejected", message @ Value::Object(_)) => read_conversation(column, vec![message], None)?,
                 ("prompt", Value::String(text)) => {

@@ -88,8 +88,13 @@ fn parse_object<'a>(bytes: &'a [u8], wanted: &[Shape]) -> Result<(&'a str, Map<S
 /// line, for locating a fault.
 ///
 /// # Errors
-/// A fault about another known shape, about a missing field of a wanted shape, or about unknown fields.
+/// A fault about steps with labels, about another known shape, about a missing field of a wanted shape, or about
+/// unknown fields.
 fn find_shape(text: &str, object: &Map<String, Value>, wanted: &[Shape]) -> Result<Shape, LocatedFault> {
+    // Beside them the prompt alone would be a complete `Prompts`.
+    if ["completions", "labels"].iter().all(|list| object.get(*list).is_some_and(Value::is_array)) {
+        return Err((fault::labeled_steps(), value_column(text, &["completions"])));
+    }
     if let Some(shape) = wanted.iter().find(|shape| shape.is_complete(object)) {
         return Ok(*shape);
     }
@@ -126,7 +131,8 @@ fn read_record(mut fields: Fields<'_>, shape: Shape) -> Result<Record, LocatedFa
     fields.check_media()?;
     let content = match shape {
         Shape::Messages => {
-            let messages = fields.take_messages("messages")?;
+            let mut messages = fields.take_messages("messages")?;
+            fields.add_system(&mut messages);
             if !messages.iter().any(|message| message.role == "assistant") {
                 let mut roles: Vec<String> = messages.iter().map(|message| format!("`{}`", message.role)).collect();
                 roles.sort_unstable();

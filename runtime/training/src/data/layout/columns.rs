@@ -3,7 +3,7 @@
 use serde_json::{Map, Value};
 
 use super::conversation::{is_share_gpt, read_history};
-use super::{ALPACA, HISTORY, Layout, SHARE_GPT};
+use super::{ALPACA, HISTORY, Layout, OPEN_AI_PAIR, SHARE_GPT};
 use crate::data::shape::Shape;
 
 /// A layout with a question and its answer in two columns.
@@ -60,6 +60,9 @@ pub(super) fn find_columns(object: &Map<String, Value>, shape: Shape, has_templa
         (Shape::Unpaired, Some(label)) => conversation.map(|column| vec![("messages", column), ("label", label)]),
         (Shape::Preference, _) if has("chosen") && has("rejected") => {
             conversation.map(|column| vec![("prompt", column), ("chosen", "chosen"), ("rejected", "rejected")])
+        }
+        (Shape::Preference, _) if OPEN_AI_PAIR.iter().all(|name| has(name)) => {
+            return layout("OpenAI", ["prompt", "chosen", "rejected"].into_iter().zip(OPEN_AI_PAIR).collect(), None);
         }
         _ => None,
     };

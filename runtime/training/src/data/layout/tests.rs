@@ -270,3 +270,32 @@ fn faults_of_a_converted_record_name_its_own_columns() {
     let (fault, _) = Record::parse_converted(record.as_bytes(), &[shape], &conversion).unwrap_err();
     assert_eq!(fault.what, "`conversations[0].from` is \"narrator\", a known speaker is wanted");
 }
+
+#[test]
+fn a_pair_in_the_format_of_open_ai_is_read_with_its_tools() {
+    let message = |role: &str, text: &str| json!([{ "role": role, "content": text }]);
+    let tools = json!([{ "type": "function", "function": { "name": "weather", "parameters": {} } }]);
+    let record = json!({
+        "input": { "messages": message("user", "Rain?"), "tools": tools, "parallel_tool_calls": true },
+        "preferred_output": message("assistant", "No."),
+        "non_preferred_output": message("assistant", "Who knows?"),
+    });
+    let (layout, read) = convert(&record, "preference", true);
+    let words = "OpenAI layout (input, preferred_output, non_preferred_output) read as prompt, chosen and rejected";
+    assert_eq!(layout.unwrap(), words);
+    let Content::Preference(prompt, chosen, rejected) = &read.content else { panic!("a pair") };
+    let all = [prompt, chosen, rejected].map(|side| turns(side)[0]);
+    assert_eq!(all, [("user", "Rain?"), ("assistant", "No."), ("assistant", "Who knows?")]);
+    assert_eq!(read.tools, Some(tools));
+}
+
+#[test]
+fn a_conversation_with_two_answers_beside_it_is_a_pair_if_the_method_is_not_known() {
+    let record = json!({
+        "conversations": [{ "from": "human", "value": "Hi" }],
+        "chosen": { "from": "gpt", "value": "Hello" }, "rejected": { "from": "gpt", "value": "What?" },
+    });
+    let all: Vec<Shape> = Shape::all().collect();
+    let found = find_layout(record.to_string().as_bytes(), &all, &Conversion::default(), true);
+    assert_eq!(found.unwrap().0, Shape::Preference);
+}

@@ -123,6 +123,16 @@ impl Fields<'_> {
         }
     }
 
+    /// Puts the text of the field `system`, if there is one, before the messages as the first, unless they begin with
+    /// one of the system.
+    pub(super) fn add_system(&self, messages: &mut Vec<Message>) {
+        let text = self.object.get("system").and_then(Value::as_str).filter(|text| !text.is_empty());
+        let has_own = messages.first().is_some_and(|first| ["system", "developer"].contains(&first.role.as_str()));
+        if let Some(text) = text.filter(|_| !has_own) {
+            messages.insert(0, Message::new("system", text));
+        }
+    }
+
     /// Reads `items`, the value of the field `name`, as messages. An empty list is a fault.
     fn read_messages(&self, name: &str, items: Vec<Value>) -> Result<Vec<Message>, LocatedFault> {
         if items.is_empty() {
@@ -134,7 +144,7 @@ impl Fields<'_> {
     /// Reads `item`, the message at position `index` (from 0) of the field `list`. Its `role` must be non-empty text;
     /// its `content` text or a list of text parts, or null or missing if the message has `tool_calls`. The `weight` of
     /// an answer must be 0, which says that the answer is not learned, or 1. A message that is no answer cannot be
-    /// marked as learned by `train` or `training`.
+    /// marked as learned by `train` or `training`, and none by parts with `training_detail`.
     fn read_message(&self, list: &str, index: usize, item: Value) -> Result<Message, LocatedFault> {
         let list = self.column_name(list);
         let wrong = |name: Option<&str>, found: &str, wanted: &str| {
@@ -160,6 +170,9 @@ impl Fields<'_> {
         if let Some(weight) = weight.filter(|weight| ![Some(0.0), Some(1.0)].contains(&weight.as_f64())) {
             return Err(wrong(Some("weight"), &weight.to_string(), "0 or 1"));
         }
+        if object.get("training_detail").is_some_and(|parts| !parts.is_null()) {
+            return Err(wrong(Some("training_detail"), "a list of parts", "an answer that is learned as a whole"));
+        }
         let is_marked = |name: &&&str| object.get(**name) == Some(&Value::Bool(true));
         if let Some(name) = LEARNED_FLAGS.iter().find(is_marked).filter(|_| !is_answer) {
             return Err(wrong(Some(*name), "true for a message that is no answer", "an answer of the assistant"));
@@ -177,8 +190,8 @@ impl Fields<'_> {
         Ok(Content::PromptCompletion(prompt, completion))
     }
 
-    /// Fails for an answer in `turns` that a field such as `weight` leaves out: `turns` are learned as a whole. They were
-    /// the messages of the field `list` from the index `first` on.
+    /// Fails for an answer in `turns` that a field such as `weight` leaves out: `turns` are learned as a whole. They
+    /// were the messages of the field `list` from the index `first` on.
     fn check_weights(&self, list: &str, first: usize, turns: &TextOrMessages) -> Result<(), LocatedFault> {
         let TextOrMessages::Messages(messages) = turns else { return Ok(()) };
         let marked = messages.iter().enumerate().find_map(|(at, message)| Some((first + at, message.left_out_by()?)));

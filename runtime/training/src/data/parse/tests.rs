@@ -268,3 +268,36 @@ fn images_beside_the_text_are_refused() {
     let (fault, _) = read(line, "supervised").unwrap_err();
     assert!(fault.what.contains("is of type `image`; only text can be trained on"), "{}", fault.what);
 }
+
+#[test]
+fn steps_with_labels_are_not_taken_for_a_prompt() {
+    let record = r#"{"prompt": "1+1+1?", "completions": ["1+1=2", "2+1=4"], "labels": [true, false]}"#;
+    for method in ["prompts", "supervised", "unpaired"] {
+        let (fault, column) = read(record, method).unwrap_err();
+        assert!(fault.what.starts_with("the record is for a process reward model"), "{}", fault.what);
+        assert_eq!(column, 37);
+    }
+}
+
+#[test]
+fn the_field_system_is_the_first_message_unless_there_is_one() {
+    let first = |system: &str, role: &str| {
+        let messages = json!([{ "role": role, "content": "Hi" }, { "role": "assistant", "content": "Hello" }]);
+        let record = json!({ "system": system, "messages": messages }).to_string();
+        let Content::Messages(messages) = read(&record, "supervised").unwrap().content else { panic!("messages") };
+        (messages[0].content.clone(), messages.len())
+    };
+    assert_eq!(first("Be brief.", "user"), ("Be brief.".to_owned(), 3));
+    for (system, role) in [("", "user"), ("Be brief.", "system"), ("Be brief.", "developer")] {
+        assert_eq!(first(system, role), ("Hi".to_owned(), 2), "{system} {role}");
+    }
+}
+
+#[test]
+fn parts_of_an_answer_that_are_learned_are_refused() {
+    let answer =
+        json!({ "role": "assistant", "content": "Hi", "training_detail": [{ "begin_offset": 0, "train": false }] });
+    let (fault, _) = read(&json!({ "messages": [answer] }).to_string(), "supervised").unwrap_err();
+    let wanted = "`messages[0].training_detail` is a list of parts, an answer that is learned as a whole is wanted";
+    assert_eq!(fault.what, wanted);
+}
