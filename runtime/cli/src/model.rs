@@ -12,7 +12,8 @@ use tunebox_foundation::files::FileError;
 use tunebox_model::{Model, Policy, PolicySettings};
 use tunebox_sandbox::confinement::{MemoryLimit, reading_memory};
 use tunebox_training::{
-    base_precision, find_base, find_model, find_steering, is_checkpoint, model_files, newest_checkpoint,
+    adapter_template, base_precision, find_base, find_model, find_steering, is_checkpoint, model_files,
+    newest_checkpoint,
 };
 
 use crate::access::{Access, computes_on_cpu};
@@ -115,7 +116,8 @@ impl ModelOptions {
         self.load(terminal, global)
     }
 
-    /// Loads the base model and, unless `--base` is given, applies the adapter and the weight edits of a checkpoint.
+    /// Loads the base model, with the chat template beside the adapter if there is one, and, unless `--base` is given,
+    /// applies the adapter and the weight edits of a checkpoint.
     /// Shows the base precision and the checkpoint in use where the user did not name them. Limits the memory of the
     /// process while a model for the CPU is read.
     pub(crate) fn load(&self, terminal: Terminal, global: &Global) -> Result<LoadedModel, Failure> {
@@ -130,11 +132,12 @@ impl ModelOptions {
         // Until the model is loaded: its files decide what that takes, and the user what follows.
         let limit = device.is_cpu().then(|| MemoryLimit::set(reading_memory(source.bytes(), 0))).transpose();
         let _limit = limit.map_err(FileError::at("used", source.path()))?;
-        let model = Arc::new(Model::open_in(
-            &source,
-            &device,
-            PrecisionRequest { base: base_precision, compute: self.compute },
-        )?);
+        let mut model =
+            Model::open_in(&source, &device, PrecisionRequest { base: base_precision, compute: self.compute })?;
+        if let Some(template) = run.map(adapter_template).transpose()?.flatten() {
+            model.set_template(&template)?;
+        }
+        let model = Arc::new(model);
         terminal.detail(format!("model {base}, {} weights", model.configuration.family));
         let adapter = adapter.filter(|_| !self.base);
         let mut policy = Policy::open(Arc::clone(&model), adapter.as_deref(), PolicySettings::default())?;

@@ -122,7 +122,8 @@ fn configuration(policy: &Policy, dtype: DType) -> Result<Value> {
 }
 
 /// Adds tokenizer, chat template and generation settings to the folder `out`: copies of those files in [`COMPANIONS`]
-/// that the model's folder has; or, for a GGUF file or a model made from parts, newly written ones.
+/// that the model's folder has, with a template of its own in place of the folder's; or, for a GGUF file or a model
+/// made from parts, newly written ones.
 fn add_companions(model: &Model, out: &Path) -> Result<()> {
     let Some(folder) = model.folder() else { return write_companions(model, out) };
     for name in COMPANIONS {
@@ -131,15 +132,21 @@ fn add_companions(model: &Model, out: &Path) -> Result<()> {
             files::write(&out.join(name), files::read(&from).map_err(|source| Error::file(&from, source))?)?;
         }
     }
-    Ok(())
+    if model.has_other_template { write_chat(model, out) } else { Ok(()) }
 }
 
-/// Writes the files of a model's tokenizer, `chat_template.jinja`, and the end tokens as `generation_config.json`;
-/// leaves out each that the model does not have.
+/// Writes the files of a model's tokenizer, its chat template and its end tokens; leaves out each that the model does
+/// not have.
 fn write_companions(model: &Model, out: &Path) -> Result<()> {
     if let Some(tokenizer) = &model.tokenizer {
         tokenizer.write(out)?;
     }
+    write_chat(model, out)
+}
+
+/// Writes the chat template as `chat_template.jinja` and the end tokens as `generation_config.json`; leaves out each
+/// that the model does not have.
+fn write_chat(model: &Model, out: &Path) -> Result<()> {
     if let Some(template) = &model.template {
         files::write(&out.join("chat_template.jinja"), template.source())?;
     }

@@ -18,7 +18,7 @@ use crate::error::{Error, Result};
 use crate::families::{TensorFacts, weight_shapes};
 use crate::files;
 use crate::source::Source;
-use crate::tokenizer::Tokenizer;
+use crate::tokenizer::{TURN_ENDS, Tokenizer};
 use crate::watchdog::Work;
 use crate::weights::Weights;
 use crate::weights::gguf::{Header, Metadata};
@@ -32,8 +32,10 @@ pub struct Model {
     pub weights: Weights,
     /// Its tokenizer, if its files have one.
     pub tokenizer: Option<Tokenizer>,
-    /// Its chat template, if its files have one.
+    /// Its chat template, if its files have one or [`set_template`](Self::set_template) gave it one.
     pub template: Option<ChatTemplate>,
+    /// Whether the template is not that of the model's files.
+    pub has_other_template: bool,
     /// The path or hub name by which the user gave the model.
     pub name: String,
     source: Option<Source>,
@@ -83,8 +85,10 @@ impl Model {
     /// A model from its parts, without tokenizer, template and source files.
     #[must_use]
     pub fn from_parts(name: &str, configuration: Configuration, weights: Weights) -> Self {
-        let (tokenizer, template, source, residual_scale) = (None, None, None, OnceLock::new());
-        Self { configuration, weights, tokenizer, template, name: name.into(), source, residual_scale }
+        let (tokenizer, template, has_other_template) = (None, None, false);
+        let (source, residual_scale) = (None, OnceLock::new());
+        let name = name.into();
+        Self { configuration, weights, tokenizer, template, has_other_template, name, source, residual_scale }
     }
 
     /// The files that the model was opened from, or that a random model took its shape from; `None` for a model made
@@ -154,6 +158,33 @@ impl Model {
                 .with_hint("use the instruct version of the model; `tunebox generate` continues a text")
                 .into()
         })
+    }
+
+    /// Gives the model the chat template with this source, in place of that of its files. What the model then writes
+    /// (an adapter, a merged model, an export) holds it. Tokens by which the template ends a turn also end a
+    /// completion.
+    ///
+    /// # Errors
+    /// A model without a tokenizer, a template that cannot be compiled, and one that ends a turn by the spelling of a
+    /// token that the model does not have.
+    pub fn set_template(&mut self, source: &str) -> Result<()> {
+        let tokenizer = self.tokenizer()?;
+        let template = ChatTemplate::parse(source, tokenizer)?;
+        let ends: Vec<&str> = TURN_ENDS.into_iter().filter(|end| source.contains(end)).collect();
+        let found: Vec<u32> = ends.iter().filter_map(|end| tokenizer.id(end)).collect();
+        if let (Some(end), true) = (ends.first(), found.is_empty()) {
+            let what = format!("the chat template ends a turn with `{end}`, which is no token of `{}`", self.name);
+            let hint = "take a template whose tokens the model has, or an instruct model";
+            return Err(Explanation::new("model", what).with_why("no answer would end").with_hint(hint).into());
+        }
+        let known = &mut self.configuration.eos;
+        found.into_iter().for_each(|id| {
+            if !known.contains(&id) {
+                known.push(id)
+            }
+        });
+        (self.template, self.has_other_template) = (Some(template), true);
+        Ok(())
     }
 
     /// Sets the model's source, which is a folder, and reads tokenizer and chat template from there, if it has a

@@ -18,6 +18,8 @@ use crate::plan::PlannedRun;
 use tunebox_foundation::files;
 
 const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
+/// Written beside an adapter or a model whose template is not that of the base model's files.
+const TEMPLATE_FILE: &str = "chat_template.jinja";
 const MODEL_FILES: [&str; 2] = ["model.safetensors", "config.json"];
 
 /// Decides the kind of artifact of a run. Training of all weights gives the whole model. So do edits, unless an adapter
@@ -67,6 +69,9 @@ pub(crate) fn write(
         }
         ArtifactKind::Directions | ArtifactKind::Nothing => Vec::new(),
     };
+    names.extend(
+        [TEMPLATE_FILE].into_iter().filter(|name| policy.model().has_other_template && folder.join(name).is_file()),
+    );
     names.extend(write_directions(plan, train_state, folder)?);
     names.extend(extra_parameters::write(train_state, folder)?);
     files::write(&folder.join(card::FILE), card::card_text(plan, kind, &metrics.read_rows()?, outcome).as_bytes())?;

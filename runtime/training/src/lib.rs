@@ -46,7 +46,7 @@ pub use lock::write::Written;
 pub use lock::{base_precision, is_run};
 pub use observer::{Answered, Event, Observer, Sample, StepEvent, Version};
 pub use outcome::Outcome;
-pub use plan::{NativeMethod, Plan, PlanSummary, PlannedRun, plan};
+pub use plan::{NativeMethod, Plan, PlanSummary, PlannedRun, adapter_template, plan, read_template};
 pub use ranks::{Connection, Traffic};
 pub use report::{
     ComparedRun, Difference, FILE as REPORT_FILE, MetricSummary, RunComparison, compare_runs, write_report,

@@ -15,7 +15,7 @@ use tunebox_package::Reference;
 use tunebox_training::data::{
     Bar, FieldMap, Preview, Reading, Sample, Shape, ShownToken, check_fields, find_files, preview,
 };
-use tunebox_training::{data_files, find_model, model_files, package_files};
+use tunebox_training::{data_files, find_model, model_files, package_files, read_template};
 
 use crate::access::Access;
 use crate::arguments::{Global, one_of};
@@ -39,6 +39,9 @@ pub(crate) struct Data {
     /// Model whose tokenizer and chat template are used: a folder, a `.gguf` file or a hub name
     #[arg(long)]
     model: Option<String>,
+    /// Chat template in place of the model's own: `chatml`, `gemma` or `llama3`, or a Jinja file
+    #[arg(long, value_name = "NAME|FILE", requires = "model")]
+    chat_template: Option<String>,
     /// Method that is to learn from the data, which says how records are read [default: the fields decide]
     #[arg(long)]
     method: Option<String>,
@@ -69,6 +72,7 @@ impl Data {
     /// Fetches the model and data that are of a hub, and returns the files that the command reads.
     pub(super) fn prepare(&self, global: &Global) -> Result<Option<Access>, Failure> {
         let mut read = self.files.clone();
+        read.extend(self.chat_template.iter().map(PathBuf::from));
         read.extend(self.find_files(global)?.iter().flat_map(|file| data_files(file)));
         if let Some(name) = self.model.as_ref().filter(|name| global.supervised || !Path::new(name).exists()) {
             read.extend(model_files(find_model(name, None, global.offline)?.path()));
@@ -86,7 +90,10 @@ impl Data {
             return Err(Failure::new(problem.with_location("`--map`"), Exit::Usage));
         }
         let source = self.model.as_ref().map(|name| find_model(name, None, global.offline)).transpose()?;
-        let model = source.map(|source| Model::inspect(&source, &Device::Cpu)).transpose()?;
+        let mut model = source.map(|source| Model::inspect(&source, &Device::Cpu)).transpose()?;
+        if let (Some(model), Some(written)) = (&mut model, &self.chat_template) {
+            model.set_template(&read_template(written, Path::new(written))?)?;
+        }
         let reading = Reading { map, ..Reading::new(self.shapes()?, self.max_length as usize) };
         let shown = preview(&self.find_files(global)?, &reading, model.as_ref(), self.answers, self.validation)?;
         terminal.event(json!({ "event": "data", "data": shown }));

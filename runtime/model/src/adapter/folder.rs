@@ -52,8 +52,9 @@ impl Adapter {
         Ok(adapter)
     }
 
-    /// Writes the adapter's weights file and, unless the kind is full, its `adapter_config.json` into a folder, which
-    /// is created if needed; replaces files of these names. Values are `f32`. An adapter that began with a part of the
+    /// Writes the adapter's weights file and, unless the kind is full, its `adapter_config.json`, with a chat template
+    /// that is not of the model's files beside it, into a folder, which is created if needed; replaces files of these
+    /// names. Values are `f32`. An adapter that began with a part of the
     /// frozen weights is written with twice its rank, as one for these weights. The settings name the base by the path
     /// or hub name by which the user gave the model.
     ///
@@ -80,6 +81,9 @@ impl Adapter {
         files::write_tensors(&values_path(self.settings.kind, folder), &list, None, value)?;
         if self.settings.kind == AdapterKind::Full {
             return Ok(());
+        }
+        if let Some(template) = model.template.as_ref().filter(|_| model.has_other_template) {
+            files::write(&folder.join("chat_template.jinja"), template.source())?;
         }
         files::write(&folder.join(SETTINGS), peft::write(self, base))
     }

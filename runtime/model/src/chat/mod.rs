@@ -3,6 +3,7 @@
 //!
 //! `continuation` encodes the next turn of a chat. The crate `training` reads the records from files.
 
+mod builtin;
 mod calls;
 mod continuation;
 mod error;
@@ -17,6 +18,7 @@ mod template;
 #[cfg(test)]
 mod tests;
 
+pub use builtin::{builtin_template, builtin_templates};
 pub use continuation::Continuation;
 pub use message::{Conversation, LEARNED_FLAGS, Message};
 pub use records::{

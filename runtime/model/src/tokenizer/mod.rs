@@ -27,6 +27,7 @@ pub use stream::StreamDecoder;
 pub(crate) use folder::{object, read_optional};
 use growth::{MAX_BYTES, Steps};
 use special::Specials;
+pub(crate) use special::TURN_ENDS;
 use tokenizers::utils::truncation::{TruncationParams, truncate_encodings};
 use tokenizers::{Encoding, PostProcessor};
 use tunebox_foundation::panics::catch_panic;

@@ -8,7 +8,7 @@ pub(super) const ROLES: [&str; 7] =
 
 /// Spellings of tokens that end a text or a turn in published models. They count only if the vocabulary marks them as
 /// special, and for a folder only if its `generation_config.json` lists no end tokens.
-pub(super) const TURN_ENDS: [&str; 12] = [
+pub(crate) const TURN_ENDS: [&str; 12] = [
     "<|im_end|>",
     "<|eot_id|>",
     "<|eom_id|>",

@@ -8,7 +8,7 @@ use serde_json::Value;
 use crate::configuration::ENDLESS;
 
 /// Settings that do not affect the bits of a run, by dotted name; a name that ends in `.` stands for a whole table.
-const SETTINGS_WITHOUT_EFFECT: [&str; 16] = [
+const SETTINGS_WITHOUT_EFFECT: [&str; 17] = [
     "run.",
     "limits.",
     // The location of a component; its content is compared by digest.
@@ -16,6 +16,8 @@ const SETTINGS_WITHOUT_EFFECT: [&str; 16] = [
     "environment.use",
     "model.path",
     "model.adapter",
+    // It shows in the tokens of the data.
+    "model.chat-template",
     "model.revision",
     "data.path",
     "data.validation",

@@ -55,6 +55,7 @@ impl RunSettings {
         for (number, one) in file.data.files.iter_mut().enumerate() {
             make_absolute(&format!("data.files.{number}"), one.path_mut());
         }
+        file.model.chat_template.iter_mut().for_each(|written| make_absolute("model.chat-template", written));
         file.model.adapter.iter_mut().for_each(|written| make_absolute("model.adapter", written));
         for (number, teacher) in file.teacher.iter_mut().enumerate() {
             make_absolute(&format!("teacher.{number}.path"), &mut teacher.path);

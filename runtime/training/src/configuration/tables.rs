@@ -90,6 +90,10 @@ pub struct ModelTable {
     /// Revision to fetch for a hub name: a branch, tag or commit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub revision: Option<String>,
+    /// Chat template for a model without one, or in place of its own: `chatml`, `gemma` or `llama3`, or a Jinja file.
+    /// What the run writes holds it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub chat_template: Option<String>,
 }
 
 /// Source of weights that are not in the model's files.

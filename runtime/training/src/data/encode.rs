@@ -253,7 +253,10 @@ impl Encoder<'_> {
     fn chat_template(&self) -> Result<&ChatTemplate, Fault> {
         self.template.ok_or_else(|| {
             Explanation::new("data", "the record has messages and the model has no chat template")
-                .with_hint("write `prompt` and `completion` as text, or take an instruct model")
+                .with_hint(
+                    "name one by `model.chat-template`, take an instruct model, or write `prompt` and `completion` as \
+                     text",
+                )
                 .into()
         })
     }

@@ -106,24 +106,8 @@ pub fn preview(
     };
     let length = reading.length.min(model.configuration.max_positions.max(2));
     let tokenizer = model.tokenizer()?;
-    let encoder = Encoder { tokenizer, template: model.template.as_ref(), answers };
-    // The histogram shows the lengths before the cut.
-    let whole = Reading { skip_bad: true, length: usize::MAX, ..reading.clone() };
-    let mut data = Dataset::read(&files, &whole, Some(&encoder))?;
-    let longest = |example: &Example| example.sides.iter().map(|side| side.ids.len()).max().unwrap_or(0);
-    let lengths = count_lengths(&data.examples.iter().map(longest).collect::<Vec<_>>());
-    let report = &mut data.report;
-    report.length = length;
-    data.examples.retain_mut(|example| {
-        let cut = example.truncate(length);
-        report.truncated += usize::from(cut == Some(true));
-        if cut.is_none() {
-            report.dropped.push(example.line);
-        }
-        cut.is_some()
-    });
-    report.tokens = data.examples.iter().map(Example::tokens).sum();
-    report.targets = data.examples.iter().map(Example::targets).sum();
+    let data = read(length, Some(&Encoder { tokenizer, template: model.template.as_ref(), answers }))?;
+    let lengths = count_lengths(&data.whole_lengths);
     let sides = data.shape.sides();
     let unit = if data.report.files.first().is_some_and(|file| file.by_rows) { "row" } else { "line" };
     let samples = data.examples.iter().take(SAMPLES).map(|example| show_example(tokenizer, sides, example, unit));

@@ -25,6 +25,7 @@ mod problems;
 mod reward;
 mod schedule;
 mod teachers;
+mod template;
 pub(crate) mod trust;
 pub(crate) mod verifier;
 
@@ -46,6 +47,8 @@ pub(crate) use problems::setting_problems;
 pub use reward::PlannedReward;
 pub(crate) use reward::{find_reward, open_reward_models, reward_folders, reward_sources};
 pub(crate) use teachers::{find_teacher, teacher_digests};
+pub(crate) use template::template_file;
+pub use template::{adapter_template, read_template};
 pub use trust::{Ask, admit_packages, admit_run_file, open_package};
 pub(crate) use verifier::load_verifiers;
 pub use verifier::{PlannedComponent, PlannedJudge, PlannedVerifier};

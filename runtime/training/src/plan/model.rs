@@ -16,14 +16,15 @@ use super::data::fetch_data;
 use super::method::PlannedMethod;
 use super::reward::fetch_reward_models;
 use super::teachers::fetch_teachers;
+use super::template::find_template;
 use crate::configuration::{Initialize, RunSettings, Underline, meant_choice_hint};
 use crate::error::Error;
 use crate::runs::find_model;
 use crate::{extra_parameters, lock, sample};
 
 /// Fetches the run's model, teachers, reward models and data from the hub, where files of them are not present. Skips a
-/// model that is given by an existing path, and the run's model with `model.initialize`. Returns whether at least one of
-/// them is of the hub, fetched now or before.
+/// model that is given by an existing path, and the run's model with `model.initialize`. Returns whether at least one
+/// of them is of the hub, fetched now or before.
 ///
 /// # Errors
 /// A model or data that is not on the hub, or cannot be fetched, as when the run is offline and files are missing.
@@ -48,8 +49,8 @@ fn open_device(settings: &RunSettings) -> Result<Device, Error> {
 
 /// Opens the model of a run on the run's device, in the requested number format; with `model.initialize = "random"`,
 /// takes random weights drawn from `train.seed`. `clock` is the time that the model's chat template reads, in seconds
-/// since 1970. The second value is the digest of the weight files, or of the configuration for a random model. In a
-/// replay the model gets the recorded name.
+/// since 1970; it is that of [`find_template`], if there is one. The second value is the digest of the weight files, or
+/// of the configuration for a random model. In a replay the model gets the recorded name.
 pub(super) fn open_with_digest(settings: &RunSettings, clock: i64) -> Result<(Arc<Model>, String), Error> {
     let (table, device) = (&settings.file.model, &open_device(settings)?);
     let requested = requested_precision(settings)?;
@@ -65,6 +66,9 @@ pub(super) fn open_with_digest(settings: &RunSettings, clock: i64) -> Result<(Ar
     };
     if let Some(replay) = &settings.replay {
         model.name.clone_from(&replay.model);
+    }
+    if let Some(source) = find_template(settings)? {
+        model.set_template(&source).map_err(|error| settings.with_location("model.chat-template", error))?;
     }
     model.template = model.template.map(|template| template.with_clock(clock));
     Ok((Arc::new(model), digest))
@@ -95,8 +99,8 @@ fn configuration_digest(folder: &Path) -> Result<String, Error> {
     Ok(sha256(files::read_text(&folder.join("config.json"))?.as_bytes()))
 }
 
-/// The digest of a model's weight files and, if a method saved extra parameters beside them, of these too: a run begins with
-/// them.
+/// The digest of a model's weight files and, if a method saved extra parameters beside them, of these too: a run begins
+/// with them.
 fn model_digest(source: &Source) -> Result<String, Error> {
     let digest = source.digest()?;
     let Some(extra) = extra_parameters::find(source.path()) else { return Ok(digest) };

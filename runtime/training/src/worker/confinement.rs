@@ -15,7 +15,8 @@ use crate::configuration::RunSettings;
 use crate::cost::counter_files;
 use crate::data::InputFile;
 use crate::plan::{
-    PlannedRun, data_paths, find_source, find_teacher, reward_folders, reward_sources, training_files, validation_files,
+    PlannedRun, data_paths, find_source, find_teacher, reward_folders, reward_sources, template_file, training_files,
+    validation_files,
 };
 
 /// Denies this process what a run does not need: files other than those of [`list_read_files`] and the folder for runs,
@@ -94,6 +95,7 @@ pub fn list_read_files(settings: &RunSettings) -> Vec<PathBuf> {
     let file = &settings.file;
     let mut read = vec![settings.path("model.path", &file.model.path)];
     read.extend(data_paths(settings).into_iter().map(|(_, path)| path));
+    read.extend(template_file(settings));
     let files =
         [training_files(settings).unwrap_or_default(), validation_files(settings).ok().flatten().unwrap_or_default()];
     read.extend(files.concat().iter().flat_map(|file| data_files(&file.path)));

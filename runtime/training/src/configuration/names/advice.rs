@@ -59,8 +59,8 @@ pub(super) const ADVICE: &[(&str, &[&str])] = &[
     ("`tunebox export RUN --to gguf` (or `hf`, `ollama`, `mlx`) writes the result", &["export-*", "merge-lora"]),
     ("no code of a model's folder is ever executed", &["trust-remote-code"]),
     (
-        "messages are written by the chat template of the model's files: edit its `chat_template.jinja` for another",
-        &["chat-template*", "template", "tool-format", "default-system", "jinja-template"],
+        "messages are written by the chat template of the model's files, or that of `model.chat-template`",
+        &["tool-format", "default-system"],
     ),
     (
         "variables of the chat template are the field `chat_template_kwargs` of a record",

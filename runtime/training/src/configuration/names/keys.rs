@@ -8,6 +8,7 @@ pub(super) const SYNONYMS: &[(&str, &[&str])] = &[
     ("model.adapter", &["adapter-path", "adapter-name-or-path", "lora-model-dir", "resume-adapter-file"]),
     ("model.precision", &["load-in-4-bit", "quantization", "quantization-bit", "bnb-4bit-quant-type"]),
     ("model.revision", &["model-revision", "revision-of-model"]),
+    ("model.chat-template", &["template", "chat-template-path", "chat-template-jinja", "jinja-template"]),
     ("data.files", &["interleave-probs", "mix-strategy", "dataset-mixer", "dataset-weights"]),
     (
         "data.path",
