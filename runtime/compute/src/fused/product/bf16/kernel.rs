@@ -34,9 +34,9 @@ pub(super) struct Rows<'a> {
     pub(super) count: usize,
 }
 
-/// Where the products of a block go: the numbers of `tile`, which has at most as many rows and columns as the block, are
-/// overwritten by `factor` times the products, or these are added to them if `accumulate`. Products outside the tile are
-/// dropped.
+/// Where the products of a block go: the numbers of `tile`, which has at most as many rows and columns as the block,
+/// are overwritten by `factor` times the products, or these are added to them if `accumulate`. Products outside the
+/// tile are dropped.
 pub(super) struct Target<'a> {
     pub(super) tile: Tile<'a>,
     pub(super) accumulate: bool,
@@ -93,8 +93,8 @@ impl Kernel {
         }
     }
 
-    /// The numbers of rows that a block can have, the largest first, in a product of `columns` columns. Vectors keep the
-    /// sums of 28 · 16 or 14 · 32 numbers in 28 of their 32 registers.
+    /// The numbers of rows that a block can have, the largest first, in a product of `columns` columns. Vectors keep
+    /// the sums of 28 · 16 or 14 · 32 numbers in 28 of their 32 registers.
     fn heights(self, columns: usize) -> &'static [usize] {
         match self {
             Self::Tiles => &[MOST_ROWS],
@@ -229,9 +229,9 @@ unsafe fn multiply_by_vectors<const ROWS: usize, const VECTORS: usize>(
     }
 }
 
-/// Overwrites the first rows of `sums`, as many as `rows` has, by the products of these rows with a panel, `pairs` pairs
-/// of numbers deep, in f32 instructions: for each pair adds the product of the second number, then that of the first.
-/// Panics if a row is too short.
+/// Overwrites the first rows of `sums`, as many as `rows` has, by the products of these rows with a panel, `pairs`
+/// pairs of numbers deep, in f32 instructions: for each pair adds the product of the second number, then that of the
+/// first. Panics if a row is too short.
 #[inline(always)]
 pub(super) fn portable(rows: Rows<'_>, panel: &[u32], pairs: usize, sums: &mut Sums) {
     for (row, sums) in sums[..rows.count].iter_mut().enumerate() {
