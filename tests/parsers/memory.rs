@@ -11,9 +11,12 @@ use crate::support::workspace::errors;
 #[test]
 fn texts_too_long_for_the_memory_that_encoding_takes_are_refused_before_it() {
     let place = Stranger::new();
-    let line = json!({ "text": "a ".repeat(5_000_000) }).to_string();
-    std::fs::write(place.0.path("answers.jsonl"), line).unwrap();
-    for told in place.refuse(&["check run.toml", "train run.toml", "score model --file answers.jsonl"]) {
+    let content = "a ".repeat(5_000_000);
+    let messages = json!([{ "role": "user", "content": "Hi" }, { "role": "assistant", "content": content }]);
+    let write = |file: &str, record: Value| std::fs::write(place.0.path(file), record.to_string()).unwrap();
+    write("answers.jsonl", json!({ "messages": messages }));
+    write("texts.jsonl", json!({ "text": content }));
+    for told in place.refuse(&["check run.toml", "train run.toml", "score model --file texts.jsonl"]) {
         assert!(told.contains(" bytes; at most 4194304 are encoded"), "{told}");
     }
     for told in place.refuse(&[&format!("score model --text {}", "a".repeat(60_000))]) {
@@ -75,6 +78,17 @@ fn peak_of(mut command: Child) -> u64 {
         std::thread::sleep(Duration::from_millis(5));
     }
     most
+}
+
+#[test]
+fn long_training_texts_are_encoded_in_parts_that_fit_into_memory() {
+    // 10 MB: encoded at once they take 3 GB.
+    let (place, long) = (Stranger::new(), "a ".repeat(5_000_000));
+    for record in [json!({ "text": long }), json!({ "prompt": "Hi", "completion": long })] {
+        std::fs::write(place.0.path("answers.jsonl"), record.to_string()).unwrap();
+        let peak = peak_of(place.command("check run.toml").spawn().unwrap());
+        assert!((50 << 20..800 << 20).contains(&peak), "{peak} bytes");
+    }
 }
 
 #[test]
