@@ -66,14 +66,23 @@ fn is_key_or_table_of(given: &str, key: &str) -> bool {
     key.split('.').collect::<Vec<_>>().starts_with(&given)
 }
 
+/// Returns what was typed for a key that takes a number or a text as a TOML value: a number, also if it is written as
+/// `.1`, else a quoted text.
+pub(crate) fn number_or_text(typed: &str) -> String {
+    let number = typed.parse().map(toml::Value::Integer).or_else(|_| typed.parse().map(toml::Value::Float));
+    number.unwrap_or_else(|_| toml::Value::from(typed)).to_string()
+}
+
 impl KeyFlag {
     /// Returns the `KEY=VALUE` override for a value as typed, which is not checked here. If the key takes text, the
     /// value becomes a quoted TOML string, but a number for a key that takes either.
     fn assignment(&self, value: &str) -> String {
         let schema = key_schema(self.key);
-        let is_either = schema["anyOf"].is_array() && value.parse::<f64>().is_err();
-        let is_text = schema["type"] == "string" || is_either;
-        let value = if is_text { toml::Value::String(value.to_owned()).to_string() } else { value.to_owned() };
+        let value = match &schema["type"] {
+            _ if schema["anyOf"].is_array() => number_or_text(value),
+            kind if kind == "string" => toml::Value::from(value).to_string(),
+            _ => value.to_owned(),
+        };
         format!("{}={value}", self.key)
     }
 
@@ -145,7 +154,7 @@ mod tests {
         let given = flags("--steps 5 --lr 1e-4 --out my runs".replace("my runs", "a.b").as_str());
         let overrides = given.overrides(&["train.clip=2".to_owned()]).unwrap();
         assert_eq!(overrides, ["train.steps=5", "train.rate=1e-4", "run.folder=\"a.b\"", "train.clip=2"]);
-        for (value, wanted) in [("0.1", "0.1"), ("200", "200"), ("held.csv", "\"held.csv\"")] {
+        for (value, wanted) in [("0.1", "0.1"), (".1", "0.1"), ("200", "200"), ("held.csv", "\"held.csv\"")] {
             let given = flags(&format!("--validation {value}")).overrides(&[]).unwrap();
             assert_eq!(given, [format!("data.validation={wanted}")]);
         }

@@ -5,6 +5,7 @@
 mod family;
 mod gemma;
 mod gguf;
+mod gguf_keys;
 mod glm4;
 mod granite;
 mod hugging_face;
@@ -18,13 +19,13 @@ mod unread;
 
 use std::path::Path;
 
+use candle_core::quantized::gguf_file::Value as GgufValue;
 use serde_json::Value;
 use tunebox_foundation::explain::Explanation;
 
 pub use gguf::TensorFacts;
 pub use names::weight_shapes;
 pub(crate) use names::{EMBEDDING, HEAD, aliases, base_name, gguf_name};
-pub(crate) use olmo::PERIOD as OLMO3_PERIOD;
 
 use crate::configuration::Configuration;
 use crate::error::{Error, Result};
@@ -173,6 +174,16 @@ fn family_of(configuration: &Configuration) -> &'static Family {
 /// configuration's family, in Hugging Face's half a head apart.
 pub(crate) fn has_gguf_pairs(configuration: &Configuration) -> bool {
     family_of(configuration).gguf_pairs
+}
+
+/// The keys that only the configuration's family has in GGUF metadata, without the architecture before them. The error
+/// says why no GGUF file is written: metadata is not written for the family, or llama.cpp cannot run the model.
+pub(crate) fn gguf_keys(configuration: &Configuration) -> std::result::Result<Vec<(&'static str, GgufValue)>, String> {
+    let Some(write) = family_of(configuration).to_gguf else {
+        let written: Vec<&str> = FAMILIES.iter().filter(|one| one.to_gguf.is_some()).map(|one| one.name).collect();
+        return Err(format!("the metadata of a GGUF file is written for {} only", written.join(", ")));
+    };
+    write(configuration).map_err(str::to_owned)
 }
 
 /// The `general.architecture` of GGUF files of a configuration's family.

@@ -9,6 +9,7 @@ use tunebox_compute::{DType, Tensor};
 use tunebox_foundation::files::create_folder;
 
 use crate::adapter::{Adapter, Module, ModuleFactors};
+use crate::chat::TEMPLATE_FILE;
 use crate::configuration::Configuration;
 use crate::decoder::linear::squared_norms;
 use crate::edit::Edits;
@@ -144,11 +145,11 @@ fn write_companions(model: &Model, out: &Path) -> Result<()> {
     write_chat(model, out)
 }
 
-/// Writes the chat template as `chat_template.jinja` and the end tokens as `generation_config.json`; leaves out each
+/// Writes the chat template as [`TEMPLATE_FILE`] and the end tokens as `generation_config.json`; leaves out each
 /// that the model does not have.
 fn write_chat(model: &Model, out: &Path) -> Result<()> {
     if let Some(template) = &model.template {
-        files::write(&out.join("chat_template.jinja"), template.source())?;
+        files::write(&out.join(TEMPLATE_FILE), template.source())?;
     }
     if model.configuration.eos.is_empty() {
         return Ok(());

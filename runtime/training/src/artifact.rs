@@ -4,6 +4,7 @@
 use std::path::Path;
 
 use tunebox_compute::DType;
+use tunebox_model::chat::TEMPLATE_FILE;
 use tunebox_model::merge::merge;
 
 use crate::card::{self, ArtifactKind};
@@ -18,8 +19,6 @@ use crate::plan::PlannedRun;
 use tunebox_foundation::files;
 
 const ADAPTER_FILES: [&str; 2] = ["adapter_model.safetensors", "adapter_config.json"];
-/// Written beside an adapter or a model whose template is not that of the base model's files.
-const TEMPLATE_FILE: &str = "chat_template.jinja";
 const MODEL_FILES: [&str; 2] = ["model.safetensors", "config.json"];
 
 /// Decides the kind of artifact of a run. Training of all weights gives the whole model. So do edits, unless an adapter

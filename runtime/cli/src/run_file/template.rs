@@ -5,6 +5,7 @@ use tunebox_package::{Manifest, Setting};
 use tunebox_training::plan::trains;
 
 use super::{Key, Table, tables};
+use crate::key_flags::number_or_text;
 use crate::package::describe::{has_import, named_grants};
 use crate::terminal::wrap;
 
@@ -88,10 +89,8 @@ impl NewRunFile<'_> {
         match heading {
             "[model]" => line("path", self.model),
             "[data]" => {
-                let validation = self.validation.as_ref().map(|value| match value.parse::<f64>() {
-                    Ok(_) => format!("validation = {value}\n"),
-                    Err(_) => line("validation", value),
-                });
+                let validation =
+                    self.validation.as_ref().map(|typed| format!("validation = {}\n", number_or_text(typed)));
                 line("path", self.data) + &validation.unwrap_or_default()
             }
             "[method]" => {

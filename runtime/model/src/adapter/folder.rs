@@ -11,6 +11,7 @@ use tunebox_foundation::files::create_folder;
 use super::settings::{AdapterKind, AdapterSettings};
 use super::{Adapter, InitialFactors, create, mlx, peft};
 use crate::Model;
+use crate::chat::TEMPLATE_FILE;
 use crate::error::{Error, Result};
 use crate::families::{EMBEDDING, HEAD};
 use crate::files::{self, TensorSpec};
@@ -83,7 +84,7 @@ impl Adapter {
             return Ok(());
         }
         if let Some(template) = model.template.as_ref().filter(|_| model.has_other_template) {
-            files::write(&folder.join("chat_template.jinja"), template.source())?;
+            files::write(&folder.join(TEMPLATE_FILE), template.source())?;
         }
         files::write(&folder.join(SETTINGS), peft::write(self, base))
     }

@@ -25,4 +25,4 @@ pub use records::{
     Answers, Encoded, Example, encode_conversation, encode_preference, encode_prompt, encode_prompt_completion,
     encode_text,
 };
-pub use template::ChatTemplate;
+pub use template::{ChatTemplate, TEMPLATE_FILE};

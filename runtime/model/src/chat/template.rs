@@ -27,6 +27,9 @@ use crate::tokenizer::{Tokenizer, object, read_optional};
 use crate::watchdog::{OVERHEAD, Work};
 use crate::weights::gguf::Metadata;
 
+/// The file of a chat template in the folder of a model or an adapter.
+pub const TEMPLATE_FILE: &str = "chat_template.jinja";
+
 /// Steps that one rendering may take; a conversation of a thousand turns needs about a tenth.
 const ALLOWANCE: u64 = 10_000_000;
 /// How deep blocks and macros may nest.
@@ -73,7 +76,7 @@ impl ChatTemplate {
     /// When a file cannot be read, or [`ChatTemplate::parse`] fails.
     pub fn from_folder(folder: &Path, tokenizer: &Tokenizer) -> Result<Option<Self>> {
         let mut sources = sources_by_name(object(&folder.join("tokenizer_config.json"))?.get("chat_template"));
-        if let Some(source) = read_optional(&folder.join("chat_template.jinja"))? {
+        if let Some(source) = read_optional(&folder.join(TEMPLATE_FILE))? {
             sources.insert("default".into(), source);
         }
         if let Some(source) = read_optional(&folder.join("additional_chat_templates/tool_use.jinja"))? {

@@ -9,9 +9,9 @@ use tunebox_foundation::explain::Explanation;
 
 use super::quantization::Quantization;
 use crate::Model;
-use crate::configuration::{Configuration, LayerKind, RopeScaling, RopeSetting};
+use crate::configuration::{Configuration, RopeScaling, RopeSetting};
 use crate::error::{Error, Result};
-use crate::families::{OLMO3_PERIOD, gguf_architecture};
+use crate::families::{gguf_architecture, gguf_keys};
 use crate::weights::gguf::write::TypedMetadata;
 
 /// The key of the architecture, which other keys begin with.
@@ -21,10 +21,6 @@ const ARCHITECTURE: &str = "general.architecture";
 const REPLACED: [&str; 3] = ["general.alignment", "general.file_type", "general.quantization_version"];
 /// Beginnings of such keys.
 const DROPPED: [&str; 2] = ["quantize.", "split."];
-
-/// The families for which metadata is written. llama.cpp needs more keys, or another kind of tokenizer, for the others.
-const FAMILIES: [&str; 10] =
-    ["llama", "mixtral", "qwen2", "qwen3", "qwen3_moe", "olmoe", "olmo2", "olmo3", "granite", "glm4"];
 
 /// The metadata of the GGUF file `path`, with the number format of the new file. Sorted by key, so that equal models
 /// are equal bytes.
@@ -44,18 +40,17 @@ pub(super) fn of_file(path: &Path, quantization: Quantization) -> Result<TypedMe
 /// The metadata of a model from a folder: architecture, sizes, rotation, tokenizer and chat template.
 ///
 /// # Errors
-/// When the family is none of [`FAMILIES`], the model has a part that the family has no key for, or its tokenizer is
-/// none that GGUF metadata is written for.
+/// When no metadata is written for the family or the tokenizer, or the model has a part that the family has no key for.
 pub(super) fn of_model(model: &Model, quantization: Quantization) -> Result<TypedMetadata> {
     let configuration = &model.configuration;
-    check(model)?;
+    let of_family = gguf_keys(configuration).map_err(|why| refusal(model, why))?;
     let text = |key: &str, text: &str| (key.to_owned(), Value::String(text.to_owned()));
     let architecture = gguf_architecture(configuration);
     let name = Path::new(&model.name).file_name().unwrap_or_default().to_string_lossy();
     let mut metadata =
         vec![text(ARCHITECTURE, architecture), text("general.type", "model"), text("general.name", &name)];
     metadata.extend(number_format(quantization));
-    let own = sizes(configuration)?.into_iter().chain(rotation(configuration)?);
+    let own = sizes(configuration)?.into_iter().chain(of_family).chain(rotation(configuration)?);
     metadata.extend(own.map(|(key, value)| (format!("{architecture}.{key}"), value)));
     metadata.extend(model.tokenizer()?.to_gguf(configuration)?);
     metadata.extend(model.template.iter().map(|template| text("tokenizer.chat_template", template.source())));
@@ -83,56 +78,6 @@ fn number_format(quantization: Quantization) -> [(String, Value); 2] {
     ]
 }
 
-/// Fails if the keys of the family cannot say everything about the model: the family is none of [`FAMILIES`], or
-/// llama.cpp has other windows or rotations for it ([`refuse_layers`]), normalizes the weights of its experts
-/// otherwise, or needs an output head that the model does not have.
-fn check(model: &Model) -> Result<()> {
-    let configuration = &model.configuration;
-    let family = configuration.family.as_str();
-    let why = if !FAMILIES.contains(&family) {
-        format!("the metadata of a GGUF file is written for {} only", FAMILIES.join(", "))
-    } else if let Some(why) = refuse_layers(configuration) {
-        why.into()
-    } else if configuration.experts.is_some_and(|experts| experts.normalized != (family != "olmoe")) {
-        "llama.cpp normalizes the weights of this family's experts otherwise than `norm_topk_prob` says".into()
-    } else if matches!(family, "olmo2" | "olmo3") && configuration.tied {
-        "llama.cpp needs an output head apart from the embedding in this family".into()
-    } else {
-        return Ok(());
-    };
-    Err(refusal(model, why))
-}
-
-/// Says why llama.cpp cannot run the windows and rotations of the model's layers: one has an attention window shorter
-/// than the context, they have several rotations, or one has none; or they are not those of OLMo 3. `None` if it can.
-fn refuse_layers(configuration: &Configuration) -> Option<&'static str> {
-    let kinds = &configuration.layer_kinds;
-    let is_windowed = |window: Option<usize>| window.is_some_and(|window| window < configuration.max_positions);
-    if configuration.family == "olmo3" {
-        let why = "llama.cpp has three local layers before each global one in this family, and one base of rotations";
-        return (!are_of_olmo3(configuration)).then_some(why);
-    }
-    if kinds.iter().any(|kind| is_windowed(kind.window)) {
-        return Some("llama.cpp has no attention window for this family");
-    }
-    let is_one = configuration.ropes.len() == 1 && kinds.iter().all(|kind| kind.rope == Some(0));
-    (!is_one).then_some("its layers have several rotations or none")
-}
-
-/// Whether windows and rotations are those that llama.cpp gives a model of OLMo 3: one window and a rotation without
-/// scaling on local layers, three of them before each global one, and the same base for both rotations.
-fn are_of_olmo3(configuration: &Configuration) -> bool {
-    let window = configuration.layer_kinds.first().and_then(|kind| kind.window);
-    let is_right = |(layer, kind): (usize, &LayerKind)| match (layer + 1).is_multiple_of(OLMO3_PERIOD) {
-        true => *kind == LayerKind::FULL,
-        false => *kind == LayerKind { window, rope: Some(1) },
-    };
-    let [global, local] = configuration.ropes.as_slice() else { return false };
-    window.is_some()
-        && *local == RopeSetting::plain(global.theta)
-        && configuration.layer_kinds.iter().enumerate().all(is_right)
-}
-
 /// The error for a model from a folder that is not written as GGUF.
 fn refusal(model: &Model, why: impl Into<String>) -> Error {
     let what = format!("`{}` ({}) cannot be exported as GGUF", model.name, model.configuration.family);
@@ -140,8 +85,7 @@ fn refusal(model: &Model, why: impl Into<String>) -> Error {
     Explanation::new("export", what).with_why(why).with_hint(hint).into()
 }
 
-/// The keys of the sizes and multipliers of a model, without the architecture before them. Errors: a size above 32
-/// bits.
+/// The keys of the sizes of a model, without the architecture before them. Errors: a size above 32 bits.
 fn sizes(configuration: &Configuration) -> Result<Vec<(&'static str, Value)>> {
     let whole = [
         ("context_length", configuration.max_positions),
@@ -162,23 +106,12 @@ fn sizes(configuration: &Configuration) -> Result<Vec<(&'static str, Value)>> {
             ("expert_feed_forward_length", experts.intermediate),
         ]
     });
-    // In the other families a window as long as the context says nothing.
-    let window = configuration.layer_kinds.iter().find_map(|kind| kind.window);
-    let window = window.filter(|_| configuration.family == "olmo3").map(|window| ("attention.sliding_window", window));
     let mut keys = Vec::new();
-    for (key, size) in whole.into_iter().chain(experts).chain(window) {
+    for (key, size) in whole.into_iter().chain(experts) {
         let large = || Error::Unsupported(format!("`{key}` is {size}, above what GGUF files hold"));
         keys.push((key, Value::U32(u32::try_from(size).map_err(|_| large())?)));
     }
     keys.push(("attention.layer_norm_rms_epsilon", Value::F32(configuration.norm_epsilon as f32)));
-    if configuration.family == "granite" {
-        keys.extend([
-            ("embedding_scale", Value::F32(configuration.embedding_scale)),
-            ("attention.scale", Value::F32(configuration.attention_scale)),
-            ("residual_scale", Value::F32(configuration.residual_scale)),
-            ("logit_scale", Value::F32(configuration.logit_divisor)),
-        ]);
-    }
     Ok(keys)
 }
 

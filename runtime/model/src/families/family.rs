@@ -3,6 +3,7 @@
 use serde_json::Value;
 
 use super::gguf::Keys;
+use super::gguf_keys::OwnKeys;
 use crate::configuration::Configuration;
 use crate::error::Result;
 use crate::fields::Fields;
@@ -55,6 +56,9 @@ pub(super) struct Family {
     pub(super) from_gguf: fn(&Keys<'_>, &mut Configuration) -> Result<()>,
     /// Adds this family's own keys to a `config.json`.
     pub(super) to_hugging_face: fn(&Configuration, &mut Value),
+    /// Returns what only this family's GGUF files say; `None` for families whose GGUF files have more keys, or another
+    /// kind of tokenizer, than are written.
+    pub(super) to_gguf: Option<fn(&Configuration) -> OwnKeys>,
     /// Whether the two rows of a rotated pair of features are adjacent in the query and key weights of GGUF files, in
     /// Hugging Face's half a head apart.
     pub(super) gguf_pairs: bool,
@@ -86,6 +90,7 @@ impl Family {
         from_hugging_face: |_, _| Ok(()),
         from_gguf: |_, _| Ok(()),
         to_hugging_face: |_, _| {},
+        to_gguf: None,
         gguf_pairs: false,
     };
 }

@@ -4,6 +4,7 @@
 use serde_json::json;
 
 use super::family::Family;
+use super::gguf_keys::without_own;
 use super::rope;
 use crate::configuration::BlockNorms;
 
@@ -32,5 +33,6 @@ pub(super) const GLM4: Family = Family {
         config["attention_bias"] = json!(configuration.attention_bias);
         rope::write_partial(configuration, config);
     },
+    to_gguf: Some(without_own),
     ..Family::PLAIN
 };

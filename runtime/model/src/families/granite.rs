@@ -1,10 +1,12 @@
 //! Granite: blocks of Llama, with multipliers on embeddings, on attention scores, on what is added to the residual
 //! stream, and on logits.
 
+use candle_core::quantized::gguf_file;
 use serde_json::{Value, json};
 
 use super::family::Family;
 use super::gguf::Keys;
+use super::gguf_keys::{OwnKeys, without_own};
 use crate::configuration::Configuration;
 use crate::error::Result;
 use crate::fields::Fields;
@@ -21,6 +23,7 @@ pub(super) const GRANITE: Family = Family {
     from_hugging_face,
     from_gguf,
     to_hugging_face,
+    to_gguf: Some(to_gguf),
     gguf_pairs: true,
     ..Family::PLAIN
 };
@@ -78,6 +81,18 @@ fn to_hugging_face(configuration: &Configuration, config: &mut Value) {
     ] {
         config[key] = shortest(multiplier);
     }
+}
+
+/// The multipliers as keys of GGUF files. Errors: those of [`without_own`].
+fn to_gguf(configuration: &Configuration) -> OwnKeys {
+    without_own(configuration)?;
+    let multipliers = [
+        ("embedding_scale", configuration.embedding_scale),
+        ("attention.scale", configuration.attention_scale),
+        ("residual_scale", configuration.residual_scale),
+        ("logit_scale", configuration.logit_divisor),
+    ];
+    Ok(multipliers.map(|(key, multiplier)| (key, gguf_file::Value::F32(multiplier))).to_vec())
 }
 
 /// The shortest decimal number that reads as this `f32`, such as 0.22.

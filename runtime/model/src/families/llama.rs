@@ -7,6 +7,7 @@ use serde_json::{Value, json};
 
 use super::family::Family;
 use super::gguf::Keys;
+use super::gguf_keys::without_own;
 use super::{hugging_face, moe};
 use crate::configuration::Configuration;
 use crate::error::Result;
@@ -21,6 +22,7 @@ pub(super) const LLAMA: Family = Family {
     attention_bias: true,
     mlp_bias: true,
     from_gguf: llama_from_gguf,
+    to_gguf: Some(without_own),
     gguf_pairs: true,
     ..Family::PLAIN
 };
@@ -138,6 +140,7 @@ pub(super) const QWEN2: Family = Family {
     set_architecture: |configuration| configuration.attention_bias = true,
     from_hugging_face: set_upper_windows,
     to_hugging_face: hugging_face::write_windows_in_use,
+    to_gguf: Some(without_own),
     ..Family::PLAIN
 };
 

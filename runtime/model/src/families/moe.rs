@@ -5,6 +5,7 @@ use serde_json::{Value, json};
 
 use super::family::Family;
 use super::gguf::Keys;
+use super::gguf_keys::with_experts;
 use super::hugging_face;
 use super::llama::{MISTRAL, QWEN3};
 use crate::configuration::{Configuration, ExpertNames, Experts};
@@ -32,6 +33,7 @@ pub(super) const MIXTRAL: Family = Family {
         config["num_local_experts"] = json!(configuration.experts.map(|experts| experts.count));
         config["num_experts_per_tok"] = json!(configuration.experts.map(|experts| experts.active));
     },
+    to_gguf: Some(|configuration| with_experts(configuration, true)),
     ..MISTRAL
 };
 
@@ -54,6 +56,7 @@ pub(super) const QWEN3_MOE: Family = Family {
     // llama.cpp divides the weights of a token's experts by their sum in this family, whatever the file says.
     from_gguf: |keys, configuration| from_gguf(keys, configuration, true),
     to_hugging_face: qwen3_to_hugging_face,
+    to_gguf: Some(|configuration| with_experts(configuration, true)),
     ..QWEN3
 };
 
@@ -101,6 +104,7 @@ pub(super) const OLMOE: Family = Family {
     },
     from_gguf: |keys, configuration| from_gguf(keys, configuration, false),
     to_hugging_face: hugging_face::write_experts,
+    to_gguf: Some(|configuration| with_experts(configuration, false)),
     ..Family::PLAIN
 };
 

@@ -6,13 +6,10 @@ use std::path::{Path, PathBuf};
 use tunebox_foundation::bounded;
 use tunebox_foundation::explain::Explanation;
 use tunebox_foundation::files::FileError;
-use tunebox_model::chat::{builtin_template, builtin_templates};
+use tunebox_model::chat::{TEMPLATE_FILE, builtin_template, builtin_templates};
 
 use crate::configuration::RunSettings;
 use crate::error::Error;
-
-/// The file of a chat template in the folder of an adapter, as transformers and this program write it.
-const FILE: &str = "chat_template.jinja";
 
 /// The most bytes of a template that are read.
 const MAX_BYTES: u64 = 64 << 10;
@@ -57,7 +54,7 @@ pub fn read_template(written: &str, file: &Path) -> Result<String, Error> {
 /// # Errors
 /// A file that cannot be read, or has more than 64 KiB.
 pub fn adapter_template(folder: &Path) -> Result<Option<String>, Error> {
-    let path = folder.join(FILE);
+    let path = folder.join(TEMPLATE_FILE);
     match bounded::read_text(&path, MAX_BYTES) {
         Ok(source) => Ok(Some(source)),
         Err(error) if error.kind() == ErrorKind::NotFound => Ok(None),
